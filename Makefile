@@ -1,0 +1,33 @@
+# Every command of a fresh clone. `make help` explains them.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-peers check bench lock
+
+PY := .venv/bin/python
+STAMP := .venv/.ready
+
+help:  ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+$(STAMP): requirements/dev.txt pyproject.toml scripts/setup
+	@scripts/setup
+
+setup: $(STAMP)  ## create .venv with pinned packages; leaves .venv/bin/bridle
+
+demo: $(STAMP)  ## watch a real turn: a scripted model fixes a failing test in a scratch folder
+	@.venv/bin/bridle demo
+
+test: $(STAMP)  ## run the tests (Python and Debian packages only)
+	@scripts/system-packages
+	@$(PY) -m pytest -n 2 --dist loadgroup -m "not peers"
+
+test-peers: $(STAMP)  ## run the tests against foreign clients and suites from npm
+	@scripts/test-peers
+
+check: $(STAMP)  ## format, lint, types, import layers, requirement manifest, sizes
+	@scripts/check
+
+bench: $(STAMP)  ## print the performance figures as ratios measured in one run
+	@$(PY) bench/run.py
+
+lock: $(STAMP)  ## pin the newest allowed versions, with hashes and without addresses
+	@scripts/lock

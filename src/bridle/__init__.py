@@ -1,0 +1,1 @@
+"""Bridle: a local-first coding-agent harness. Nothing is imported here."""
