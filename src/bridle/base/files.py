@@ -1,0 +1,283 @@
+"""Files written so that a crash, a rival process or a swapped symlink cannot spoil them.
+
+PathChanged (an OSError)   a component of a checked path turned out to be a symlink
+
+Nothing here decides whether a path is allowed: callers resolve and check first, then `open_beneath` makes
+sure that what is opened is still what was checked.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple, cast
+
+_READ_SIZE = 1 << 20
+_NOTE_LIMIT = 4096
+_LOCK_POLL_S = 0.01
+
+# On Linux a folder that may be searched but not listed can still be walked through.
+_WALK_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class PathChanged(OSError):
+    """`component`, part of a path that was already resolved, is a symlink now."""
+
+    def __init__(self, path: str, component: str) -> None:
+        super().__init__(errno.ELOOP, "path changed after it was checked", path)
+        self.path = path
+        self.component = component
+
+
+def write_atomic(path: str, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+    """Replace the file at `path` with `data`: readers see the old content or the new, never a mixture.
+
+    `mode` holds whatever the umask says. With `durable` the content and the name survive a power cut once
+    this returns. A symlink at `path` is replaced, not followed. On any failure the old file stays and the
+    temporary one goes.
+    """
+    folder = os.path.dirname(path) or "."
+    temporary = os.path.join(folder, f".{os.urandom(12).hex()}.tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            os.fchmod(fd, mode)
+            _write_all(fd, data)
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if durable:
+        _sync_folder(folder)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def private_folder(path: str) -> str:
+    """Make `path` and its missing parents, readable by the owner only, and return it as an absolute path.
+
+    Folders that exist keep the mode they have.
+    """
+    folder = os.path.abspath(path)
+    missing: list[str] = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+    return os.path.abspath(path)
+
+
+class FileLock:
+    """A lock between processes. It ends with `release()`, with `with`, or with the process, however that
+    dies.
+
+    The file itself means nothing and is never deleted: only the kernel's lock on it counts, so a file left
+    behind by a dead process is no obstacle. Not reentrant; two locks on one path exclude each other inside
+    a process too.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd: int | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._fd is not None
+
+    def acquire(self, *, note: Mapping[str, str | int] | None = None, timeout_s: float = 0.0) -> bool:
+        """Take the lock, waiting at most `timeout_s`; False when somebody else kept it.
+
+        It blocks the calling thread while it waits. `note` is a small text for people who find the lock
+        taken.
+        """
+        if self._fd is not None:
+            raise RuntimeError("this lock is already held")
+        deadline = time.monotonic() + timeout_s
+        while not self._try():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            time.sleep(min(_LOCK_POLL_S, left_s))
+        self._write_note(note or {})
+        return True
+
+    def holder(self) -> dict[str, str | int] | None:
+        """The note of whoever took the lock last; it describes a holder only just after `acquire` said False.
+
+        None when there is no note (or not yet).
+        """
+        import json  # only needed on a conflict
+
+        try:
+            note: object = json.loads(read_limited(self.path, _NOTE_LIMIT).data)
+        except (OSError, ValueError):
+            return None
+        if not isinstance(note, dict):
+            return None
+        return cast("dict[str, str | int]", note) or None
+
+    def release(self) -> None:
+        """Give the lock back; harmless when it is not held."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            try:
+                os.ftruncate(fd, 0)
+            finally:
+                os.close(fd)
+
+    def __enter__(self) -> "FileLock":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _try(self) -> bool:
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._is_current(fd):
+                self._fd, fd = fd, -1
+                return True
+            return False
+        except BlockingIOError:
+            return False
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _is_current(self, fd: int) -> bool:
+        """Whether the file we locked still has the name: a lock on a deleted file excludes nobody."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _write_note(self, note: Mapping[str, str | int]) -> None:
+        import json
+
+        assert self._fd is not None
+        text = json.dumps(dict(note)).encode()
+        if len(text) > _NOTE_LIMIT:
+            self.release()
+            raise ValueError(f"a lock's note has at most {_NOTE_LIMIT} bytes")
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, text, 0)
+        except OSError:
+            self.release()  # a full disk must not leave a lock nobody asked for
+            raise
+
+
+def open_beneath(resolved_path: str, flags: int, mode: int = 0o666) -> int:
+    """Open a path that was resolved and checked before, following no symlink in any component.
+
+    `resolved_path` is absolute and free of `.`, `..` and empty components (ValueError otherwise). Raises
+    `PathChanged` when a symlink now stands where the check saw none, and the usual OSError otherwise. The
+    caller closes the result. Opening a FIFO blocks unless `flags` has O_NONBLOCK.
+    """
+    *folders, name = _components(resolved_path)
+    where = os.open("/", _WALK_FLAGS)
+    try:
+        for index, folder in enumerate(folders):
+            deeper = _open_component(
+                resolved_path, "/".join(["", *folders[: index + 1]]), folder, _WALK_FLAGS, 0, where
+            )
+            os.close(where)
+            where = deeper
+        flags |= os.O_NOFOLLOW | os.O_NOCTTY
+        return _open_component(resolved_path, resolved_path, name, flags, mode, where)
+    finally:
+        os.close(where)
+
+
+def _components(resolved_path: str) -> list[str]:
+    root, *components = resolved_path.split("/")
+    if components == [""]:
+        return ["."]  # the root itself, which is no symlink
+    if root or not components or any(part in {"", ".", ".."} for part in components):
+        raise ValueError(f"not a resolved absolute path: {resolved_path!r}")
+    return components
+
+
+def _open_component(path: str, so_far: str, name: str, flags: int, mode: int, where: int) -> int:
+    try:
+        return os.open(name, flags, mode, dir_fd=where)
+    except OSError as error:
+        # Systems differ in the errno for "refused to follow"; asking what stands there now is the same on
+        # all.
+        if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENOTDIR} and _is_symlink(name, where):
+            raise PathChanged(path, so_far) from error
+        error.filename = path
+        raise
+
+
+def _is_symlink(name: str, where: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=where, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+class Contents(NamedTuple):
+    """`data` has at most the asked number of bytes; `truncated` says that there was more."""
+
+    data: bytes
+    truncated: bool
+
+
+def read_limited(source: int | str, limit: int) -> Contents:
+    """Read at most `limit` bytes from an open descriptor (from where it stands; it stays open) or from a
+    file.
+
+    A path must name a regular file, so that a FIFO or a device can neither hang nor flood the reader.
+    """
+    if isinstance(source, int):
+        return _read(source, limit)
+    fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        kind = os.fstat(fd).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), source)
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "not a regular file", source)
+        return _read(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, limit: int) -> Contents:
+    parts: list[bytes] = []
+    wanted = limit + 1  # one more, to know whether there was more
+    while wanted and (part := os.read(fd, min(wanted, _READ_SIZE))):
+        parts.append(part)
+        wanted -= len(part)
+    data = b"".join(parts)
+    return Contents(data[:limit], len(data) > limit)

@@ -1,0 +1,72 @@
+"""Identifiers: a short prefix that says what is named, and a ULID that sorts by time of birth.
+
+`sess_01JV…`: 48 bits of milliseconds and 80 random bits as 26 characters of Crockford's base32. Owns their
+making, checking and rewriting; it does not know who uses them.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+SESS: Final = "sess"
+LOG: Final = "log"
+CALL: Final = "call"
+TOK: Final = "tok"
+CLI: Final = "cli"
+
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ULID_CHARS: Final = 26
+_RANDOM_BITS: Final = 80
+_LAST_MS: Final = 2**48 - 1
+_LAST_ULID: Final = 2**128 - 1
+
+
+class Ids:
+    """A source of ids, each greater than the one before, whatever the clock does.
+
+    `random_bytes(n)` must be unpredictable, like `os.urandom`. Not for use by several threads at once.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes]) -> None:
+        self._now_ms = now_ms
+        self._random_bytes = random_bytes
+        self._last = -1
+
+    def new(self, prefix: str) -> str:
+        """A fresh id `prefix_…`. Raises OverflowError when no greater one exists (after the year 10889)."""
+        now_ms = max(0, min(self._now_ms(), _LAST_MS))
+        if now_ms > self._last >> _RANDOM_BITS:
+            noise = int.from_bytes(self._random_bytes(_RANDOM_BITS // 8), "big")
+            self._last = now_ms << _RANDOM_BITS | noise
+        elif self._last < _LAST_ULID:
+            self._last += (
+                1  # same millisecond, or the clock went back: the next value, carrying into the time
+            )
+        else:
+            raise OverflowError("this source has no greater id left")
+        return f"{prefix}_{_encoded(self._last)}"
+
+
+def is_id(text: str, prefix: str) -> bool:
+    """Whether the text is a well-formed id of this kind."""
+    start = len(prefix) + 1
+    return (
+        len(text) == start + _ULID_CHARS
+        and text.startswith(f"{prefix}_")
+        and text[start] in "01234567"  # 26 characters hold 130 bits, a ULID has 128
+        and all(char in _ALPHABET for char in text[start:])
+    )
+
+
+def rewritten(old_id: str, new_log_id: str) -> str:
+    """The id that stands for `old_id` in a branched log: same prefix, the same for everyone who branches."""
+    from hashlib import sha256
+
+    prefix, underscore, _ = old_id.rpartition("_")
+    if not underscore:
+        raise ValueError(f"not an id: {old_id!r}")
+    digest = sha256(f"{old_id}{new_log_id}".encode()).digest()
+    return f"{prefix}_{_encoded(int.from_bytes(digest[:16], 'big'))}"
+
+
+def _encoded(ulid: int) -> str:
+    return "".join([_ALPHABET[ulid >> shift & 31] for shift in range(125, -1, -5)])

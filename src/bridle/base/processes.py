@@ -1,0 +1,490 @@
+"""The only place that starts a process, and the one that makes sure none is left behind.
+
+Every process leads a session (so a process group) of its own. The group is signalled, never the child
+alone, and it is signalled before its leader is reaped: until then the kernel cannot give the same number to
+somebody else.
+
+A process that moves itself to another session escapes the group; stopping that is the sandbox's work.
+
+CannotStart   the program or its folder is missing, or the system refused
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+Output = Callable[[bytes], None]
+Reason = Literal[
+    "not found", "not executable", "no such folder", "invalid argument", "too long", "no resources"
+]
+
+_CHUNK = 64 * 1024
+_READS_PER_TURN = 4
+"""How much one readiness callback reads before it gives the other tasks of the loop their turn."""
+_DRAIN_S = 0.1
+"""How long a grandchild may keep the pipe open once the direct child is gone."""
+_LAST_READS = 16
+"""After that, at most what a full pipe can hold is still read."""
+_GUARDIAN_EXIT_S = 2.0
+
+
+class CannotStart(Exception):
+    """No process was started. `reason` is stable and reads as the end of a sentence."""
+
+    def __init__(self, argv0: str, reason: Reason) -> None:
+        super().__init__(f"cannot start {argv0}: {reason}")
+        self.argv0 = argv0
+        self.reason: Reason = reason
+
+
+class Completed(NamedTuple):
+    """How a small program ended. `truncated`: it wrote more than was kept; the rest was read and dropped."""
+
+    returncode: int
+    output: bytes
+    error: bytes
+    timed_out: bool
+    truncated: bool
+
+
+class Process:
+    """A running process group. Whoever started it stops it: use `async with`, or `stop()` in a `finally`.
+
+    Cancelling a task inside `wait()` only cancels the waiting.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes], finished: Callable[["Process"], None]) -> None:
+        self.pid = popen.pid
+        self.returncode: int | None = None
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        self._pipes: dict[int, Output] = {}
+        self._input: tuple[int, memoryview] | None = None
+        self._exited = False
+        self._drain_timer: asyncio.TimerHandle | None = None
+        self._ended = asyncio.Event()
+        self._failure: Exception | None = None
+        self._on_finished = finished
+
+    async def wait(self) -> int:
+        """The exit code (negative: the signal), once the process is gone and its output has been delivered.
+
+        Raises what an output callback raised; the process is killed then.
+        """
+        await self._ended.wait()
+        if self._failure is not None:
+            raise self._failure
+        assert self.returncode is not None
+        return self.returncode
+
+    async def stop(self, grace_s: float = 0.3) -> None:
+        """End the whole group: SIGTERM, SIGKILL after `grace_s`. Returns when it is reaped.
+
+        Harmless when it has ended, and when called again or by several tasks. If the caller is cancelled
+        meanwhile, the group is killed at once.
+        """
+        if self._ended.is_set():
+            return
+        self.signal_group(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._ended.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.signal_group(signal.SIGKILL)
+        await self._ended.wait()
+
+    def signal_group(self, number: int) -> None:
+        """Send a signal to every process of the group; nothing happens once it has ended."""
+        if not self._ended.is_set():
+            # No such process: it just ended. No permission: the rest of the group runs as somebody else.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    async def __aenter__(self) -> "Process":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # The rest runs as callbacks of the loop.
+
+    def attach(self, pipes: Mapping[int, Output], stdin: tuple[int, bytes] | None) -> None:
+        """Read `pipes` into their callbacks and feed `stdin`; the descriptors belong to this object from
+        here on."""
+        for fd, deliver in pipes.items():
+            os.set_blocking(fd, False)
+            self._pipes[fd] = deliver
+            self._loop.add_reader(fd, self._read, fd)
+        if stdin is not None:
+            fd, data = stdin
+            os.set_blocking(fd, False)
+            self._input = fd, memoryview(data)
+            self._loop.add_writer(fd, self._write)
+
+    def watch(self, pidfd: int | None) -> None:
+        """Notice the exit without reaping, through `pidfd` or else a thread."""
+        if pidfd is not None:
+            self._loop.add_reader(pidfd, self._pidfd_ready, pidfd)
+        else:
+            threading.Thread(target=self._wait_in_thread, name=f"wait-{self.pid}", daemon=True).start()
+
+    def _pidfd_ready(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        os.close(pidfd)
+        self._child_gone()
+
+    def _wait_in_thread(self) -> None:
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # the loop closed first
+            self._loop.call_soon_threadsafe(self._child_gone)
+
+    def _read(self, fd: int, most: int = _READS_PER_TURN) -> None:
+        deliver = self._pipes[fd]
+        for _ in range(most):
+            try:
+                chunk = os.read(fd, _CHUNK)
+            except BlockingIOError:
+                return
+            if not chunk:
+                self._close_pipe(fd)
+                return
+            try:
+                deliver(chunk)
+            except Exception as error:  # noqa: BLE001  not ours: handed to whoever waits
+                self._fail(error)
+                return
+
+    def _fail(self, error: Exception) -> None:
+        """An output callback is broken: nobody can follow this process any more, so it ends."""
+        self._failure = self._failure or error
+        self.signal_group(signal.SIGKILL)
+        for fd in list(self._pipes):
+            self._close_pipe(fd)
+
+    def _write(self) -> None:
+        assert self._input is not None
+        fd, rest = self._input
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it does not want the rest
+            rest = rest[:0]
+        self._input = fd, rest
+        if not rest:
+            self._close_input()
+
+    def _close_input(self) -> None:
+        if self._input is not None:
+            fd, _ = self._input
+            self._input = None
+            self._loop.remove_writer(fd)
+            os.close(fd)
+
+    def _close_pipe(self, fd: int) -> None:
+        if self._pipes.pop(fd, None) is not None:
+            self._loop.remove_reader(fd)
+            os.close(fd)
+        self._finish_if_quiet()
+
+    def _child_gone(self) -> None:
+        self._exited = True
+        self._close_input()
+        if self._pipes:
+            self._drain_timer = self._loop.call_later(_DRAIN_S, self._give_up_draining)
+        self._finish_if_quiet()
+
+    def _give_up_draining(self) -> None:
+        """Something else holds the pipe: kill it, keep what it wrote so far."""
+        self.signal_group(signal.SIGKILL)
+        for fd in list(self._pipes):
+            if fd in self._pipes:  # a failing callback closes them all
+                self._read(fd, _LAST_READS)
+        for fd in list(self._pipes):
+            self._close_pipe(fd)
+
+    def _finish_if_quiet(self) -> None:
+        if not self._exited or self._pipes or self._ended.is_set():
+            return
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+        self.signal_group(signal.SIGKILL)  # whatever it left running in the background
+        self._on_finished(self)
+        self.returncode = self._popen.wait()  # it has exited: this only reaps
+        self._ended.set()
+
+
+class Processes:
+    """Starts processes and answers for them: none survives this object, nor our own process, however it dies.
+
+    Belongs to one event loop. `exit_watch` says how an exit is noticed; "pidfd" falls back to "thread" by
+    itself.
+    """
+
+    def __init__(self, *, exit_watch: Literal["pidfd", "thread"] = "pidfd") -> None:
+        self._exit_watch = exit_watch
+        self._running: dict[int, Process] = {}
+        self._guardian: _Guardian | None = None
+        self._closed = False
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        on_output: Output,
+        on_error: Output | None = None,
+        stdin: bytes | None = None,
+    ) -> Process:
+        """Start `argv` in `cwd` with exactly `env` (its PATH finds the program); raises `CannotStart`.
+
+        Output arrives as it is written, in pieces of at most 64 KB; nothing is kept. Without `on_error`,
+        stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
+        one.
+        """
+        if self._closed:
+            raise RuntimeError("these processes are closed")
+        if not argv:
+            raise ValueError("argv needs at least the program")
+        if self._guardian is None:
+            self._guardian = _Guardian()
+        pipes = _Pipes(on_output, on_error, stdin)
+        popen = _spawn(argv, cwd, env, pipes)
+        process = Process(popen, self._forget)
+        self._running[process.pid] = process
+        self._tell(f"+{process.pid}\n")
+        process.attach(pipes.ours, pipes.input)
+        process.watch(self._open_pidfd(process.pid))
+        return process
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: bytes | None = None,
+        timeout_s: float,
+        max_output_bytes: int,
+    ) -> Completed:
+        """Run a small program to its end, or stop it after `timeout_s`; raises `CannotStart`.
+
+        Of stdout and of stderr the first `max_output_bytes` each are kept.
+        """
+        output, error = _Head(max_output_bytes), _Head(max_output_bytes)
+        timed_out = False
+        async with await self.start(
+            argv, cwd=cwd, env=env, on_output=output.add, on_error=error.add, stdin=stdin
+        ) as process:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await process.wait()
+            except TimeoutError:
+                timed_out = True
+                await process.stop()
+            returncode = await process.wait()
+        truncated = output.truncated or error.truncated
+        return Completed(returncode, bytes(output.data), bytes(error.data), timed_out, truncated)
+
+    async def close(self) -> None:
+        """Stop everything that still runs, then the guardian. Idempotent; nothing can be started
+        afterwards."""
+        self._closed = True
+        await asyncio.gather(*(process.stop() for process in list(self._running.values())))
+        if self._guardian is not None:
+            self._guardian.close()
+            self._guardian = None
+
+    def _forget(self, process: Process) -> None:
+        # Before the leader is reaped, so that the guardian never knows a number that is free again.
+        del self._running[process.pid]
+        self._tell(f"-{process.pid}\n")
+
+    def _tell(self, line: str) -> None:
+        if self._guardian is not None and not self._guardian.tell(line):
+            # Somebody killed it or it is stuck: a new one takes over all groups.
+            self._guardian.discard()
+            self._guardian = _Guardian(self._running)
+
+    def _open_pidfd(self, pid: int) -> int | None:
+        if self._exit_watch == "thread" or not hasattr(os, "pidfd_open"):
+            return None
+        try:
+            return os.pidfd_open(pid)
+        except OSError:  # an old kernel, or no descriptor left
+            return None
+
+
+class _Head:
+    """Keeps the first `limit` bytes of a stream."""
+
+    def __init__(self, limit: int) -> None:
+        self.data = bytearray()
+        self.truncated = False
+        self._limit = limit
+
+    def add(self, chunk: bytes) -> None:
+        room = self._limit - len(self.data)
+        self.data += chunk[:room]
+        self.truncated = self.truncated or len(chunk) > room
+
+
+class _Guardian:
+    """A tiny shell that outlives us by a moment: when our end of its pipe closes, it ends the groups it
+    knows.
+
+    Only we hold the writing end, so the kernel closes it for us even after SIGKILL.
+    """
+
+    _SCRIPT = """
+trap '' HUP INT TERM
+groups=
+while read -r line; do
+  number=${line#?}
+  case $line in
+    +*) groups="$groups $number" ;;
+    -*) kept=
+        for group in $groups; do [ "$group" = "$number" ] || kept="$kept $group"; done
+        groups=$kept ;;
+  esac
+done
+[ -n "$groups" ] || exit 0
+for group in $groups; do kill -s TERM -- "-$group"; done
+sleep 0.3 || sleep 1
+for group in $groups; do kill -s KILL -- "-$group"; done
+"""
+
+    def __init__(self, groups: Iterable[int] = ()) -> None:
+        reading, self._pipe = os.pipe()
+        try:
+            self._popen = subprocess.Popen(
+                ["/bin/sh", "-c", self._SCRIPT, "bridle-guardian"],
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin"},
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(self._pipe)
+            raise CannotStart("/bin/sh", _reason(error, "/")) from error
+        finally:
+            os.close(reading)
+        os.set_blocking(self._pipe, False)
+        for group in groups:
+            self.tell(f"+{group}\n")
+
+    def tell(self, line: str) -> bool:
+        """Whether the guardian could be told; if not, it is gone or stuck and of no use any more."""
+        try:
+            os.write(self._pipe, line.encode())
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self._pipe)
+        try:
+            self._popen.wait(_GUARDIAN_EXIT_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+
+    def discard(self) -> None:
+        """Replace it: it must die before its pipe closes, or it would end the groups that are still
+        wanted."""
+        self._popen.kill()
+        self._popen.wait()
+        os.close(self._pipe)
+
+
+class _Pipes:
+    """Both ends of the pipes of one process that is about to start."""
+
+    def __init__(self, on_output: Output, on_error: Output | None, data: bytes | None) -> None:
+        self.ours: dict[int, Output] = {}
+        self.input: tuple[int, bytes] | None = None
+        self.stdin = subprocess.DEVNULL
+        self.stdout = subprocess.DEVNULL
+        self.stderr = subprocess.STDOUT
+        self._wanted = on_output, on_error, data
+        self._theirs: list[int] = []
+
+    def open(self) -> None:
+        on_output, on_error, data = self._wanted
+        self.stdout = self._read_into(on_output)
+        if on_error is not None:
+            self.stderr = self._read_into(on_error)
+        if data is not None:
+            self.stdin, writing = os.pipe()
+            self._theirs.append(self.stdin)
+            self.input = writing, data
+
+    def _read_into(self, deliver: Output) -> int:
+        reading, writing = os.pipe()
+        self.ours[reading] = deliver
+        self._theirs.append(writing)
+        return writing
+
+    def close_ours(self) -> None:
+        for fd in self.ours:
+            os.close(fd)
+        if self.input is not None:
+            os.close(self.input[0])
+
+    def close_theirs(self) -> None:
+        for fd in self._theirs:
+            os.close(fd)
+
+
+def _spawn(argv: Sequence[str], cwd: str, env: Mapping[str, str], pipes: _Pipes) -> subprocess.Popen[bytes]:
+    try:
+        pipes.open()
+        # No preexec_fn: without one, vfork is used and our own size does not matter.
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=pipes.stdin,
+            stdout=pipes.stdout,
+            stderr=pipes.stderr,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        pipes.close_ours()
+        raise CannotStart(argv[0], _reason(error, cwd)) from error
+    finally:
+        pipes.close_theirs()
+
+
+def _reason(error: OSError | ValueError, cwd: str) -> Reason:
+    if isinstance(error, ValueError):  # a NUL byte, an unencodable character, an impossible variable name
+        return "invalid argument"
+    if not os.path.isdir(cwd):
+        return "no such folder"
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return "not found"
+        case errno.E2BIG | errno.ENAMETOOLONG:
+            return "too long"
+        case errno.EAGAIN | errno.ENOMEM | errno.EMFILE | errno.ENFILE:
+            return "no resources"
+        case _:
+            return "not executable"

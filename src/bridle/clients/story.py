@@ -1,0 +1,180 @@
+"""What happens in a session, told in short lines: the same words in every client.
+
+A call *ran*, was *not run*, or its end is *unknown*; a line about a call that did not run never has an exit code or a
+duration.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from bridle.base.visible import visible
+from bridle.protocol import events as e
+
+COMMAND_WIDTH = 60
+
+
+class Story:
+    """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them."""
+
+    def __init__(self, *, diffs: bool = False, words: bool = False) -> None:
+        self._diffs = diffs
+        self._words = words
+        self._inputs: dict[str, dict[str, Any]] = {}
+        self._allowed: dict[str, str] = {}
+        self._denied: dict[str, e.PermissionDecided] = {}
+        self._text: list[str] = []
+
+    def lines(self, event: e.AnyEvent) -> list[str]:
+        """The lines this event adds, mostly none."""
+        match event:
+            case e.ToolCallRequested():
+                self._inputs[event.call_id] = event.input
+                return []
+            case e.PermissionDecided():
+                self._take_decision(event)
+                return []
+            case e.ToolResult():
+                return self._result(event)
+            case e.TextDelta():
+                self._text.append(event.text)
+                return []
+            case e.StepStarted():
+                self._text.clear()
+                return []
+            case e.StepEnded():
+                said = "".join(self._text)
+                self._text.clear()
+                return visible(said).splitlines() if self._words and event.calls and said else []
+            case e.StepFailed():
+                self._text.clear()
+                again = "" if event.retry_in_ms is None else f" Trying again in {event.retry_in_ms / 1000:g} s."
+                return [visible(event.message) + again]
+            case e.Degraded() | e.Notice():
+                return [visible(event.message)]
+            case e.HookTimeout() | e.HookError() | e.MCPServerDown():
+                return [visible(str(event))]
+            case e.BackgroundStarted():
+                return [f"started  {_short(event.command)} (in the background)"]
+            case e.BackgroundEnded():
+                return [f"ended    background command, {event.outcome}"]
+            case e.Cancelled():
+                return ["stopped"]
+            case e.StreamGap():
+                return [f"{event.last - event.first + 1} events were skipped here"]
+            case e.Error():
+                return [visible(event.message)]
+            case (
+                e.SessionCreated()
+                | e.InputAccepted()
+                | e.TurnStarted()
+                | e.TurnEnded()
+                | e.TurnTiming()
+                | e.SessionEnded()
+                | e.Branched()
+                | e.PrefixSet()
+                | e.ContextAdded()
+                | e.Compacted()
+                | e.ThinkingDelta()
+                | e.CostIncremented()
+                | e.PermissionRequested()
+                | e.ToolCallStarted()
+                | e.ToolCallProgress()
+                | e.QuestionAsked()
+                | e.QuestionAnswered()
+                | e.TodosChanged()
+                | e.ModelChanged()
+                | e.ModeChanged()
+                | e.GrantAdded()
+                | e.GrantRevoked()
+                | e.UndoApplied()
+                | e.ChildStarted()
+                | e.ChildEnded()
+                | e.CustomEvent()
+                | e.TokenExpiring()
+                | e.Presence()
+                | e.ClientRequest()
+                | e.UnknownEvent()
+            ):
+                return []
+            case _:
+                assert_never(event)
+
+    def _take_decision(self, decided: e.PermissionDecided) -> None:
+        if decided.verdict == "deny":
+            self._denied[decided.call_id] = decided
+        elif decided.decided_by == "rule":
+            self._allowed[decided.call_id] = f"allowed by {decided.origin or 'rule'} '{decided.rule}'"
+        elif decided.decided_by == "yes":
+            self._allowed[decided.call_id] = "allowed by --yes"
+        elif decided.answered_by:
+            self._allowed[decided.call_id] = "allowed by you"
+
+    def _result(self, result: e.ToolResult) -> list[str]:
+        what = describe_call(result.tool, self._inputs.pop(result.call_id, {}))
+        ran = result.outcome in ("ok", "error", "timeout") and result.reason not in _NEVER_RAN
+        if result.outcome == "unknown":
+            return [f"unknown  {what:<30} Bridle stopped while it ran"]
+        if result.outcome == "cancelled":
+            return [f"stopped  {what}"]
+        if not ran:
+            return [f"not run  {what:<30} {self._why_not(result)}"]
+        facts = [*_facts(result), *filter(None, (self._allowed.pop(result.call_id, ""),))]
+        line = f"ran      {what:<30} {'   '.join(facts)}".rstrip()
+        return [line, *self._diff(result)]
+
+    def _diff(self, result: e.ToolResult) -> list[str]:
+        diff = result.metadata.get("diff")
+        if not self._diffs or not isinstance(diff, str):
+            return []
+        return ["    " + line for line in visible(diff).splitlines() if not line.startswith(("---", "+++"))]
+
+    def _why_not(self, result: e.ToolResult) -> str:
+        decided = self._denied.pop(result.call_id, None)
+        match result.reason:
+            case "NoApprover":
+                return "nobody is here to ask"
+            case "PermissionTimeout":
+                return "nobody answered (no one was attached)"
+            case "PermissionDenied":
+                note = decided.note if decided else None
+                return f'you said no: "{visible(note)}"' if note else "you said no"
+            case "RuleDenied" if decided:
+                return f'rule deny "{visible(decided.rule or "")}" ({decided.origin or "rule"})'
+            case _:
+                return visible(result.content.partition("\n")[0])
+
+
+_NEVER_RAN = frozenset({"UnknownTool", "InvalidInput"})
+
+
+def describe_call(tool: str, given: dict[str, Any]) -> str:
+    """A call in a few words: the command itself, or the tool's verb and its path."""
+    if tool == "bash":
+        return _short(str(given.get("command", "")))
+    path = given.get("path")
+    verb = {"read_file": "read", "write_file": "write", "edit_file": "edit"}.get(tool, tool)
+    return f"{verb} {_short(path)}" if isinstance(path, str) else verb
+
+
+def _short(text: str) -> str:
+    shown = visible(text.strip(), newlines=False)
+    return shown if len(shown) <= COMMAND_WIDTH else shown[: COMMAND_WIDTH - 1] + "…"
+
+
+def _facts(result: e.ToolResult) -> list[str]:
+    facts: list[str] = []
+    metadata = result.metadata
+    if isinstance(code := metadata.get("exit_code"), int):
+        facts.append(f"exit {code}")
+    if isinstance(metadata.get("added"), int):
+        facts.append(f"+{metadata['added']} -{metadata.get('removed', 0)}")
+    if isinstance(lines := metadata.get("lines"), int):
+        facts.append(f"{lines} lines")
+    if result.outcome == "timeout":
+        facts.append("stopped: it took too long")
+    elif result.outcome == "error" and "exit_code" not in metadata:
+        facts.append(visible(result.content.partition("\n")[0])[:COMMAND_WIDTH])
+    if result.duration_ms is not None and result.duration_ms >= 100:
+        facts.append(f"{result.duration_ms / 1000:.1f} s")
+    return facts

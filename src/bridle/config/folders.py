@@ -1,0 +1,45 @@
+"""The folders of an installation, by the XDG rules; `BRIDLE_HOME` puts all of them under one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Folders(msgspec.Struct, frozen=True, kw_only=True):
+    """Absolute paths. None of them need exist; whoever writes first creates its own, private."""
+
+    config: str
+    data: str
+    state: str
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (self.config, self.data, self.state)
+
+
+def folders(env: Mapping[str, str]) -> Folders:
+    """Where files live for a caller with this environment. An empty variable counts as unset."""
+    if home := env.get("BRIDLE_HOME"):
+        root = os.path.abspath(home)
+        return Folders(
+            config=os.path.join(root, "config"),
+            data=os.path.join(root, "data"),
+            state=os.path.join(root, "state"),
+        )
+    home = env.get("HOME") or os.path.expanduser("~")
+    return Folders(
+        config=_under(env, "XDG_CONFIG_HOME", home, ".config"),
+        data=_under(env, "XDG_DATA_HOME", home, ".local/share"),
+        state=_under(env, "XDG_STATE_HOME", home, ".local/state"),
+    )
+
+
+def _under(env: Mapping[str, str], variable: str, home: str, default: str) -> str:
+    """XDG says a relative value is to be ignored."""
+    base = env.get(variable, "")
+    if not os.path.isabs(base):
+        base = os.path.join(home, default)
+    return os.path.join(base, "bridle")

@@ -1,0 +1,144 @@
+"""Many clients, one truth: identity at the door, one order of commands, the same events for all.
+
+Commands arrive on one event loop and are handled one after the other; the id of the event that records a command is
+its place in the order. The engine sees a client's id and class, never how it is connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from bridle.base.ids import Ids
+from bridle.engine.questions import Client
+from bridle.engine.session import Session
+from bridle.protocol.codec import kind_of_command
+from bridle.protocol.commands import (
+    Accepted,
+    AnswerPermission,
+    AnyCommand,
+    AttachSession,
+    CancelTurn,
+    CreateSession,
+    DetachSession,
+    EndSession,
+    SendInput,
+    SetMode,
+    SetModel,
+)
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import Envelope, IdentityClass, ModeChanged, ModelChanged
+from bridle.protocol.handshake import Handshake
+
+OpenSession = Callable[[CreateSession, str], Awaitable[Session]]
+"""Opens a session for a client id, or resumes a stored one; the composition root knows how."""
+
+ChooseModel = Callable[[str], ModelChanged]
+"""Reads `provider:model`; refuses one that does not exist."""
+
+
+class Multiplexer:
+    """Holds the live sessions of this process and the clients attached to them."""
+
+    def __init__(
+        self, *, open_session: OpenSession, choose_model: ChooseModel, ids: Ids, hello: Handshake
+    ) -> None:
+        self._open_session = open_session
+        self._choose_model = choose_model
+        self._ids = ids
+        self._hello = hello
+        self._sessions: dict[str, Session] = {}
+
+    def connect(self, *, name: str, identity: IdentityClass, answers: bool) -> InProcessConnection:
+        """A new client. Its id and class are fixed for as long as it stays."""
+        client = Client(id=self._ids.new("cli"), name=name, identity=identity, answers=answers)
+        return InProcessConnection(self, client, self._hello)
+
+    async def handle(self, client: Client, command: AnyCommand) -> Accepted:
+        match command:
+            case CreateSession():
+                session = await self._open_session(command, client.id)
+                self._sessions[session.id] = session
+                session.questions.attach(client)
+                return Accepted(session=session.id, event=session.journal.conversation.last_id)
+            case AttachSession():
+                session = self._session(command.session)
+                session.questions.attach(client)
+                return Accepted(session=session.id, event=session.journal.conversation.last_id)
+            case DetachSession():
+                self._session(command.session).questions.detach(client.id)
+                return Accepted(session=command.session)
+            case EndSession():
+                session = self._session(command.session)
+                await session.end()
+                del self._sessions[session.id]
+                return Accepted(session=session.id)
+            case SendInput():
+                session = self._session(command.session)
+                number = session.accept(client, command.content, command.mode)
+                return Accepted(session=session.id, event=number)
+            case CancelTurn():
+                self._session(command.session).cancel(client)
+                return Accepted(session=command.session)
+            case AnswerPermission():
+                self._session(command.session).questions.answer(client, command)
+                return Accepted(session=command.session)
+            case SetMode():
+                session = self._session(command.session)
+                return self._recorded(session, client, ModeChanged(mode=command.mode))
+            case SetModel():
+                session = self._session(command.session)
+                return self._recorded(session, client, self._choose_model(command.model))
+            case _:
+                raise CommandRefused("NotSupported", what=kind_of_command(command))
+
+    async def follow(self, session: str, since: int) -> AsyncIterator[Envelope]:
+        async for published in self._session(session).follow(since):
+            yield published.envelope
+
+    def leave(self, client: Client) -> None:
+        """A client is gone; its sessions go on."""
+        for session in self._sessions.values():
+            session.questions.detach(client.id)
+
+    async def close(self) -> None:
+        """Ends every session: turns are cancelled, readers reach their end."""
+        for session in list(self._sessions.values()):
+            await session.end("binary-shutdown")
+        self._sessions.clear()
+
+    def _session(self, session: str) -> Session:
+        found = self._sessions.get(session)
+        if found is None:
+            raise CommandRefused("UnknownSession", session=session)
+        return found
+
+    @staticmethod
+    def _recorded(session: Session, client: Client, event: ModeChanged | ModelChanged) -> Accepted:
+        number = session.journal.emit(event, originator=client.id)
+        return Accepted(session=session.id, event=number)
+
+
+class InProcessConnection:
+    """`Connection` without a wire: the same contract, the same objects."""
+
+    def __init__(self, multiplexer: Multiplexer, client: Client, hello: Handshake) -> None:
+        self._multiplexer = multiplexer
+        self._client = client
+        self._hello = hello
+
+    @property
+    def client(self) -> str:
+        return self._client.id
+
+    @property
+    def hello(self) -> Handshake:
+        return self._hello
+
+    async def send(self, command: AnyCommand) -> Accepted:
+        return await self._multiplexer.handle(self._client, command)
+
+    def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
+        return self._multiplexer.follow(session, since)
+
+    async def close(self) -> None:
+        self._multiplexer.leave(self._client)

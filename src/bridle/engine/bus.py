@@ -1,0 +1,132 @@
+"""Events to many readers: one ring, one cursor per reader, bounded memory whatever a reader does.
+
+Publishing never waits. A reader that falls out of the ring is told with `StreamGap` and goes on with what is there;
+everything it missed is in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from bridle.engine.ports import SessionLog
+from bridle.protocol.events import Envelope, StreamGap
+
+RING_EVENTS = 5_000
+RING_BYTES = 1_500_000
+PAGE_EVENTS = 500
+
+
+class Published(msgspec.Struct, frozen=True):
+    """An event as every reader gets it: decoded, and as the bytes the log holds."""
+
+    envelope: Envelope
+    payload: bytes
+
+
+class Bus:
+    """The ring. `next_id` is the id the next durable event will have."""
+
+    def __init__(self, next_id: int, *, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
+        self._ring: deque[Published] = deque()
+        self._first = 0
+        self._next_id = next_id
+        self._oldest_id = next_id
+        self._bytes = 0
+        self._ring_events = ring_events
+        self._ring_bytes = ring_bytes
+        self._waiting: list[asyncio.Future[None]] = []
+        self._closed = False
+        self._error: BaseException | None = None
+
+    def publish(self, envelope: Envelope, payload: bytes) -> None:
+        self._ring.append(Published(envelope, payload))
+        self._bytes += len(payload)
+        if envelope.id is not None:
+            self._next_id = envelope.id + 1
+        while len(self._ring) > self._ring_events or self._bytes > self._ring_bytes:
+            self._drop_oldest()
+        self._wake()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Ends every reader after it has read the ring; `error` is raised to them then."""
+        self._closed = True
+        self._error = self._error or error
+        self._wake()
+
+    async def follow(self, log: SessionLog, since: int) -> AsyncIterator[Published]:
+        """Everything with an id above `since`: first from the log, then from the ring as it happens."""
+        from bridle.protocol.codec import encode_payload
+
+        last_id = since
+        while last_id + 1 < self._oldest_id:
+            page = await log.since(last_id, limit=PAGE_EVENTS)
+            if not page:
+                break
+            for envelope in page:
+                last_id = envelope.id or last_id
+                yield Published(envelope, encode_payload(envelope.event))
+        position = self._position_after(last_id)
+        while True:
+            if position < self._first:
+                gap = self._gap(last_id)
+                position = self._first
+                if gap is not None:
+                    last_id = self._oldest_id - 1
+                    yield gap
+            end = self._first + len(self._ring)
+            if position == end:
+                if self._closed:
+                    break
+                await self._changed()
+                continue
+            published = self._ring[position - self._first]
+            position += 1
+            last_id = published.envelope.id or last_id
+            yield published
+        if self._error is not None:
+            raise self._error
+
+    def _drop_oldest(self) -> None:
+        dropped = self._ring.popleft()
+        self._first += 1
+        self._bytes -= len(dropped.payload)
+        if dropped.envelope.id is not None:
+            self._oldest_id = dropped.envelope.id + 1
+
+    def _position_after(self, last_id: int) -> int:
+        """Where the first event above `last_id` stands; live events before it belong to the past."""
+        for index, published in enumerate(self._ring):
+            if published.envelope.id is not None and published.envelope.id > last_id:
+                return self._first + index
+        return self._first + len(self._ring)
+
+    def _gap(self, last_id: int) -> Published | None:
+        """What a reader missed, or None when only live events were dropped."""
+        if last_id + 1 >= self._oldest_id:
+            return None
+        event = StreamGap(first=last_id + 1, last=self._oldest_id - 1, reason="slow")
+        near = self._ring[0].envelope
+        envelope = Envelope(
+            id=None,
+            kind="StreamGap",
+            session=near.session,
+            originator=near.originator,
+            ts_ms=near.ts_ms,
+            event=event,
+        )
+        return Published(envelope, msgspec.json.encode(event))
+
+    async def _changed(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiting.clear()

@@ -1,0 +1,214 @@
+"""The fold: from a session's events to what the model reads and what the session must remember.
+
+Live and resumed sessions apply the same events to the same class, so a request is a pure function of the log.
+Messages are only ever appended; `epoch` changes when a compaction replaced them, and with it every cached encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import msgspec
+
+from bridle.protocol.events import (
+    AnyEvent,
+    Compacted,
+    ContextAdded,
+    Envelope,
+    InputAccepted,
+    Mode,
+    ModeChanged,
+    ModelChanged,
+    PrefixSet,
+    RequestedCall,
+    SessionCreated,
+    StepEnded,
+    StepFailed,
+    StepStarted,
+    TextDelta,
+    ToolCallStarted,
+    ToolResult,
+    TurnEnded,
+    TurnStarted,
+)
+from bridle.protocol.messages import AnyBlock, InputBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+
+
+class PendingInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Input that was accepted and not yet given to the model."""
+
+    id: int
+    event: InputAccepted
+    originator: str
+
+
+class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A requested call without a result. `started` is its intent, if it got that far."""
+
+    call: RequestedCall
+    started: ToolCallStarted | None = None
+
+
+class Conversation:
+    """State of one session as its events tell it. Change it only through `apply`."""
+
+    def __init__(self) -> None:
+        self.prefix: PrefixSet | None = None
+        self.messages: list[Message] = []
+        self.epoch = 0
+        self.answers = 0
+        self.last_id = 0
+        self.step = 0
+        self.turn = 0
+        self.turn_is_open = False
+        self.mode: Mode = "default"
+        self.model: ModelChanged | None = None
+        self.cwd = ""
+        self.inputs: dict[int, PendingInput] = {}
+        self.wire_ids: set[str] = set()
+        self._first_ids: list[int] = []
+        self._text: list[str] = []
+        self._calls: dict[str, OpenCall] = {}
+        self._results: dict[str, ToolResultBlock] = {}
+        self._held_back: list[tuple[InputBlock, ...]] = []
+
+    @classmethod
+    def of(cls, envelopes: Iterable[Envelope]) -> Conversation:
+        conversation = cls()
+        for envelope in envelopes:
+            conversation.apply(envelope)
+        return conversation
+
+    def apply(self, envelope: Envelope) -> None:
+        """Takes the next event. Live events change nothing."""
+        if envelope.id is None:
+            return
+        self.last_id = envelope.id
+        handler = self._HANDLERS.get(type(envelope.event))
+        if handler is not None:
+            handler(self, envelope.event, envelope)
+
+    @property
+    def open_calls(self) -> tuple[OpenCall, ...]:
+        """Calls of the current step that have no result yet, in the order the model asked for them."""
+        return tuple(call for call_id, call in self._calls.items() if call_id not in self._results)
+
+    def _created(self, event: SessionCreated, _envelope: Envelope) -> None:
+        self.cwd = event.cwd
+        self.mode = event.mode
+
+    def _mode_changed(self, event: ModeChanged, _envelope: Envelope) -> None:
+        self.mode = event.mode
+
+    def _model_changed(self, event: ModelChanged, _envelope: Envelope) -> None:
+        self.model = event
+
+    def _input_accepted(self, event: InputAccepted, envelope: Envelope) -> None:
+        self.inputs[self.last_id] = PendingInput(id=self.last_id, event=event, originator=envelope.originator)
+
+    def _turn_started(self, event: TurnStarted, _envelope: Envelope) -> None:
+        self.turn += 1
+        self.turn_is_open = True
+        pending = self.inputs.pop(event.input)
+        self._append("user", pending.event.content)
+
+    def _turn_ended(self, _event: TurnEnded, _envelope: Envelope) -> None:
+        """A step that was cut off keeps the words the person has read."""
+        if text := "".join(self._text):
+            self._append("assistant", (TextBlock(text=text),))
+        self._text.clear()
+        self.turn_is_open = False
+
+    def _prefix_set(self, event: PrefixSet, _envelope: Envelope) -> None:
+        self.prefix = event
+
+    def _context_added(self, event: ContextAdded, _envelope: Envelope) -> None:
+        if event.input is not None:
+            self.inputs.pop(event.input, None)
+        if self._calls:
+            self._held_back.append(event.content)
+        else:
+            self._append("user", event.content)
+
+    def _step_started(self, event: StepStarted, _envelope: Envelope) -> None:
+        self.step = event.step
+        self._text.clear()
+
+    def _text_delta(self, event: TextDelta, _envelope: Envelope) -> None:
+        self._text.append(event.text)
+
+    def _step_failed(self, _event: StepFailed, _envelope: Envelope) -> None:
+        self._text.clear()
+
+    def _step_ended(self, event: StepEnded, _envelope: Envelope) -> None:
+        text = "".join(self._text)
+        self._text.clear()
+        blocks: list[AnyBlock] = [*event.thinking]
+        if text:
+            blocks.append(TextBlock(text=text))
+        for call in event.calls:
+            blocks.append(ToolUseBlock(wire_id=call.wire_id, tool=call.tool, input=call.input))
+            self.wire_ids.add(call.wire_id)
+        if blocks:
+            self._append("assistant", tuple(blocks))
+        self._calls = {call.call_id: OpenCall(call=call) for call in event.calls}
+        self._results = {}
+
+    def _call_started(self, event: ToolCallStarted, _envelope: Envelope) -> None:
+        if open_call := self._calls.get(event.call_id):
+            self._calls[event.call_id] = OpenCall(call=open_call.call, started=event)
+
+    def _tool_result(self, event: ToolResult, _envelope: Envelope) -> None:
+        """Results reach the model in the order it asked, whatever order they came in."""
+        open_call = self._calls.get(event.call_id)
+        if open_call is None:
+            return
+        self._results[event.call_id] = ToolResultBlock(
+            wire_id=open_call.call.wire_id,
+            tool=event.tool,
+            text=event.content,
+            failed=event.outcome != "ok",
+        )
+        if len(self._results) == len(self._calls):
+            self._append("user", tuple(self._results[call_id] for call_id in self._calls))
+            self._calls = {}
+            self._results = {}
+            for content in self._held_back:
+                self._append("user", content)
+            self._held_back.clear()
+
+    def _compacted(self, event: Compacted, _envelope: Envelope) -> None:
+        kept = [
+            (first_id, message)
+            for first_id, message in zip(self._first_ids, self.messages, strict=True)
+            if first_id >= event.kept_from
+        ]
+        summary = Message(role="user", content=(TextBlock(text=event.summary),))
+        self.messages = [summary, *(message for _, message in kept)]
+        self._first_ids = [self.last_id, *(first_id for first_id, _ in kept)]
+        self.answers = sum(message.role == "assistant" for message in self.messages)
+        self.epoch += 1
+
+    def _append(self, role: Any, content: tuple[AnyBlock, ...]) -> None:
+        self.messages.append(Message(role=role, content=content))
+        self._first_ids.append(self.last_id)
+        self.answers += role == "assistant"
+
+    _HANDLERS: ClassVar[dict[type[AnyEvent], Callable[[Conversation, Any, Envelope], None]]] = {
+        SessionCreated: _created,
+        ModeChanged: _mode_changed,
+        ModelChanged: _model_changed,
+        InputAccepted: _input_accepted,
+        TurnStarted: _turn_started,
+        TurnEnded: _turn_ended,
+        PrefixSet: _prefix_set,
+        ContextAdded: _context_added,
+        StepStarted: _step_started,
+        TextDelta: _text_delta,
+        StepFailed: _step_failed,
+        StepEnded: _step_ended,
+        ToolCallStarted: _call_started,
+        ToolResult: _tool_result,
+        Compacted: _compacted,
+    }

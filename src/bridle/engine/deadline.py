@@ -1,0 +1,54 @@
+"""A deadline on our own clock, so that tests decide when time passes."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from bridle.base.clock import Clock, Timer
+
+
+class Deadline:
+    """`async with` scope that cancels its task after `seconds` without a `touch` and then raises TimeoutError.
+
+    A cancellation from elsewhere passes through unchanged.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._touched = 0.0
+        self._expired = False
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+
+    def touch(self) -> None:
+        """Starts the wait anew. Costs a clock reading; no timer is moved."""
+        self._touched = self._clock.monotonic()
+
+    async def __aenter__(self) -> Deadline:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancelling = self._task.cancelling()
+        self.touch()
+        self._timer = self._clock.call_later(self._seconds, self._fire)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        assert self._timer is not None
+        self._timer.cancel()
+        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _fire(self) -> None:
+        left = self._touched + self._seconds - self._clock.monotonic()
+        if left > 0:
+            self._timer = self._clock.call_later(left, self._fire)
+            return
+        self._expired = True
+        assert self._task is not None
+        self._task.cancel()

@@ -1,0 +1,88 @@
+"""Text on its way into the journal: redacted as a stream, and at most 30 events a second or one per 4 KB."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+from bridle.base.clock import Clock, Timer
+from bridle.base.redact import StreamRedactor
+from bridle.engine.journal import Journal
+from bridle.protocol.events import TextDelta, ThinkingDelta
+
+MIN_GAP_S = 1 / 30
+MAX_CHARACTERS = 4096
+
+
+class DeltaWriter:
+    """Collects the text of one step. `text_sha256` is the digest of what was written as `TextDelta`."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._kind: Literal["text", "thinking"] = "text"
+        self._redactor = StreamRedactor()
+        self._pending: list[str] = []
+        self._size = 0
+        self._last_s = -1.0
+        self._timer: Timer | None = None
+        self._digest = hashlib.sha256()
+
+    @property
+    def text_sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def text(self, text: str) -> None:
+        self._add("text", text)
+
+    def thinking(self, text: str) -> None:
+        self._add("thinking", text)
+
+    def finish(self) -> None:
+        """Writes everything that is still held back."""
+        self._end_kind()
+
+    def abandon(self) -> None:
+        """Forgets what is not written yet: the attempt failed."""
+        self._stop_timer()
+        self._pending.clear()
+        self._size = 0
+
+    def _add(self, kind: Literal["text", "thinking"], text: str) -> None:
+        if kind != self._kind:
+            self._end_kind()
+            self._kind = kind
+        if safe := self._redactor.feed(text):
+            self._pending.append(safe)
+            self._size += len(safe)
+        if not self._pending:
+            return
+        wait_s = self._last_s + MIN_GAP_S - self._clock.monotonic()
+        if self._size >= MAX_CHARACTERS or wait_s <= 0:
+            self._write()
+        elif self._timer is None:
+            self._timer = self._clock.call_later(wait_s, self._write)
+
+    def _end_kind(self) -> None:
+        if rest := self._redactor.flush():
+            self._pending.append(rest)
+        self._write()
+
+    def _write(self) -> None:
+        self._stop_timer()
+        if not self._pending:
+            return
+        text = "".join(self._pending)
+        self._pending.clear()
+        self._size = 0
+        self._last_s = self._clock.monotonic()
+        if self._kind == "text":
+            self._digest.update(text.encode("utf-8", "surrogatepass"))
+            self._journal.emit(TextDelta(text=text))
+        else:
+            self._journal.emit(ThinkingDelta(text=text))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

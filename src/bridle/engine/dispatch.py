@@ -1,0 +1,236 @@
+"""The calls of one step, run by run: order for people, results for the model, exactly one result per call.
+
+Consecutive `parallel_safe` calls form one run; any other call is a run of its own; runs go in order. Inside a run
+the gates let one call through at a time, so questions stay ordered; then the calls run together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.engine.journal import Journal
+from bridle.engine.timing import Stopwatch
+from bridle.engine.tools import Concurrency, RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.errors import StoreError, sentence
+from bridle.protocol.events import IdentityClass, RequestedCall, ToolCallProgress, ToolCallRequested, ToolResult
+
+
+class ToolLayers(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers around a tool, outermost first. Between the two groups the calls of a run wait for each other."""
+
+    one_at_a_time: tuple[ToolLayer, ...]
+    together: tuple[ToolLayer, ...]
+
+    def around(self, execute: RunTool) -> RunTool:
+        run = execute
+        for layer in reversed(self.together):
+            run = _behind(layer, run)
+        run = _behind(_through_the_gate, run)
+        for layer in reversed(self.one_at_a_time):
+            run = _behind(layer, run)
+        return run
+
+
+def _behind(layer: ToolLayer, proceed: RunTool) -> RunTool:
+    def run(call: ToolCall) -> Awaitable[ToolOutput]:
+        return layer(call, proceed)
+
+    return run
+
+
+async def _through_the_gate(call: ToolCall, proceed: RunTool) -> ToolOutput:
+    await call.passed_gates()
+    return await proceed(call)
+
+
+def runs(
+    calls: Sequence[RequestedCall], concurrency: Callable[[str], Concurrency]
+) -> list[list[RequestedCall]]:
+    """Groups calls: neighbours that are `parallel_safe` together, every other one alone."""
+    grouped: list[list[RequestedCall]] = []
+    joining = False
+    for call in calls:
+        safe = concurrency(call.tool) == "parallel_safe"
+        if safe and joining:
+            grouped[-1].append(call)
+        else:
+            grouped.append([call])
+        joining = safe
+    return grouped
+
+
+class Dispatcher:
+    """Runs the calls of a step through the layers and writes their results."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        clock: Clock,
+        stopwatch: Stopwatch,
+        run_tool: RunTool,
+        concurrency: Callable[[str], Concurrency],
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._stopwatch = stopwatch
+        self._run_tool = run_tool
+        self._concurrency = concurrency
+
+    async def run(self, calls: Sequence[RequestedCall], *, step: int, identity: IdentityClass) -> list[ToolResult]:
+        """The results in the order the model asked. When cancelled, calls that did not start say so."""
+        results: dict[str, ToolResult] = {}
+        try:
+            for group in runs(calls, self._concurrency):
+                for call in group:
+                    self._journal.emit(
+                        ToolCallRequested(call_id=call.call_id, tool=call.tool, input=call.input, step=step)
+                    )
+                await self._run_group(group, step, identity, results)
+        finally:
+            for call in calls:
+                if call.call_id not in results:
+                    self._conclude(call, _not_run(call), None, results)
+        return [results[call.call_id] for call in calls]
+
+    async def _run_group(
+        self,
+        group: Sequence[RequestedCall],
+        step: int,
+        identity: IdentityClass,
+        results: dict[str, ToolResult],
+    ) -> None:
+        if len(group) == 1:
+            call = self._tool_call(group[0], step, identity, _open_gate)
+            await self._run_one(group[0], call, results)
+            return
+        gate = _Gate(len(group))
+
+        async def enter(index: int, requested: RequestedCall) -> None:
+            await gate.turn_of(index)
+            try:
+                call = self._tool_call(requested, step, identity, lambda: gate.passed(index))
+                await self._run_one(requested, call, results)
+            finally:
+                gate.left(index)
+
+        async with asyncio.TaskGroup() as tasks:
+            for index, requested in enumerate(group):
+                tasks.create_task(enter(index, requested))
+
+    async def _run_one(
+        self, requested: RequestedCall, call: ToolCall, results: dict[str, ToolResult]
+    ) -> None:
+        begun = self._clock.monotonic()
+        try:
+            with self._stopwatch.measure(f"tool.{call.name}"):
+                output = await self._run_tool(call)
+        except asyncio.CancelledError:
+            self._conclude(requested, _cancelled(call), self._elapsed_ms(begun), results)
+            raise
+        except StoreError:
+            raise
+        except Exception as fault:  # noqa: BLE001  the boundary: a broken tool fails its call, not the turn
+            output = _crashed(call, fault)
+        self._conclude(requested, output, self._elapsed_ms(begun), results)
+
+    def _conclude(
+        self,
+        call: RequestedCall,
+        output: ToolOutput,
+        duration_ms: int | None,
+        results: dict[str, ToolResult],
+    ) -> None:
+        result = ToolResult(
+            call_id=call.call_id,
+            tool=call.tool,
+            outcome=output.outcome,
+            content=output.content,
+            reason=output.reason,
+            metadata=output.metadata,
+            evidence=output.evidence,
+            duration_ms=duration_ms if output.outcome not in ("denied", "blocked") else None,
+        )
+        results[call.call_id] = result
+        self._journal.emit(result)
+
+    def _elapsed_ms(self, begun: float) -> int:
+        return round((self._clock.monotonic() - begun) * 1000)
+
+    def _tool_call(
+        self,
+        requested: RequestedCall,
+        step: int,
+        identity: IdentityClass,
+        passed_gates: Callable[[], Awaitable[None]],
+    ) -> ToolCall:
+        def progress(text: str) -> None:
+            self._journal.show(ToolCallProgress(call_id=requested.call_id, text=text))
+
+        return ToolCall(
+            id=requested.call_id,
+            name=requested.tool,
+            input=requested.input,
+            step=step,
+            originator=self._journal.originator,
+            identity=identity,
+            problem=requested.problem,
+            write=progress,
+            passed_gates=passed_gates,
+            partial=[],
+        )
+
+
+class _Gate:
+    """Lets the calls of one run through the gates in order, and on together once all have been decided."""
+
+    def __init__(self, count: int) -> None:
+        self._turns = [asyncio.Event() for _ in range(count)]
+        self._decided = [False] * count
+        self._all_decided = asyncio.Event()
+        self._turns[0].set()
+
+    async def turn_of(self, index: int) -> None:
+        await self._turns[index].wait()
+
+    async def passed(self, index: int) -> None:
+        self.left(index)
+        await self._all_decided.wait()
+
+    def left(self, index: int) -> None:
+        """Call `index` passed or was refused; the next one may come."""
+        self._decided[index] = True
+        if index + 1 < len(self._turns):
+            self._turns[index + 1].set()
+        if all(self._decided):
+            self._all_decided.set()
+
+
+async def _open_gate() -> None:
+    """A run of one call waits for nobody."""
+
+
+def _not_run(call: RequestedCall) -> ToolOutput:
+    return ToolOutput(
+        outcome="cancelled",
+        reason="ToolCancelled",
+        content=sentence("ToolCancelled", {"tool": call.tool}) + " It was not run.",
+    )
+
+
+def _cancelled(call: ToolCall) -> ToolOutput:
+    text = sentence("ToolCancelled", {"tool": call.name})
+    return ToolOutput(outcome="cancelled", reason="ToolCancelled", content="".join((*call.partial, text)))
+
+
+def _crashed(call: ToolCall, fault: Exception) -> ToolOutput:
+    problem = f"{type(fault).__name__}: {fault}"
+    return ToolOutput(
+        outcome="error",
+        reason="ToolCrashed",
+        content=sentence("ToolCrashed", {"tool": call.name, "problem": problem}),
+    )

@@ -1,0 +1,116 @@
+"""The tool layers that are mechanics of the engine itself: look-up, validation, the record, the deadline.
+
+What may say no for the person's sake lives in `safety`; what shapes output lives with the tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.engine.deadline import Deadline
+from bridle.engine.journal import Journal
+from bridle.engine.timing import Stopwatch
+from bridle.engine.tools import Registry, RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.errors import sentence
+from bridle.protocol.events import ToolCallStarted
+
+Recheck = Callable[[ToolCall], ToolOutput | None]
+"""Looks at a call once more just before it runs; an output means it must not."""
+
+
+def known_and_visible(registry: Registry) -> ToolLayer:
+    """An unknown or hidden tool fails closed, and the model is told which ones there are."""
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        tool = registry.visible(call.name)
+        if tool is None:
+            known = ", ".join(tool.name for tool in registry.list()) or "none"
+            return _failed("UnknownTool", tool=call.name, known=known)
+        return await proceed(msgspec.structs.replace(call, tool=tool))
+
+    return layer
+
+
+def validated() -> ToolLayer:
+    """Input is untrusted until here. Behind this layer `args` is typed and `mutating` is decided."""
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        tool = call.definition
+        if call.problem is not None:
+            return _failed("InvalidInput", tool=call.name, problem=call.problem)
+        try:
+            args = msgspec.convert(_snake_case(call.input, tool.args), tool.args)
+        except msgspec.ValidationError as problem:
+            return _failed("InvalidInput", tool=call.name, problem=str(problem))
+        return await proceed(msgspec.structs.replace(call, args=args, mutating=tool.mutating(args)))
+
+    return layer
+
+
+def recorded(journal: Journal, recheck: Recheck, stopwatch: Stopwatch) -> ToolLayer:
+    """The intent is in the log before the call begins, on disk if the call may change something.
+
+    The subjects are looked at once more first: much may have happened while a person thought. The outcome is the
+    result the dispatcher writes, whatever happens.
+    """
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if (refused := recheck(call)) is not None:
+            return refused
+        journal.emit(
+            ToolCallStarted(
+                call_id=call.id,
+                tool=call.name,
+                input=call.input,
+                mutating=call.mutating,
+                input_sha256=input_digest(call.input),
+            )
+        )
+        if call.mutating:
+            with stopwatch.measure("log.durable"):
+                await journal.durable()
+        return await proceed(call)
+
+    return layer
+
+
+def deadline(clock: Clock) -> ToolLayer:
+    """Stops a call that takes too long. The time starts here, so it never counts a person."""
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        limit_s = call.definition.timeout_s(call.args)
+        try:
+            async with Deadline(clock, limit_s):
+                return await proceed(call)
+        except TimeoutError:
+            text = sentence("ToolTimeout", {"tool": call.name, "timeout_s": f"{limit_s:g}"})
+            return ToolOutput(
+                outcome="timeout", reason="ToolTimeout", content="".join((*call.partial, text))
+            )
+
+    return layer
+
+
+def input_digest(value: dict[str, Any]) -> str:
+    """The digest of a call's input, the same whatever the order of its keys."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+
+
+def _failed(reason: str, **data: Any) -> ToolOutput:
+    return ToolOutput(outcome="error", reason=reason, content=sentence(reason, data))
+
+
+def _snake_case(value: dict[str, Any], args: type[msgspec.Struct]) -> dict[str, Any]:
+    """Accepts `timeoutMs` for `timeout_ms`, for names the tool has and the input does not use already."""
+    folded: dict[str, Any] = {}
+    for name, item in value.items():
+        snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+        known = snake in args.__struct_fields__ and snake not in value
+        folded[snake if known else name] = item
+    return folded

@@ -1,0 +1,161 @@
+"""What the engine needs from outside, as small protocols with their contracts. It implements none of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from bridle.protocol.events import Envelope, PrefixSet
+from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
+
+# The model
+
+
+class ModelText(msgspec.Struct, frozen=True):
+    text: str
+
+
+class ModelThinking(msgspec.Struct, frozen=True):
+    """Reasoning a person may read; it is shown and not sent back."""
+
+    text: str
+
+
+class ModelThought(msgspec.Struct, frozen=True):
+    """Reasoning the provider wants back, opaque."""
+
+    block: ThinkingBlock
+
+
+class ModelCall(msgspec.Struct, frozen=True):
+    """A complete tool call: `arguments` is the JSON text as received, `wire_id` the provider's id if it gave one."""
+
+    tool: str
+    arguments: str
+    wire_id: str | None = None
+
+
+class ModelYield(msgspec.Struct, frozen=True):
+    """The model hands the turn back."""
+
+
+class ModelDone(msgspec.Struct, frozen=True):
+    """The answer is complete. Every stream ends with exactly one; a stream without it was cut off."""
+
+    stop: StopReason
+    usage: Usage = Usage()
+
+
+ModelPart: TypeAlias = ModelText | ModelThinking | ModelThought | ModelCall | ModelYield | ModelDone
+
+
+class Wire(Protocol):
+    """A request as bytes: `head(prefix) + message, message … + tail(prefix)`. Pure and deterministic.
+
+    Messages are encoded once each and joined with commas, so a step costs what is new, not what there is.
+    """
+
+    @property
+    def name(self) -> str: ...
+    def head(self, prefix: PrefixSet) -> bytes: ...
+    def message(self, message: Message) -> bytes: ...
+    def tail(self, prefix: PrefixSet) -> bytes: ...
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. `answers` counts the assistant messages in it."""
+
+    model: str
+    body: bytes
+    step: int
+    answers: int
+
+
+class Provider(Protocol):
+    """A configured endpoint that answers requests in its wire's form."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def wire(self) -> Wire: ...
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        """Sends the request and yields one part per read. Closing the iterator ends the request at once.
+
+        Raises `ProviderError` with a stable reason; nothing is retried here.
+        """
+        ...
+
+
+# The log
+
+
+class SessionLog(Protocol):
+    """The open log of one session, appended to only by the holder of its run lock.
+
+    Ids start at 1 and have no gaps. Appending never waits: rows are committed within 50 ms, in order. Once
+    writing has failed, every later call raises `StoreError`.
+    """
+
+    @property
+    def last_id(self) -> int: ...
+    def append(self, envelope: Envelope, payload: bytes) -> None: ...
+    async def committed(self) -> None:
+        """Returns when everything appended so far survives the death of this process."""
+        ...
+
+    async def durable(self) -> None:
+        """Returns when everything appended so far survives a power cut."""
+        ...
+
+    async def since(self, after: int, *, limit: int) -> Sequence[Envelope]:
+        """Up to `limit` events with an id above `after`, in order."""
+        ...
+
+
+# Processes
+
+SandboxMode: TypeAlias = Literal["off", "read-only", "workspace-write"]
+
+
+class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a started command may do, as far as the adapter can enforce it."""
+
+    mode: SandboxMode
+    workspace: str
+    writable: tuple[str, ...] = ()
+    network: Literal["inherit", "deny"] = "inherit"
+
+
+class Process(Protocol):
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    async def wait(self) -> int:
+        """Returns the exit code after the last output was delivered; negative for a signal."""
+        ...
+
+    async def stop(self, grace_s: float = 0.3) -> None:
+        """SIGTERM to the whole group, SIGKILL after `grace_s`. Safe to call twice."""
+        ...
+
+
+class Spawn(Protocol):
+    """The only way to start a process. `adapter` names what really encloses it."""
+
+    @property
+    def adapter(self) -> str: ...
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        policy: SpawnPolicy,
+        call_id: str,
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None] | None = None,
+        stdin: bytes | None = None,
+    ) -> Process: ...

@@ -1,0 +1,42 @@
+"""The request as bytes, built by appending: a step costs what is new, not what there is.
+
+`RequestBuffer` and `encode` give the same bytes; the first one remembers what it has encoded already.
+"""
+
+from __future__ import annotations
+
+from bridle.engine.conversation import Conversation
+from bridle.engine.ports import Wire
+from bridle.protocol.events import PrefixSet
+
+
+class RequestBuffer:
+    """Holds the encoded head and messages of one conversation, and encodes only what came since."""
+
+    def __init__(self) -> None:
+        self._key: tuple[str, PrefixSet | None, int] = ("", None, -1)
+        self._buffer = bytearray()
+        self._encoded = 0
+        self._empty_at = 0
+
+    def body(self, conversation: Conversation, wire: Wire) -> bytes:
+        prefix = conversation.prefix
+        assert prefix is not None, "a request layer sets the prefix before the first request"
+        key = (wire.name, prefix, conversation.epoch)
+        if key[0] != self._key[0] or key[1] is not self._key[1] or key[2] != self._key[2]:
+            self._key = key
+            self._buffer = bytearray(wire.head(prefix))
+            self._empty_at = len(self._buffer)
+            self._encoded = 0
+        for message in conversation.messages[self._encoded :]:
+            if encoded := wire.message(message):
+                if len(self._buffer) > self._empty_at:
+                    self._buffer += b","
+                self._buffer += encoded
+        self._encoded = len(conversation.messages)
+        return b"".join((self._buffer, wire.tail(prefix)))
+
+
+def encode(conversation: Conversation, wire: Wire) -> bytes:
+    """The request of a conversation from nothing; what a resumed session sends."""
+    return RequestBuffer().body(conversation, wire)

@@ -1,0 +1,200 @@
+"""A live session: takes input, runs one turn at a time, answers commands, ends cleanly.
+
+The inbox is the log itself: input that was accepted and not yet heard is what the fold still holds. A turn is a task of
+its own; cancelling it cancels its calls and their processes. Whatever goes wrong inside a turn ends that turn and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from bridle.base.clock import Clock, iso_ms
+from bridle.engine.bus import Bus, Published
+from bridle.engine.conversation import PendingInput
+from bridle.engine.dispatch import Dispatcher
+from bridle.engine.journal import Journal
+from bridle.engine.ports import SessionLog
+from bridle.engine.questions import Client, Questions
+from bridle.engine.steps import AskModel, Reply, Step
+from bridle.engine.timing import Stopwatch
+from bridle.engine.turn import Ending, run_turn
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
+from bridle.protocol.events import (
+    Cancelled,
+    ContextAdded,
+    EndCause,
+    Error,
+    InputAccepted,
+    InputMode,
+    SessionEnded,
+    ToolResult,
+    TurnEnded,
+    TurnStarted,
+    TurnTiming,
+)
+from bridle.protocol.messages import InputBlock
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    max_steps: int = 100
+
+
+class Session:
+    """One session and its run. Everything it needs is given; it opens nothing itself."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        bus: Bus,
+        log: SessionLog,
+        clock: Clock,
+        ask: AskModel,
+        dispatcher: Dispatcher,
+        questions: Questions,
+        stopwatch: Stopwatch,
+        limits: Limits,
+    ) -> None:
+        self.journal = journal
+        self._bus = bus
+        self._log = log
+        self.questions = questions
+        self._clock = clock
+        self._ask = ask
+        self._dispatcher = dispatcher
+        self._stopwatch = stopwatch
+        self._limits = limits
+        self._runner: asyncio.Task[None] | None = None
+        self._turn: asyncio.Task[Ending] | None = None
+        self._turn_since_ms = 0
+        self._cancelled_by: str | None = None
+        self._ending = False
+
+    @property
+    def id(self) -> str:
+        return self.journal.session
+
+    @property
+    def busy(self) -> bool:
+        return self._runner is not None
+
+    def follow(self, since: int) -> AsyncIterator[Published]:
+        """Every event above `since`, then new ones as they happen, until the session ends."""
+        return self._bus.follow(self._log, since)
+
+    def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
+        """Takes input into the inbox and returns its event id; starts a turn when none is running."""
+        if self.busy and mode == "reject":
+            raise CommandRefused(
+                "TurnInProgress", originator=self.journal.originator, ts=iso_ms(self._turn_since_ms)
+            )
+        number = self.journal.emit(
+            InputAccepted(content=content, mode=mode, identity=client.identity), originator=client.id
+        )
+        if not self.busy:
+            self._runner = asyncio.create_task(self._run())
+        return number
+
+    def cancel(self, client: Client) -> None:
+        """Stops the running turn and everything below it."""
+        if self._turn is None or self._turn.done():
+            raise CommandRefused("NoTurn")
+        self._cancelled_by = client.id
+        self._turn.cancel()
+
+    async def end(self, cause: EndCause = "user") -> None:
+        """Stops a running turn, says goodbye, and ends every reader. Safe to call twice."""
+        if self._ending:
+            return
+        self._ending = True
+        if self._runner is not None:
+            if self._turn is not None:
+                self._turn.cancel()
+            await asyncio.wait((self._runner,))
+        try:
+            self.journal.emit(SessionEnded(cause=cause))
+        except StoreError as failure:
+            self._bus.close(failure)
+        self._bus.close()
+
+    async def _run(self) -> None:
+        """Turns until the inbox is empty."""
+        try:
+            while (pending := self._next_input()) is not None:
+                await self._run_one(pending)
+            await self.journal.committed()
+        except StoreError as failure:
+            self._bus.close(failure)
+        finally:
+            self._runner = None
+
+    def _next_input(self) -> PendingInput | None:
+        if self._ending:
+            return None
+        return next(iter(self.journal.conversation.inputs.values()), None)
+
+    async def _run_one(self, pending: PendingInput) -> None:
+        """One turn inside its crash boundary; it always ends with `TurnEnded`."""
+        journal = self.journal
+        journal.originator = pending.originator
+        self._turn_since_ms = self._clock.now_ms()
+        self._cancelled_by = None
+        journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
+        whole = self._stopwatch.start("turn.total")
+        self._turn = asyncio.create_task(self._guarded_turn(pending))
+        await asyncio.wait((self._turn,))
+        ending = self._cancelled(0) if self._turn.cancelled() else self._turn.result()
+        self._turn = None
+        whole()
+        journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
+        message = sentence(ending.reason, ending.data) if ending.reason else None
+        journal.emit(
+            TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps)
+        )
+
+    async def _guarded_turn(self, pending: PendingInput) -> Ending:
+        steps = 0
+
+        async def ask() -> Reply:
+            nonlocal steps
+            steps += 1
+            return await self._ask(Step(number=self.journal.conversation.step + 1, journal=self.journal))
+
+        async def run_calls(reply: Reply) -> list[ToolResult]:
+            return await self._dispatcher.run(
+                reply.calls, step=self.journal.conversation.step, identity=pending.event.identity
+            )
+
+        try:
+            return await run_turn(
+                ask=ask, run_calls=run_calls, hear=self._hear, max_steps=self._limits.max_steps
+            )
+        except asyncio.CancelledError:
+            return self._cancelled(steps)
+        except StoreError:
+            raise
+        except BridleError as failure:
+            self.journal.emit(Error(reason=failure.reason, message=failure.message, data=failure.data))
+            return Ending(stop="error", steps=steps, reason=failure.reason, data=failure.data)
+        except Exception as fault:  # noqa: BLE001  the crash boundary: a broken turn must not end the session
+            problem = f"{type(fault).__name__}: {fault}"
+            data = {"problem": problem}
+            self.journal.emit(Error(reason="EngineFault", message=sentence("EngineFault", data), data=data))
+            return Ending(stop="error", steps=steps, reason="EngineFault", data=data)
+
+    def _cancelled(self, steps: int) -> Ending:
+        self.journal.emit(Cancelled(by=self._cancelled_by or ""))
+        return Ending(stop="cancelled", steps=steps)
+
+    def _hear(self) -> None:
+        """Gives the model what people said while tools ran."""
+        for pending in list(self.journal.conversation.inputs.values()):
+            if pending.event.mode == "steer":
+                self.journal.emit(
+                    ContextAdded(source="steer", content=pending.event.content, input=pending.id),
+                    originator=pending.originator,
+                )

@@ -1,0 +1,244 @@
+"""One step: the request goes out, the stream comes in as events, and a reply with its calls comes back.
+
+Request layers stand around `ask`. They never edit a request: they append events, and the request follows from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, assert_never
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.base.ids import Ids
+from bridle.engine.deadline import Deadline
+from bridle.engine.deltas import DeltaWriter
+from bridle.engine.journal import Journal
+from bridle.engine.ports import (
+    ModelCall,
+    ModelDone,
+    ModelPart,
+    ModelRequest,
+    ModelText,
+    ModelThinking,
+    ModelThought,
+    ModelYield,
+    Provider,
+)
+from bridle.engine.request import RequestBuffer
+from bridle.engine.timing import Stopwatch
+from bridle.protocol.errors import ProviderError
+from bridle.protocol.events import CostIncremented, DurableEvent, RequestedCall, StepEnded, StepStarted
+from bridle.protocol.messages import StopReason, ThinkingBlock, Usage
+
+IDLE_STREAM_S = 60.0
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A model call about to be made. A layer that tries again passes on a step with a higher `attempt`."""
+
+    number: int
+    journal: Journal
+    attempt: int = 1
+
+    def emit(self, event: DurableEvent) -> None:
+        self.journal.emit(event)
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a step. `stop` is `tool_use` if and only if there are calls."""
+
+    stop: StopReason
+    calls: tuple[RequestedCall, ...] = ()
+    yielded: bool = False
+
+
+AskModel: TypeAlias = Callable[[Step], Awaitable[Reply]]
+RequestLayer: TypeAlias = Callable[[Step, AskModel], Awaitable[Reply]]
+PriceOf: TypeAlias = Callable[[str, str, Usage], float | None]
+
+
+def with_layers(layers: Sequence[RequestLayer], ask: AskModel) -> AskModel:
+    """`ask` behind its layers; the first one is the outermost."""
+    for layer in reversed(layers):
+        ask = _behind(layer, ask)
+    return ask
+
+
+def _behind(layer: RequestLayer, proceed: AskModel) -> AskModel:
+    def ask(step: Step) -> Awaitable[Reply]:
+        return layer(step, proceed)
+
+    return ask
+
+
+class Model:
+    """Asks the provider named by the prefix and writes what it says into the journal."""
+
+    def __init__(
+        self,
+        *,
+        provider: Callable[[str], Provider],
+        ids: Ids,
+        clock: Clock,
+        stopwatch: Stopwatch,
+        price_of: PriceOf,
+        idle_stream_s: float = IDLE_STREAM_S,
+    ) -> None:
+        self._provider = provider
+        self._ids = ids
+        self._clock = clock
+        self._stopwatch = stopwatch
+        self._price_of = price_of
+        self._idle_stream_s = idle_stream_s
+        self._buffer = RequestBuffer()
+
+    async def ask(self, step: Step) -> Reply:
+        conversation = step.journal.conversation
+        prefix = conversation.prefix
+        assert prefix is not None, "a request layer sets the prefix before the first request"
+        provider = self._provider(prefix.provider)
+        request = ModelRequest(
+            model=prefix.model,
+            body=self._buffer.body(conversation, provider.wire),
+            step=step.number,
+            answers=conversation.answers,
+        )
+        step.emit(StepStarted(step=step.number, provider=prefix.provider, model=prefix.model))
+        answer = await self._read(provider, request, step.journal)
+        calls = self._calls(step, answer)
+        stop = _stop(answer, calls)
+        if stop == "content_filter":
+            calls = ()
+        step.emit(
+            StepEnded(
+                step=step.number,
+                stop=stop,
+                text_sha256=answer.text_sha256,
+                calls=calls,
+                thinking=tuple(answer.thoughts),
+                usage=answer.usage,
+                yielded=answer.yielded,
+            )
+        )
+        if answer.usage != Usage():
+            usd = self._price_of(prefix.provider, prefix.model, answer.usage)
+            step.emit(
+                CostIncremented(provider=prefix.provider, model=prefix.model, usage=answer.usage, usd=usd)
+            )
+        return Reply(stop=stop, calls=calls, yielded=answer.yielded)
+
+    async def _read(self, provider: Provider, request: ModelRequest, journal: Journal) -> _Answer:
+        """The stream to its end, as deltas in the journal and an answer in hand."""
+        answer = _Answer()
+        deltas = DeltaWriter(journal, self._clock)
+        stream = provider.stream(request)
+        try:
+            with self._stopwatch.measure("provider.total"):
+                async with Deadline(self._clock, self._idle_stream_s) as idle:
+                    first_byte = self._stopwatch.start("provider.first_byte")
+                    async for part in stream:
+                        first_byte()
+                        idle.touch()
+                        answer.take(part, deltas)
+        except TimeoutError:
+            deltas.abandon()
+            raise ProviderError(
+                "StreamSilent", retryable=True, provider=provider.name, timeout_s=f"{self._idle_stream_s:g}"
+            ) from None
+        except ProviderError:
+            deltas.abandon()
+            raise
+        except BaseException:
+            deltas.finish()
+            raise
+        finally:
+            await _close(stream)
+        if answer.stop is None:
+            deltas.abandon()
+            raise ProviderError(
+                "BadStream", retryable=True, provider=provider.name, problem="it ended in the middle"
+            )
+        deltas.finish()
+        answer.text_sha256 = deltas.text_sha256
+        return answer
+
+    def _calls(self, step: Step, answer: _Answer) -> tuple[RequestedCall, ...]:
+        used = set(step.journal.conversation.wire_ids)
+        calls: list[RequestedCall] = []
+        for index, call in enumerate(answer.calls):
+            wire_id = call.wire_id
+            if not wire_id or wire_id in used:
+                wire_id = f"c{step.number}_{index}"
+            used.add(wire_id)
+            arguments, problem = _arguments(call.arguments)
+            calls.append(
+                RequestedCall(
+                    call_id=self._ids.new("call"),
+                    wire_id=wire_id,
+                    tool=call.tool,
+                    input=arguments,
+                    problem=problem,
+                )
+            )
+        return tuple(calls)
+
+
+class _Answer:
+    """What a stream has said so far."""
+
+    def __init__(self) -> None:
+        self.calls: list[ModelCall] = []
+        self.thoughts: list[ThinkingBlock] = []
+        self.stop: StopReason | None = None
+        self.usage = Usage()
+        self.yielded = False
+        self.text_sha256 = hashlib.sha256().hexdigest()
+
+    def take(self, part: ModelPart, deltas: DeltaWriter) -> None:
+        match part:
+            case ModelText(text=text):
+                deltas.text(text)
+            case ModelThinking(text=text):
+                deltas.thinking(text)
+            case ModelThought(block=block):
+                self.thoughts.append(block)
+            case ModelCall():
+                self.calls.append(part)
+            case ModelYield():
+                self.yielded = True
+            case ModelDone(stop=stop, usage=usage):
+                self.stop, self.usage = stop, usage
+            case _:
+                assert_never(part)
+
+
+def _stop(answer: _Answer, calls: tuple[RequestedCall, ...]) -> StopReason:
+    assert answer.stop is not None
+    if answer.stop == "content_filter":
+        return "content_filter"
+    if calls:
+        return "tool_use"
+    return "end_turn" if answer.stop == "tool_use" else answer.stop
+
+
+def _arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a call, and what is wrong with them if they cannot be read."""
+    if not text.strip():
+        return {}, None
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as problem:
+        return {}, f"the arguments are not valid JSON ({problem})"
+    if not isinstance(value, dict):
+        return {}, "the arguments are not a JSON object"
+    return value, None  # pyright: ignore[reportUnknownVariableType]
+
+
+async def _close(stream: Any) -> None:
+    """Ends the request now; an async generator left to the collector would end it some time."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()

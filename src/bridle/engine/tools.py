@@ -1,0 +1,213 @@
+"""What a tool is, what a call carries on its way through the layers, and the registry of tools.
+
+A tool is a value: typed arguments, declared risk, one async function. A call is a value too: each layer passes on
+a copy that knows more than the one it got. A layer is a function that receives `proceed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from bridle.protocol.events import Evidence, IdentityClass, Outcome, Risk
+from bridle.protocol.messages import ToolSchema
+
+if TYPE_CHECKING:
+    from bridle.base.clock import Clock
+    from bridle.engine.ports import Spawn, SpawnPolicy
+
+Concurrency: TypeAlias = Literal["serial", "parallel_safe", "exclusive"]
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call is about: the path, command or address a guard looks at.
+
+    `resolved` is filled by the guard: the absolute path without symlinks.
+    """
+
+    kind: Literal["path", "command", "url"]
+    access: Literal["read", "write", "run", "fetch"]
+    value: str
+    resolved: str = ""
+
+
+class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """How a call ended. Expected failures are values: a denied call is an output, never an exception.
+
+    `content` follows what the call has streamed through `write`.
+    """
+
+    outcome: Outcome = "ok"
+    content: str = ""
+    reason: str | None = None
+    metadata: dict[str, Any] = {}
+    evidence: Evidence | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "ok"
+
+
+class ToolOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    scope: Literal["builtin", "user", "project", "programmatic"] = "programmatic"
+    path: str | None = None
+    trusted: bool = False
+
+
+BUILTIN = ToolOrigin(scope="builtin", trusted=True)
+
+
+def _no_subjects(_args: Any) -> tuple[Subject, ...]:
+    return ()
+
+
+def _always(_args: Any) -> bool:
+    return True
+
+
+def never_mutating(_args: Any) -> bool:
+    return False
+
+
+def _default_timeout(_args: Any) -> float:
+    return 120.0
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A capability the model may ask for.
+
+    `mutating` and `timeout_s` are asked per call, with the decoded arguments. `timeout_s` counts only while the
+    call runs, never while a person thinks.
+    """
+
+    name: str
+    description: str
+    args: type[msgspec.Struct]
+    risk: Risk
+    run: Callable[[Any, ToolContext], Awaitable[ToolOutput]]
+    concurrency: Concurrency = "serial"
+    mutating: Callable[[Any], bool] = _always
+    subjects: Callable[[Any], tuple[Subject, ...]] = _no_subjects
+    timeout_s: Callable[[Any], float] = _default_timeout
+    side_effect: Literal["none", "workspace", "process", "network", "external"] = "external"
+    safety_notes: tuple[str, ...] = ()
+
+    def schema(self) -> ToolSchema:
+        return ToolSchema(name=self.name, description=self.description, input_schema=_json_schema(self.args))
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call on its way through the layers, which fill the last fields on the way in.
+
+    `write` streams output outwards. `partial` is shared by all copies of the call: when a call is cut short, the
+    layer that collects output leaves there what came so far.
+    """
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    step: int
+    originator: str
+    identity: IdentityClass = "human"
+    problem: str | None = None
+    write: Callable[[str], None]
+    passed_gates: Callable[[], Awaitable[None]]
+    partial: list[str]
+    # filled by the layers
+    tool: Tool | None = None
+    args: Any = None
+    subjects: tuple[Subject, ...] = ()
+    mutating: bool = True
+    policy: SpawnPolicy | None = None
+
+    @property
+    def definition(self) -> Tool:
+        """The tool; present behind `known_and_visible`."""
+        assert self.tool is not None
+        return self.tool
+
+    def resolved(self, value: str) -> str:
+        """The guarded absolute path of the subject named `value`."""
+        return next(subject.resolved for subject in self.subjects if subject.value == value)
+
+
+RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolOutput]]
+ToolLayer: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolOutput]]
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running tool may use. `write` streams output to the person and into the result."""
+
+    call: ToolCall
+    session: str
+    cwd: str
+    env: Mapping[str, str]
+    clock: Clock
+    spawn: Spawn
+    spilled: Callable[[str], str | None]
+    agent_path: tuple[str, ...] = ()
+    invocation: str | None = None
+    dry_run: bool = False
+
+    @property
+    def policy(self) -> SpawnPolicy:
+        """How commands of this call may run; present behind `sandboxed`."""
+        assert self.call.policy is not None
+        return self.call.policy
+
+    def write(self, text: str) -> None:
+        self.call.write(text)
+
+
+class ToolSource(Protocol):
+    """Something that brings tools: the built-ins, an MCP server, a plugin."""
+
+    def tools(self) -> Iterable[Tool]: ...
+
+
+class Registry:
+    """The tools of a session by name. The first registration of a name wins; a second is refused."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._origins: dict[str, ToolOrigin] = {}
+        self._hidden: frozenset[str] = frozenset()
+
+    def register(self, tool: Tool, origin: ToolOrigin) -> bool:
+        """Adds a tool. False when the name is taken: the caller says so, the first one stays."""
+        if tool.name in self._tools:
+            return False
+        self._tools[tool.name] = tool
+        self._origins[tool.name] = origin
+        return True
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Takes tools out of sight: the model is not told of them and a call to one fails closed."""
+        self._hidden = self._hidden | frozenset(names)
+
+    def visible(self, name: str) -> Tool | None:
+        return None if name in self._hidden else self._tools.get(name)
+
+    def origin(self, name: str) -> ToolOrigin | None:
+        return self._origins.get(name)
+
+    def list(self) -> tuple[Tool, ...]:
+        """The visible tools in the order they were registered, which is the order the model reads."""
+        return tuple(tool for name, tool in self._tools.items() if name not in self._hidden)
+
+
+def denied(reason: str, content: str, evidence: Evidence | None = None) -> ToolOutput:
+    return ToolOutput(outcome="denied", reason=reason, content=content, evidence=evidence)
+
+
+def _json_schema(args: type[msgspec.Struct]) -> dict[str, Any]:
+    """The schema of a tool's arguments as one inline object, the way model APIs want it."""
+    (schema,), definitions = msgspec.json.schema_components((args,), ref_template="#/$defs/{name}")
+    name = str(schema["$ref"]).rsplit("/", 1)[-1]
+    inline = dict(definitions.pop(name))
+    inline.pop("title", None)
+    if definitions:
+        inline["$defs"] = definitions
+    return inline

@@ -1,0 +1,53 @@
+"""One turn, on one screen: from accepted input to its ending.
+
+Ask the model; run what it asks for; tell it the results; until it asks for nothing more. Everything else, what may run,
+what is remembered, who is asked, what is retried, lives in the layers behind `ask` and `run_calls`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bridle.engine.loops import LoopDetector
+from bridle.engine.steps import Reply
+from bridle.protocol.events import ToolResult, TurnStop
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn ended. `reason` and `data` are set when it ended early."""
+
+    stop: TurnStop
+    steps: int
+    reason: str | None = None
+    data: dict[str, Any] = {}
+
+
+Ask: TypeAlias = Callable[[], Awaitable[Reply]]
+RunCalls: TypeAlias = Callable[[Reply], Awaitable[list[ToolResult]]]
+
+
+async def run_turn(*, ask: Ask, run_calls: RunCalls, hear: Callable[[], None], max_steps: int) -> Ending:
+    """Runs steps until the model is done. `hear` lets in what people said meanwhile, between two steps.
+
+    Cancellation arrives as `CancelledError` and passes through; nothing is caught here.
+    """
+    loops = LoopDetector()
+    for steps in range(1, max_steps + 1):
+        reply = await ask()
+        match reply.stop:
+            case "tool_use":
+                results = await run_calls(reply)
+            case "end_turn" | "max_tokens" | "content_filter" | "error" as stop:
+                return Ending(stop=stop, steps=steps, reason=_REASONS.get(stop))
+        if repeats := loops.repeats(reply.calls, results):
+            return Ending(stop="error", steps=steps, reason="LoopDetected", data={"times": str(repeats)})
+        if reply.yielded:
+            return Ending(stop="end_turn", steps=steps)
+        hear()
+    return Ending(stop="error", steps=max_steps, reason="StepLimit", data={"steps": str(max_steps)})
+
+
+_REASONS = {"content_filter": "ContentFiltered", "error": "BadStream"}

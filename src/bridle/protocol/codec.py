@@ -1,0 +1,123 @@
+"""Commands and events as JSON bytes, both ways.
+
+An event is encoded once: the payload bytes go to the log, and the same bytes inside an envelope to every client.
+The kind stands on the envelope, so decoding is a look-up by kind. A kind this version does not know becomes
+`UnknownEvent` and is written back exactly as it came.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_args
+
+import msgspec
+
+from bridle.base.clock import from_iso_ms, iso_ms
+from bridle.protocol import commands, events
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import AnyEvent, Envelope, UnknownEvent
+
+DURABLE_KINDS: frozenset[str] = frozenset(kind.__name__ for kind in get_args(events.DurableEvent))
+_TYPES: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (*get_args(events.DurableEvent), *get_args(events.LiveEvent))
+}
+EVENT_KINDS: tuple[str, ...] = tuple(_TYPES)
+COMMAND_KINDS: tuple[str, ...] = tuple(kind.__name__ for kind in get_args(commands.AnyCommand))
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
+    id: int | None = None
+    kind: str
+    session: str
+    originator: str
+    ts: str
+    payload: msgspec.Raw
+    turn: int | None = None
+    agent_path: tuple[str, ...] = ()
+    invocation: str | None = None
+
+
+def kind_of(event: AnyEvent) -> str:
+    return event.kind if isinstance(event, UnknownEvent) else type(event).__name__
+
+
+def kind_of_command(command: commands.AnyCommand) -> str:
+    return type(command).__name__
+
+
+def encode_payload(event: AnyEvent) -> bytes:
+    return event.raw if isinstance(event, UnknownEvent) else _encoder.encode(event)
+
+
+def decode_payload(kind: str, raw: bytes | memoryview) -> AnyEvent:
+    known = _TYPES.get(kind)
+    if known is None:
+        return UnknownEvent(kind=kind, raw=bytes(raw))
+    return _decoder(known).decode(raw)
+
+
+def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
+    """The wire form. `payload` saves encoding the event again when its bytes are at hand."""
+    return _encoder.encode(
+        _Wire(
+            id=envelope.id,
+            kind=envelope.kind,
+            session=envelope.session,
+            originator=envelope.originator,
+            ts=iso_ms(envelope.ts_ms),
+            payload=msgspec.Raw(encode_payload(envelope.event) if payload is None else payload),
+            turn=envelope.turn,
+            agent_path=envelope.agent_path,
+            invocation=envelope.invocation,
+        )
+    )
+
+
+def decode_envelope(raw: bytes) -> Envelope:
+    wire = _decoder(_Wire).decode(raw)
+    return Envelope(
+        id=wire.id,
+        kind=wire.kind,
+        session=wire.session,
+        originator=wire.originator,
+        ts_ms=from_iso_ms(wire.ts),
+        event=decode_payload(wire.kind, bytes(wire.payload)),
+        turn=wire.turn,
+        agent_path=wire.agent_path,
+        invocation=wire.invocation,
+    )
+
+
+def encode_command(command: commands.AnyCommand) -> bytes:
+    return _encoder.encode(command)
+
+
+def decode_command(raw: bytes) -> commands.AnyCommand:
+    """Reads a command; an unknown kind and a malformed body are refused with a reason that names them."""
+    try:
+        return _command_decoder().decode(raw)
+    except msgspec.DecodeError as problem:
+        kind = _kind_named_in(raw)
+        if kind not in COMMAND_KINDS:
+            raise CommandRefused("UnknownCommand", kind=kind) from None
+        raise CommandRefused("BadCommand", kind=kind, problem=str(problem)) from None
+
+
+def _kind_named_in(raw: bytes) -> str:
+    try:
+        body = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return ""
+    return str(body.get("kind", "")) if isinstance(body, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+@cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _command_decoder() -> msgspec.json.Decoder[commands.AnyCommand]:
+    return msgspec.json.Decoder(commands.AnyCommand)

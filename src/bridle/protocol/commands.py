@@ -1,0 +1,163 @@
+"""Everything a client can ask of a session: one closed union.
+
+Plugins extend it with `CustomCommand` alone. Fields a reader does not know are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from bridle.protocol.events import InputMode, Mode
+from bridle.protocol.messages import InputBlock
+
+Answer: TypeAlias = Literal["once", "pattern", "tool", "always", "deny"]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True, omit_defaults=True):
+    """Something a client asks for. Defined only in this file."""
+
+
+class CreateSession(Command, frozen=True):
+    """Opens a new session in `cwd`, or a stored one when `resume` names it.
+
+    `env` is the caller's allow-listed environment; the session's tools run with it.
+    """
+
+    cwd: str
+    env: dict[str, str] = {}
+    profile: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    mode: Mode | None = None
+    config: dict[str, Any] = {}
+    resume: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+class AttachSession(Command, frozen=True):
+    session: str
+    since: int = 0
+    fs_read: bool = False
+
+
+class DetachSession(Command, frozen=True):
+    session: str
+
+
+class EndSession(Command, frozen=True):
+    session: str
+
+
+class SendInput(Command, frozen=True):
+    session: str
+    content: tuple[InputBlock, ...]
+    mode: InputMode = "reject"
+
+
+class ShellRequest(Command, frozen=True):
+    """A shell command the person typed with `!`. Every layer applies; only the question is skipped."""
+
+    session: str
+    command: str
+    share: bool = False
+
+
+class RunSlash(Command, frozen=True):
+    session: str
+    name: str
+    arguments: str = ""
+
+
+class CancelTurn(Command, frozen=True):
+    session: str
+
+
+class AnswerPermission(Command, frozen=True):
+    """`digest` is the one of the question that was shown; a changed question refuses the answer."""
+
+    session: str
+    call_id: str
+    answer: Answer
+    note: str = ""
+    digest: str = ""
+
+
+class AnswerQuestion(Command, frozen=True):
+    session: str
+    question_id: str
+    answer: str
+
+
+class AnswerTrust(Command, frozen=True):
+    session: str
+    path: str
+    sha256: str
+    trusted: bool
+
+
+class SetModel(Command, frozen=True):
+    session: str
+    model: str
+
+
+class SetMode(Command, frozen=True):
+    session: str
+    mode: Mode
+
+
+class EnterPlanMode(Command, frozen=True):
+    session: str
+
+
+class ExitPlanMode(Command, frozen=True):
+    session: str
+    approve: bool
+
+
+class RevokeGrant(Command, frozen=True):
+    session: str
+    grant_id: str
+
+
+class Undo(Command, frozen=True):
+    session: str
+    turn: int | None = None
+    redo: bool = False
+
+
+class CustomCommand(Command, frozen=True):
+    namespace: str
+    verb: str
+    session: str | None = None
+    payload: dict[str, Any] = {}
+
+
+AnyCommand: TypeAlias = (
+    CreateSession
+    | AttachSession
+    | DetachSession
+    | EndSession
+    | SendInput
+    | ShellRequest
+    | RunSlash
+    | CancelTurn
+    | AnswerPermission
+    | AnswerQuestion
+    | AnswerTrust
+    | SetModel
+    | SetMode
+    | EnterPlanMode
+    | ExitPlanMode
+    | RevokeGrant
+    | Undo
+    | CustomCommand
+)
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a command that was taken. `event` is the id of the event that records it, if one does."""
+
+    session: str
+    event: int | None = None

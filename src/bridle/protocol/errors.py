@@ -1,0 +1,187 @@
+"""Every failure a client can see has a stable reason, one sentence and one exit code.
+
+BridleError                    reason, data, message
+  CommandRefused               a command that was not taken; nothing changed
+  ProviderError                the model's side failed; `retryable`, `retry_after_s`
+  StoreError                   the log could not be opened, read or written
+  UsageError                   the person asked for something impossible
+
+Nobody matches message text: `reason` is the contract between programs, the sentence the one with people.
+Both are stable within a minor release. Plugins use reasons of the form `Custom:<namespace>:<code>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Sentence(NamedTuple):
+    """What a reason says, with `{names}` filled from its data, and the exit code of a run that ends on it."""
+
+    text: str
+    exit_code: int = 1
+
+
+SENTENCES: Mapping[str, Sentence] = {
+    # Commands that were not taken
+    "HandshakeRequired": Sentence(
+        "Send /v1/handshake before any command. See the protocol page on versions.", 2
+    ),
+    "HandshakeVersionMismatch": Sentence(
+        "Client speaks protocol {client_version}; server speaks {server_version}. Upgrade {older}.", 2
+    ),
+    "TurnInProgress": Sentence(
+        "Another client is sending input to this session (started by {originator} at {ts}). "
+        "Wait, or send /cancel to interrupt."
+    ),
+    "UnknownCommand": Sentence('There is no command "{kind}".', 2),
+    "BadCommand": Sentence("The command {kind} cannot be read: {problem}.", 2),
+    "NotSupported": Sentence("{what} is not available in this version.", 2),
+    "NoTurn": Sentence("No turn is running in this session."),
+    "NoSuchQuestion": Sentence("That question is not open (any more)."),
+    "QuestionChanged": Sentence("This question changed after it was shown. Look again."),
+    "SelfApproval": Sentence("An agent cannot approve its own action; a person has to answer.", 3),
+    "UnknownSession": Sentence('There is no session "{session}". List them: bridle sessions', 2),
+    "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
+    "NoSessionHere": Sentence("There is no session to continue in {cwd}. Start one: bridle run PROMPT", 2),
+    "SessionBusy": Sentence("Session {session} is open in another Bridle (process {pid}, since {started}).", 2),
+    "TokenExpired": Sentence(
+        "Capability token expired at {exp}. "
+        "Mint a new one: bridle token --session {session} --identity-class {identity_class}.",
+        4,
+    ),
+    "TokenRevoked": Sentence("Token {jti} was revoked at {ts}. Mint a new one via /v1/auth/token.", 4),
+    "TokenInvalid": Sentence("The capability token is not valid: {problem}.", 4),
+    # Tool calls that did not run
+    "PermissionDenied": Sentence(
+        "Permission denied for {tool} by {client}. To allow: re-prompt and pick "
+        "'Allow once / argv-glob / tool / session'.",
+        3,
+    ),
+    "PermissionTimeout": Sentence(
+        "Permission for {tool} not answered within {timeout_s}s. Tool call cancelled.", 3
+    ),
+    "NoApprover": Sentence("Nobody is here to answer for {tool}, so it was not run. {hint}", 3),
+    "RuleDenied": Sentence("{tool} is denied by {rule}.", 3),
+    "ModeDenied": Sentence("Mode {mode} does not allow {tool} ({risk}).", 3),
+    "PathOutsideWorkspace": Sentence("{path} is outside the workspace and cannot be written.", 3),
+    "PathNotAllowed": Sentence("{path} is not a path this session may use: {problem}.", 3),
+    "ChangedSinceApproval": Sentence("{path} changed after the change was approved, so it was not written."),
+    "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
+    "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
+    "ToolTimeout": Sentence("{tool} did not finish within {timeout_s} s and was stopped."),
+    "ToolCancelled": Sentence("{tool} was cancelled before it finished."),
+    "BashCancelledMidCommand": Sentence(
+        "Cancelled mid-Bash. The command ran for {duration_s} s and may have modified files."
+    ),
+    "ToolCrashed": Sentence("{tool} failed inside Bridle ({problem})."),
+    "Interrupted": Sentence("Interrupted, not run again."),
+    "OutcomeUnknown": Sentence("Bridle stopped while this ran. Whether it happened is unknown: check first."),
+    "OrphanedCalls": Sentence(
+        "Bridle stopped without warning. {count} of its actions may or may not have happened: {calls}. "
+        "Check, then add --on-orphan mark-unknown to go on.",
+        3,
+    ),
+    # Turns that ended early
+    "StepLimit": Sentence("{steps} steps done and still working. Stopped. Raise --max-steps to go on."),
+    "LoopDetected": Sentence(
+        "The same call gave the same result {times} times. Stopped. Tell me what to try instead, or /retry."
+    ),
+    "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
+    "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
+    "TurnInterrupted": Sentence("Bridle stopped without warning during this turn."),
+    "EngineFault": Sentence("Something inside Bridle failed ({problem}). The session is intact; try again."),
+    # Models
+    "NoModel": Sentence(
+        "no model is configured and no key was found.\n"
+        "        Looked at: --model, BRIDLE_MODEL.\n"
+        "        Next: set BRIDLE_MODEL=provider:model and its key.   "
+        "(bridle run --model demo runs the scripted one)",
+        4,
+    ),
+    "UnknownProvider": Sentence('There is no provider "{provider}". Known: {known}.', 2),
+    "BadScript": Sentence("{path}, line {line}: {problem}.", 2),
+    "ScriptEnded": Sentence("The script {path} has no answer left for this request."),
+    "RateLimited": Sentence(
+        "Provider {provider} rate-limited the request. Retrying in {retry_after_s}s… "
+        "(Ctrl-C to cancel, /model to switch).",
+        5,
+    ),
+    "Overloaded": Sentence("{provider} is overloaded ({status}).", 5),
+    "ProviderUnreachable": Sentence("Cannot reach {provider} ({problem}).", 5),
+    "ProviderRejected": Sentence("{provider} refused the request ({status}): {problem}.", 5),
+    "BadCredentials": Sentence("{provider} refused the key ({status}).", 4),
+    "BadStream": Sentence("{provider} sent an answer that cannot be read: {problem}.", 5),
+    "StreamSilent": Sentence("No data from {provider} for {timeout_s} s; the request was ended.", 5),
+    # Files and the log
+    "StoreUnwritable": Sentence("Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2),
+    "StoreNewer": Sentence(
+        "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2
+    ),
+    "StoreWrongKey": Sentence("{path} cannot be opened with the key in {key_path}.", 2),
+    "LogDamaged": Sentence("The log of {session} is damaged at event {event}: {problem}.", 1),
+    "UnreadableFolder": Sentence("{path} is not a folder Bridle can work in ({problem}).", 2),
+    "Usage": Sentence("{problem}", 2),
+}
+
+
+class BridleError(Exception):
+    """A failure with a stable reason. The message comes from the one table of sentences."""
+
+    def __init__(self, reason: str, **data: Any) -> None:
+        self.reason = reason
+        self.data = data
+        self.message = sentence(reason, data)
+        super().__init__(self.message)
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code_of(self.reason)
+
+
+class CommandRefused(BridleError):
+    """A command that was not taken. Nothing changed."""
+
+
+class ProviderError(BridleError):
+    """The model's side failed. `retryable` says whether the same request may succeed later."""
+
+    def __init__(
+        self, reason: str, *, retryable: bool = False, retry_after_s: float | None = None, **data: Any
+    ) -> None:
+        if retry_after_s is not None:
+            data["retry_after_s"] = f"{retry_after_s:g}"
+        super().__init__(reason, **data)
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class StoreError(BridleError):
+    """The log could not be opened, read or written."""
+
+
+class UsageError(BridleError):
+    """The person asked for something impossible. One sentence, exit code 2."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("Usage", problem=problem)
+
+
+def sentence(reason: str, data: Mapping[str, Any]) -> str:
+    """The sentence of `reason`; names without a value stay visible, so a gap is seen and never raised."""
+    known = SENTENCES.get(reason)
+    if known is None:
+        return str(data.get("message", reason))
+    return known.text.format_map(_Shown(data))
+
+
+def exit_code_of(reason: str | None) -> int:
+    """The exit code of a run that ended on `reason`; 1 for reasons this version does not know."""
+    known = SENTENCES.get(reason or "")
+    return known.exit_code if known else 1
+
+
+class _Shown(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return f"<{key}>"

@@ -1,0 +1,491 @@
+"""Everything that can happen in a session: one closed union.
+
+An event says what happened and nothing about how it is shown. Its kind is its class name and stands on the
+envelope only. Durable events have an id and are stored; live events have none, are never stored and may be
+dropped. Plugins extend the protocol with `CustomEvent` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from bridle.protocol.messages import (
+    InputBlock,
+    Parameters,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolSchema,
+    Usage,
+)
+
+IdentityClass: TypeAlias = Literal["human", "agent"]
+InputMode: TypeAlias = Literal["reject", "queue", "steer"]
+Mode: TypeAlias = Literal["strict", "default", "safe", "auto", "yolo", "plan"]
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+Risk: TypeAlias = Literal["read", "write", "shell", "network", "dangerous"]
+Outcome: TypeAlias = Literal["ok", "error", "denied", "blocked", "cancelled", "timeout", "unknown"]
+GrantLife: TypeAlias = Literal["once", "session", "saved"]
+EndCause: TypeAlias = Literal["idle", "user", "error", "binary-shutdown"]
+TurnStop: TypeAlias = Literal["end_turn", "max_tokens", "content_filter", "cancelled", "interrupted", "error"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened in a session. Defined only in this file."""
+
+
+# The session and its turns
+
+
+class SessionCreated(Event, frozen=True):
+    log: str
+    cwd: str
+    profile: str = "default"
+    agent: str | None = None
+    mode: Mode = "default"
+    resumed: bool = False
+
+
+class InputAccepted(Event, frozen=True):
+    """Input is in the session's inbox. Its event id names it from here on."""
+
+    content: tuple[InputBlock, ...]
+    mode: InputMode = "queue"
+    identity: IdentityClass = "human"
+
+
+class TurnStarted(Event, frozen=True):
+    """The turn begins with the input of event `input`."""
+
+    input: int
+    identity: IdentityClass = "human"
+
+
+class TurnEnded(Event, frozen=True):
+    stop: TurnStop
+    reason: str | None = None
+    message: str | None = None
+    steps: int = 0
+
+
+class TurnTiming(Event, frozen=True):
+    """Where the time of a turn went, in milliseconds, by component name."""
+
+    durations_ms: dict[str, float]
+
+
+class Cancelled(Event, frozen=True):
+    by: str
+
+
+class SessionEnded(Event, frozen=True):
+    cause: EndCause
+
+
+class Branched(Event, frozen=True):
+    """This log continues `parent_log` from its event `at`."""
+
+    parent_log: str
+    at: int
+
+
+# What the model is sent
+
+
+class PrefixSet(Event, frozen=True):
+    """The part of a request that stands before the messages; in force until the next one."""
+
+    provider: str
+    model: str
+    system: str
+    tools: tuple[ToolSchema, ...] = ()
+    parameters: Parameters = Parameters()
+
+
+class ContextAdded(Event, frozen=True):
+    """Text that joins the conversation at its tail, from `source` (steer, mention, memory, skill …)."""
+
+    source: str
+    content: tuple[InputBlock, ...]
+    input: int | None = None
+
+
+class Compacted(Event, frozen=True):
+    """Everything before event `kept_from` is replaced by `summary` in later requests."""
+
+    summary: str
+    kept_from: int
+    dropped: dict[str, int] = {}
+    tokens_before: int = 0
+    tokens_after: int = 0
+    by: Literal["model", "deterministic"] = "deterministic"
+
+
+# One model call
+
+
+class RequestedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call as the model asked for it. `problem` says why the arguments could not be read."""
+
+    call_id: str
+    wire_id: str
+    tool: str
+    input: dict[str, Any]
+    problem: str | None = None
+
+
+class StepStarted(Event, frozen=True):
+    """Model call number `step` of this session begins."""
+
+    step: int
+    provider: str
+    model: str
+
+
+class TextDelta(Event, frozen=True):
+    text: str
+
+
+class ThinkingDelta(Event, frozen=True):
+    text: str
+
+
+class StepEnded(Event, frozen=True):
+    """The model call is complete. Its text is the deltas since `StepStarted`; `text_sha256` proves it."""
+
+    step: int
+    stop: StopReason
+    text_sha256: str
+    calls: tuple[RequestedCall, ...] = ()
+    thinking: tuple[ThinkingBlock, ...] = ()
+    usage: Usage = Usage()
+    yielded: bool = False
+
+
+class StepFailed(Event, frozen=True):
+    """An attempt failed; its deltas do not count. `retry_in_ms` is set when another attempt follows."""
+
+    step: int
+    attempt: int
+    reason: str
+    message: str
+    retry_in_ms: int | None = None
+
+
+class CostIncremented(Event, frozen=True):
+    provider: str
+    model: str
+    usage: Usage
+    usd: float | None = None
+
+
+# One tool call
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why something was stopped: who looked, which rule, what it matched."""
+
+    source: str
+    rule: str
+    matched: str = ""
+    preview: str = ""
+
+
+class ToolCallRequested(Event, frozen=True):
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    step: int
+
+
+class PermissionRequested(Event, frozen=True):
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    risk: Risk
+    why: str
+    subjects: tuple[str, ...] = ()
+    digest: str = ""
+
+
+class PermissionDecided(Event, frozen=True):
+    """The audit record of one evaluation: what decided, and by whose word."""
+
+    call_id: str
+    tool: str
+    verdict: Literal["allow", "deny"]
+    decided_by: str
+    rule: str | None = None
+    origin: str | None = None
+    reason: str | None = None
+    answered_by: str | None = None
+    note: str | None = None
+
+
+class ToolCallStarted(Event, frozen=True):
+    """The intent of a call. For a mutating one it is on disk before the call begins."""
+
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    mutating: bool
+    input_sha256: str
+
+
+class ToolResult(Event, frozen=True):
+    """Exactly one per requested call."""
+
+    call_id: str
+    tool: str
+    outcome: Outcome
+    content: str
+    reason: str | None = None
+    metadata: dict[str, Any] = {}
+    evidence: Evidence | None = None
+    duration_ms: int | None = None
+
+
+class BackgroundStarted(Event, frozen=True):
+    call_id: str
+    command: str
+
+
+class BackgroundEnded(Event, frozen=True):
+    call_id: str
+    outcome: Outcome
+    exit_code: int | None = None
+
+
+class UndoApplied(Event, frozen=True):
+    turn: int
+    paths: tuple[str, ...]
+    redone: bool = False
+
+
+# People and policy
+
+
+class QuestionAsked(Event, frozen=True):
+    question_id: str
+    question: str
+    choices: tuple[str, ...] = ()
+
+
+class QuestionAnswered(Event, frozen=True):
+    question_id: str
+    answer: str
+    answered_by: str
+
+
+class Todo(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    state: Literal["open", "doing", "done"]
+
+
+class TodosChanged(Event, frozen=True):
+    todos: tuple[Todo, ...]
+
+
+class ModelChanged(Event, frozen=True):
+    provider: str
+    model: str
+
+
+class ModeChanged(Event, frozen=True):
+    mode: Mode
+
+
+class GrantAdded(Event, frozen=True):
+    grant_id: str
+    tool: str
+    pattern: str
+    life: GrantLife
+    expires_ms: int | None = None
+
+
+class GrantRevoked(Event, frozen=True):
+    grant_id: str
+
+
+# Children, hooks, servers, health
+
+
+class ChildStarted(Event, frozen=True):
+    invocation: str
+    agent: str
+    task: str
+
+
+class ChildEnded(Event, frozen=True):
+    invocation: str
+    agent: str
+    ok: bool
+    result: str
+
+
+class HookTimeout(Event, frozen=True):
+    event: str
+    command: str
+    timeout_ms: int
+
+
+class HookError(Event, frozen=True):
+    event: str
+    command: str
+    exit_code: int
+    message: str = ""
+
+
+class MCPServerDown(Event, frozen=True):
+    name: str
+    reason: str
+    attempts: int
+
+
+class Degraded(Event, frozen=True):
+    """Something works with less than its full strength; shown until it is better."""
+
+    what: str
+    reason: str
+    message: str
+
+
+class Notice(Event, frozen=True):
+    reason: str
+    message: str
+    data: dict[str, Any] = {}
+
+
+class Error(Event, frozen=True):
+    """A failure a client shows verbatim: a stable reason and its sentence."""
+
+    reason: str
+    message: str
+    data: dict[str, Any] = {}
+
+
+class CustomEvent(Event, frozen=True):
+    """A plugin's own event. Its `name` lives inside `namespace`."""
+
+    namespace: str
+    name: str
+    payload: dict[str, Any] = {}
+
+
+# Live only: no id, never stored, may be dropped
+
+
+class ToolCallProgress(Event, frozen=True):
+    call_id: str
+    text: str
+
+
+class StreamGap(Event, frozen=True):
+    """Events with ids from `first` to `last` were not sent to this client."""
+
+    first: int
+    last: int
+    reason: Literal["slow", "ttl"]
+
+
+class TokenExpiring(Event, frozen=True):
+    jti: str
+    expires_ms: int
+
+
+class Present(msgspec.Struct, frozen=True, kw_only=True):
+    client: str
+    name: str
+    identity: IdentityClass
+
+
+class Presence(Event, frozen=True):
+    clients: tuple[Present, ...]
+
+
+class ClientRequest(Event, frozen=True):
+    """The engine asks one client for something only it has, such as an unsaved editor buffer."""
+
+    request_id: str
+    client: str
+    verb: Literal["read_file"]
+    path: str
+
+
+class UnknownEvent(Event, frozen=True):
+    """A kind this version does not know, kept byte for byte."""
+
+    kind: str
+    raw: bytes
+
+
+DurableEvent: TypeAlias = (
+    SessionCreated
+    | InputAccepted
+    | TurnStarted
+    | PrefixSet
+    | ContextAdded
+    | StepStarted
+    | TextDelta
+    | ThinkingDelta
+    | StepEnded
+    | StepFailed
+    | ToolCallRequested
+    | PermissionRequested
+    | PermissionDecided
+    | ToolCallStarted
+    | ToolResult
+    | QuestionAsked
+    | QuestionAnswered
+    | TodosChanged
+    | ModelChanged
+    | ModeChanged
+    | GrantAdded
+    | GrantRevoked
+    | Compacted
+    | UndoApplied
+    | ChildStarted
+    | ChildEnded
+    | BackgroundStarted
+    | BackgroundEnded
+    | CostIncremented
+    | HookTimeout
+    | HookError
+    | MCPServerDown
+    | Degraded
+    | Notice
+    | Error
+    | Cancelled
+    | TurnTiming
+    | TurnEnded
+    | SessionEnded
+    | Branched
+    | CustomEvent
+)
+LiveEvent: TypeAlias = ToolCallProgress | StreamGap | TokenExpiring | Presence | ClientRequest
+AnyEvent: TypeAlias = DurableEvent | LiveEvent | UnknownEvent
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """An event with its place in the session; the same on every transport.
+
+    `id` is per session, starts at 1 and has no gaps; it is None for live events. `ts_ms` is milliseconds
+    since the epoch and is written on the wire as ISO 8601 text.
+    """
+
+    id: int | None
+    kind: str
+    session: str
+    originator: str
+    ts_ms: int
+    event: AnyEvent
+    turn: int | None = None
+    agent_path: tuple[str, ...] = ()
+    invocation: str | None = None
+
+
+def text_of(content: tuple[InputBlock, ...]) -> str:
+    """The words of an input, as a title or a log line shows them."""
+    return " ".join(block.text for block in content if isinstance(block, TextBlock))

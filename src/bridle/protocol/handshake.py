@@ -1,0 +1,59 @@
+"""What two sides tell each other before anything else: versions, kinds and features.
+
+A feature that is absent from `features` does not exist; a half-built one is not listed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.messages import CANONICAL_FORM_VERSION
+
+PROTOCOL_VERSION = "0.1.0"
+TOKEN_CLAIM_VERSION = 1
+PROFILE_VERSION = 1
+SESSION_LOG_VERSION = 1
+RESOURCE_URI_SCHEME = "harness-v1"
+
+
+class Handshake(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: str = PROTOCOL_VERSION
+    canonical_form_version: int = CANONICAL_FORM_VERSION
+    schema_version_token_claim: int = TOKEN_CLAIM_VERSION
+    schema_version_profile: int = PROFILE_VERSION
+    schema_version_session_log: int = SESSION_LOG_VERSION
+    command_kinds: tuple[str, ...] = ()
+    event_kinds: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    resource_uri_scheme: str = RESOURCE_URI_SCHEME
+
+
+def handshake(*, features: tuple[str, ...] = ()) -> Handshake:
+    """What this version says of itself; `features` are the ones the composition root really built."""
+    return Handshake(
+        command_kinds=tuple(COMMAND_KINDS), event_kinds=tuple(EVENT_KINDS), features=tuple(sorted(features))
+    )
+
+
+def check_version(theirs: str, ours: str = PROTOCOL_VERSION) -> None:
+    """Refuses a peer we cannot speak to. Before 1.0 a minor version may break; after it only a major one."""
+    if _line(theirs) == _line(ours):
+        return
+    older = "the client" if _numbers(theirs) < _numbers(ours) else "the server"
+    raise CommandRefused(
+        "HandshakeVersionMismatch", client_version=theirs, server_version=ours, older=older
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    core = version.split("-")[0].split("+")[0]
+    return tuple(int(part) if part.isascii() and part.isdigit() else -1 for part in core.split("."))
+
+
+def _line(version: str) -> tuple[int, ...]:
+    numbers = _numbers(version)
+    if len(numbers) != 3 or -1 in numbers:
+        return (-1,)
+    return numbers[:2] if numbers[0] == 0 else numbers[:1]

@@ -1,0 +1,74 @@
+"""Starting commands where nothing can enclose them: with a clean environment, and saying so.
+
+Secrets live in environment variables. What a command finds there is a list of names that are known to hold
+none; every other variable stays behind, whatever it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from bridle.base.processes import Processes
+from bridle.engine.ports import Process, SpawnPolicy
+
+# fmt: off
+ALLOWED_NAMES = frozenset({
+    # who and where
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "TZ",
+    # language and terminal; each category by name, because people smuggle things through ssh as `LC_…`
+    "LANG", "LANGUAGE", "LC_ALL", "LC_ADDRESS", "LC_COLLATE", "LC_CTYPE", "LC_IDENTIFICATION",
+    "LC_MEASUREMENT", "LC_MESSAGES", "LC_MONETARY", "LC_NAME", "LC_NUMERIC", "LC_PAPER", "LC_TELEPHONE",
+    "LC_TIME", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES",
+    # where programs keep their files; not XDG_RUNTIME_DIR: the sockets of agents and keyrings are there
+    "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_DIRS",
+    "XDG_DATA_DIRS",
+    # which toolchain is active
+    "VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR",
+    "PYENV_ROOT",
+    # certificates of the local network
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+})
+# fmt: on
+NEVER_PREFIX = "BRIDLE_"
+
+
+def allowed_environment(env: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
+    """The variables a command may see: the known harmless ones and those named in `also`; never Bridle's own."""
+    return {
+        name: value
+        for name, value in env.items()
+        if (name in ALLOWED_NAMES or name in also) and not name.upper().startswith(NEVER_PREFIX)
+    }
+
+
+class EnvOnlySpawn:
+    """Starts processes with the rights of the person and a clean environment. The policy is not enforced."""
+
+    def __init__(self, processes: Processes, *, also: Collection[str] = ()) -> None:
+        self._processes = processes
+        self._also = frozenset(also)
+
+    @property
+    def adapter(self) -> str:
+        return "env-only"
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        policy: SpawnPolicy,
+        call_id: str,
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None] | None = None,
+        stdin: bytes | None = None,
+    ) -> Process:
+        return await self._processes.start(
+            argv,
+            cwd=cwd,
+            env=allowed_environment(env, self._also),
+            on_output=on_output,
+            on_error=on_error,
+            stdin=stdin,
+        )

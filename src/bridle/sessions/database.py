@@ -1,0 +1,173 @@
+"""The encrypted database file: creating it, opening it, bringing its schema up to date.
+
+Every page is encrypted and authenticated (AEGIS) under the raw data key. A database that has its name is complete:
+it is made under another name and renamed, so no process ever meets one without tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator
+from hashlib import sha256
+
+import apsw
+
+from bridle.base import files
+from bridle.protocol.errors import StoreError
+from bridle.sessions import keys
+from bridle.sessions.schema import MIGRATIONS
+
+BUSY_TIMEOUT_MS = 5_000
+_LOCK_TIMEOUT_S = 30.0
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+_NEW = ".new"
+
+
+class Database:
+    """Where the database is and how to connect to it. Makes nothing until `connect` is called."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        now_ms: Callable[[], int],
+        notice: Callable[[str], None],
+        migrations: tuple[str, ...] = MIGRATIONS,
+    ) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, "sessions.db")
+        self.key_path = os.path.join(folder, "sessions.key")
+        self._now_ms = now_ms
+        self._notice = notice
+        self._migrations = migrations
+        self._key: str | None = None
+
+    def exists(self) -> bool:
+        return os.path.exists(self.path)
+
+    def connect(self) -> apsw.Connection:
+        """A connection to a database of this version's schema, created or migrated first where needed.
+
+        Raises `StoreError`: `StoreUnwritable`, `StoreWrongKey` or `StoreNewer`.
+        """
+        with self.errors():
+            if not self.exists():
+                self._create()
+            connection = self._open(self.path)
+            try:
+                if self._version(connection) < len(self._migrations):
+                    self._upgrade(connection)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    @contextlib.contextmanager
+    def errors(self) -> Generator[None]:
+        """Turns what SQLite and the file system raise into `StoreError`."""
+        try:
+            yield
+        except apsw.NotADBError:
+            raise StoreError("StoreWrongKey", path=self.path, key_path=self.key_path) from None
+        except apsw.Error as problem:
+            raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
+        except OSError as problem:
+            path = problem.filename or self.path
+            raise StoreError("StoreUnwritable", path=path, problem=problem.strerror) from problem
+
+    def _create(self) -> None:
+        files.private_folder(self.folder)
+        with self._locked():
+            if self.exists():
+                return
+            keys.make_key(self.key_path)
+            fresh = self.path + _NEW
+            # A log left over from a deleted database would be replayed into the new one.
+            _remove(fresh, *(name + side for name in (fresh, self.path) for side in _SIDE_FILES))
+            os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with contextlib.closing(self._open(fresh)) as connection:
+                connection.pragma("journal_mode", "wal")
+                self._migrate(connection)
+            os.rename(fresh, self.path)
+            _sync_folder(self.folder)
+
+    def _upgrade(self, connection: apsw.Connection) -> None:
+        self._notice("Database is upgrading…")
+        with self._locked():
+            connection.pragma("journal_mode", "wal")
+            self._migrate(connection)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Generator[None]:
+        lock = files.FileLock(os.path.join(self.folder, "sessions.lock"))
+        if not lock.acquire(timeout_s=_LOCK_TIMEOUT_S):
+            problem = "another Bridle is creating or upgrading it"
+            raise StoreError("StoreUnwritable", path=self.path, problem=problem)
+        with lock:
+            yield
+
+    def _open(self, path: str) -> apsw.Connection:
+        if self._key is None:
+            self._key = keys.read_key(self.key_path, database_path=self.path, notice=self._notice)
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            connection.pragma("cipher", "aegis")
+            connection.pragma("key", f"raw:{self._key}")
+            connection.execute("select count(*) from sqlite_schema").fetchall()  # the key is tried here
+            connection.pragma("synchronous", "normal")
+            return connection
+        except BaseException:
+            connection.close()
+            raise
+
+    def _version(self, connection: apsw.Connection) -> int:
+        """The schema the file has. Refuses one this version does not know, or one that was made differently."""
+        if not connection.table_exists("main", "schema_migrations"):
+            return 0
+        applied = connection.execute(
+            "select version, sha256 from schema_migrations order by version"
+        ).fetchall()
+        found = max((version for version, _ in applied), default=0)
+        known = len(self._migrations)
+        if found > known:
+            raise StoreError("StoreNewer", path=self.path, found=found, known=known)
+        for version, digest in applied:
+            if digest != _digest(self._migrations[version - 1]):
+                problem = f"its schema {version} is not the one this version made"
+                raise StoreError("StoreUnwritable", path=self.path, problem=problem)
+        return found
+
+    def _migrate(self, connection: apsw.Connection) -> None:
+        connection.execute("begin immediate")
+        try:
+            found = self._version(connection)
+            for version, step in enumerate(self._migrations[found:], found + 1):
+                connection.execute(step)
+                connection.execute(
+                    "insert into schema_migrations values(?, ?, ?)", (version, self._now_ms(), _digest(step))
+                )
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+
+def _digest(step: str) -> str:
+    return sha256(step.encode()).hexdigest()
+
+
+def _remove(*paths: str) -> None:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,111 @@
+"""One open session: the engine's `SessionLog`, kept in the encrypted database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import apsw
+
+from bridle.base.files import FileLock
+from bridle.protocol.events import Envelope
+from bridle.sessions import reading
+from bridle.sessions.reading import LogName
+from bridle.sessions.writer import LogTail, Writer
+
+
+class StoredLog:
+    """Implements `engine.ports.SessionLog`. Holds the run lock of its log until `close`.
+
+    Use it from one thread (`verify` may run in another).
+    """
+
+    def __init__(
+        self,
+        name: LogName,
+        tail: LogTail,
+        *,
+        lock: FileLock,
+        writer: Writer,
+        connect: Callable[[], apsw.Connection],
+        reader: Callable[[], apsw.Connection],
+    ) -> None:
+        self._name = name
+        self._tail = tail
+        self._lock = lock
+        self._writer = writer
+        self._connect = connect
+        self._reader = reader
+        self._last_id = tail.event_id
+        self._ticket = 0
+        self._closed = False
+
+    @property
+    def session(self) -> str:
+        return self._name.session
+
+    @property
+    def log(self) -> str:
+        return self._name.log_id
+
+    @property
+    def last_id(self) -> int:
+        return self._last_id
+
+    def append(self, envelope: Envelope, payload: bytes) -> None:
+        """Takes the next event; `payload` is its encoded form and is stored byte for byte.
+
+        Raises ValueError when it is not the next one: a gap would be found only when the session is resumed.
+        """
+        if self._closed:
+            raise ValueError(f"the log of {self.session} is closed")
+        if envelope.id != self._last_id + 1:
+            raise ValueError(f"event {envelope.id} cannot follow event {self._last_id}")
+        if envelope.session != self.session:
+            raise ValueError(f"an event of {envelope.session} does not belong to {self.session}")
+        self._ticket = self._writer.append(self._tail, envelope, payload)
+        self._last_id += 1
+
+    async def committed(self) -> None:
+        await self._writer.wait(self._ticket, sync=False)
+
+    async def durable(self) -> None:
+        await self._writer.wait(self._ticket, sync=True)
+
+    async def since(self, after: int, *, limit: int) -> Sequence[Envelope]:
+        await self.committed()
+        found: list[Envelope] = []
+        while len(found) < limit:
+            wanted = min(reading.PAGE_ROWS, limit - len(found))
+            page = reading.records(self._reader(), self._name, after + len(found), wanted)
+            found.extend(record.envelope for record in page)
+            if len(page) < wanted:
+                break
+            await asyncio.sleep(0)  # a long read lets others have their turn
+        return found
+
+    def verify(self, last: int | None = None) -> None:
+        """Checks content, chain and tip, of the whole log or of its `last` events. Blocks while it reads.
+
+        Raises `StoreError("LogDamaged")` naming the first event that is not as it was written.
+        """
+        self._writer.wait_blocking(self._ticket, sync=False)
+        with contextlib.closing(self._connect()) as connection:
+            reading.check_chain(connection, self._name, last)
+            reading.check_tip(connection, self._name, self._tail.tip.read())
+
+    def close(self) -> None:
+        """Puts everything on the disk and gives the run lock back. May be repeated.
+
+        Raises `StoreError` when something could not be written; the lock is free even then.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._ticket:
+                self._writer.wait_blocking(self._ticket, sync=True)
+        finally:
+            self._tail.tip.close()
+            self._lock.release()

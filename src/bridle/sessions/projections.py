@@ -1,0 +1,109 @@
+"""What other tables know about events: titles, turns, and the ledger of tool calls.
+
+Everything here is derived from one event and written in the transaction that stores it, so it cannot disagree.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from bridle.protocol.events import (
+    Envelope,
+    InputAccepted,
+    ModelChanged,
+    PrefixSet,
+    ToolCallStarted,
+    ToolResult,
+    TurnEnded,
+    TurnStarted,
+    text_of,
+)
+
+_LEDGER = frozenset({"ToolCallStarted", "ToolResult"})
+_OF_THE_SESSION = frozenset({"InputAccepted", "TurnStarted", "TurnEnded", "PrefixSet", "ModelChanged"})
+PROJECTED = _LEDGER | _OF_THE_SESSION
+
+_TITLE_CHARS = 60
+
+# ?1 the new value, ?2 the event's time, ?3 the session
+_SET_TITLE = """update sessions set title = case when renamed or title <> '' then title else ?1 end,
+  updated_ms = max(updated_ms, ?2) where id = ?3"""
+_COUNT_TURN = """update sessions set turns = turns + 1, stop = ?1,
+  updated_ms = max(updated_ms, ?2) where id = ?3"""
+_SET_STOP = "update sessions set stop = ?1, updated_ms = max(updated_ms, ?2) where id = ?3"
+_SET_MODEL = "update sessions set model = ?1, updated_ms = max(updated_ms, ?2) where id = ?3"
+
+
+def project(connection: apsw.Connection, log_key: int, log_id: str, envelope: Envelope) -> None:
+    """Call it for events whose kind is in `PROJECTED`."""
+    if envelope.kind in _LEDGER:
+        _ledger(connection, log_id, envelope)
+    elif not envelope.agent_path:  # a child's turns and models are not the session's
+        _turn(connection, log_key, envelope)
+        _session(connection, envelope)
+
+
+def title_from(event: InputAccepted) -> str:
+    """The first words of an input, on one line."""
+    words = " ".join(text_of(event.content).split())
+    if len(words) <= _TITLE_CHARS:
+        return words
+    cut = words[:_TITLE_CHARS]
+    return (cut.rpartition(" ")[0] or cut) + "…"
+
+
+def _ledger(connection: apsw.Connection, log_id: str, envelope: Envelope) -> None:
+    # The first word on a call stands; the events keep whatever else was said.
+    match envelope.event:
+        case ToolCallStarted() as started:
+            connection.execute(
+                "insert or ignore into tool_call_intents values(?, ?, ?, ?, ?, ?)",
+                (
+                    started.call_id,
+                    log_id,
+                    started.tool,
+                    started.input_sha256,
+                    int(started.mutating),
+                    envelope.ts_ms,
+                ),
+            )
+        case ToolResult() as result:
+            connection.execute(
+                "insert or ignore into tool_call_outcomes values(?, ?, ?, ?)",
+                (result.call_id, result.outcome, envelope.ts_ms, f"{log_id}:{envelope.id}"),
+            )
+        case _:
+            pass
+
+
+def _turn(connection: apsw.Connection, log_key: int, envelope: Envelope) -> None:
+    if envelope.turn is None:
+        return
+    match envelope.event:
+        case TurnStarted():
+            connection.execute(
+                "insert or ignore into turns values(?, ?, ?, ?, null, null)",
+                (log_key, envelope.turn, envelope.id, envelope.ts_ms),
+            )
+        case TurnEnded() as ended:
+            connection.execute(
+                "update turns set ended_ms = ?, stop = ? where log = ? and turn = ?",
+                (envelope.ts_ms, ended.stop, log_key, envelope.turn),
+            )
+        case _:
+            pass
+
+
+def _session(connection: apsw.Connection, envelope: Envelope) -> None:
+    match envelope.event:
+        case InputAccepted() as accepted:
+            statement, value = _SET_TITLE, title_from(accepted)
+        case TurnStarted():
+            statement, value = _COUNT_TURN, None
+        case TurnEnded(stop=stop):
+            statement, value = _SET_STOP, stop
+        case PrefixSet(provider=provider, model=model) | ModelChanged(provider=provider, model=model):
+            statement, value = _SET_MODEL, f"{provider}:{model}"
+        case _:
+            return
+    connection.execute(statement, (value, envelope.ts_ms, envelope.session))

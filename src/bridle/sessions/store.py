@@ -1,0 +1,262 @@
+"""The sessions of one user: making, finding, opening and naming them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from bridle.base import files
+from bridle.base.clock import Clock, iso_ms
+from bridle.base.ids import LOG, SESS, Ids
+from bridle.protocol.errors import CommandRefused, StoreError
+from bridle.protocol.events import Envelope
+from bridle.sessions import chain, reading
+from bridle.sessions.database import Database
+from bridle.sessions.log import StoredLog
+from bridle.sessions.reading import LogName, Record
+from bridle.sessions.tips import Tip, TipFile
+from bridle.sessions.writer import LogTail, Writer
+
+_ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
+  s.updated_ms, s.model, s.turns, s.stop from sessions s join logs l on l.key = s.log"""
+_ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
+_ONE = f"{_ROWS} where s.id = ?"
+_BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
+
+_labels = msgspec.json.Decoder(tuple[str, ...])
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about a session without reading its events.
+
+    `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None while one is open.
+    """
+
+    id: str
+    log: str
+    log_key: int
+    cwd: str
+    root: str
+    profile: str
+    title: str
+    labels: tuple[str, ...]
+    pinned: bool
+    created_ms: int
+    updated_ms: int
+    model: str | None
+    turns: int
+    stop: str | None
+
+
+class SessionStore:
+    """Every session in `folder`. Nothing is made on disk before the first session is created.
+
+    Reading methods block for a look at the database; writing ones for a commit. `notice` gets the sentences a
+    person should see ("Database is upgrading…"). Use it from one thread, and `close` it.
+    """
+
+    def __init__(
+        self, folder: str, *, ids: Ids, clock: Clock, notice: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self._folder = os.path.abspath(folder)
+        self._ids = ids
+        self._clock = clock
+        self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice)
+        self._writer = Writer(self._database)
+        self._reading: apsw.Connection | None = None
+
+    def create(
+        self, cwd: str, *, profile: str, aliases: Sequence[str] = (), root: str | None = None
+    ) -> StoredLog:
+        """A new session with an empty log, open for appending. An alias already in use moves to the new session."""
+        now_ms = self._clock.now_ms()
+        session, log_id = self._ids.new(SESS), self._ids.new(LOG)
+
+        def insert(connection: apsw.Connection) -> int:
+            connection.execute(
+                "insert into logs(id, session, created_ms) values(?, ?, ?)", (log_id, session, now_ms)
+            )
+            key = connection.last_insert_rowid()
+            connection.execute(
+                "insert into sessions(id, log, cwd, root, profile, created_ms, updated_ms)"
+                " values(?, ?, ?, ?, ?, ?, ?)",
+                (session, key, cwd, root or cwd, profile, now_ms, now_ms),
+            )
+            connection.executemany(
+                "insert or replace into aliases values(?, ?)", [(alias, session) for alias in aliases]
+            )
+            return key
+
+        name = LogName(session, log_id, self._writer.run(insert))
+        return self._opened(name, accept_loss=False)
+
+    def open(self, session_id: str, *, accept_loss: bool = False) -> StoredLog:
+        """Opens the session's log for appending and takes its run lock.
+
+        Raises `CommandRefused` (`UnknownSession`, `SessionBusy`) or `StoreError("LogDamaged")` when its end was
+        lost. A power cut can lose the last events too: with `accept_loss` the log goes on from what is left.
+        """
+        row = self._row(session_id)
+        return self._opened(LogName(row.id, row.log, row.log_key), accept_loss=accept_loss)
+
+    def list(self, *, cwd: str | None = None) -> list[SessionRow]:
+        """Sessions, of one folder or all, the one used last first."""
+        return [row for row in self._rows(_ALL) if cwd is None or row.cwd == cwd]
+
+    def newest(self, cwd: str) -> SessionRow:
+        """The session used last in `cwd`. Raises `CommandRefused("NoSessionHere")`."""
+        for row in self.list(cwd=cwd):
+            return row
+        raise CommandRefused("NoSessionHere", cwd=cwd)
+
+    def find(self, text: str, *, cwd: str | None = None) -> SessionRow:
+        """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in this order.
+
+        The `sess_` of an id may be left out. `cwd` decides between several that fit. Raises `CommandRefused`
+        (`UnknownSession`, `AmbiguousSession`).
+        """
+        exact = self._rows(_ONE, text) or self._rows(_BY_ALIAS, text)
+        if exact:
+            return exact[0]
+        rows = self.list()
+        matches = (
+            [row for row in rows if text and row.title == text]
+            or [row for row in rows if text in row.labels]
+            or [row for row in rows if _begins(row.id, text)]
+        )
+        if len(matches) > 1 and cwd is not None:
+            matches = [row for row in matches if row.cwd == cwd] or matches
+        if not matches:
+            raise CommandRefused("UnknownSession", session=text)
+        if len(matches) > 1:
+            raise CommandRefused("AmbiguousSession", session=text, matches=_named(matches))
+        return matches[0]
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Gives the session a title of a person's choice; an empty one goes back to the first words typed later."""
+        self._row(session_id)
+
+        def update(connection: apsw.Connection) -> None:
+            connection.execute(
+                "update sessions set title = ?1, renamed = ?1 <> '' where id = ?2", (title, session_id)
+            )
+
+        self._writer.run(update)
+
+    def events(self, session_id: str, *, after: int = 0) -> Iterator[Envelope]:
+        """The committed events above `after`. Needs no lock: the session may be running elsewhere."""
+        return (record.envelope for record in self.records(session_id, after=after))
+
+    def records(self, session_id: str, *, after: int = 0) -> Iterator[Record]:
+        """The same, each with its payload bytes."""
+        row = self._row(session_id)
+        return reading.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
+
+    def close(self) -> None:
+        """Writes what is queued and closes the database. Logs still open keep their locks until they are closed."""
+        self._writer.close()
+        reader, self._reading = self._reading, None
+        if reader is not None:
+            reader.close()
+
+    def _opened(self, name: LogName, *, accept_loss: bool) -> StoredLog:
+        with self._database.errors():
+            locks = files.private_folder(os.path.join(self._folder, "locks"))
+            tips = files.private_folder(os.path.join(self._folder, "tips"))
+            lock = files.FileLock(os.path.join(locks, name.log_id))
+            if not lock.acquire(note={"pid": os.getpid(), "started": iso_ms(self._clock.now_ms())}):
+                raise _busy(name.session, lock)
+            try:
+                tip = TipFile(os.path.join(tips, name.log_id))
+                end = self._end(name, tip, accept_loss=accept_loss)
+            except BaseException:
+                lock.release()
+                raise
+        tail = LogTail(name.key, name.log_id, end.event_id, end.chain, tip)
+        return StoredLog(
+            name, tail, lock=lock, writer=self._writer, connect=self._database.connect, reader=self._reader
+        )
+
+    def _end(self, name: LogName, tip: TipFile, *, accept_loss: bool) -> Tip:
+        try:
+            end = reading.end_of(self._reader(), name)
+            if accept_loss or end.event_id == 0 and tip.read() is None:
+                tip.write(end.event_id, end.chain)
+            reading.check_tip(self._reader(), name, tip.read())
+        except BaseException:
+            tip.close()
+            raise
+        return end
+
+    def _row(self, session_id: str) -> SessionRow:
+        rows = self._rows(_ONE, session_id)
+        if not rows:
+            raise CommandRefused("UnknownSession", session=session_id)
+        return rows[0]
+
+    def _rows(self, statement: str, *values: str) -> list[SessionRow]:
+        if not self._database.exists():
+            return []
+        with self._database.errors():
+            return [_session_row(row) for row in self._reader().execute(statement, values)]
+
+    def _reader(self) -> apsw.Connection:
+        if self._reading is None:
+            self._reading = self._database.connect()
+            self._reading.pragma("query_only", 1)
+        return self._reading
+
+
+def _session_row(row: tuple[Any, ...]) -> SessionRow:
+    (
+        session,
+        log,
+        key,
+        cwd,
+        root,
+        profile,
+        title,
+        labels,
+        pinned,
+        created_ms,
+        updated_ms,
+        model,
+        turns,
+        stop,
+    ) = row
+    return SessionRow(
+        id=session,
+        log=log,
+        log_key=key,
+        cwd=cwd,
+        root=root,
+        profile=profile,
+        title=title,
+        labels=_labels.decode(labels),
+        pinned=bool(pinned),
+        created_ms=created_ms,
+        updated_ms=updated_ms,
+        model=model,
+        turns=turns,
+        stop=stop,
+    )
+
+
+def _begins(session_id: str, text: str) -> bool:
+    typed = text.upper().removeprefix("SESS_")
+    return bool(typed) and session_id.removeprefix("sess_").startswith(typed)
+
+
+def _named(rows: list[SessionRow]) -> str:
+    shown = ", ".join(f"{row.id} ({row.title})" if row.title else row.id for row in rows[:5])
+    return shown if len(rows) <= 5 else f"{shown} and {len(rows) - 5} more"
+
+
+def _busy(session: str, lock: files.FileLock) -> CommandRefused:
+    holder = lock.holder() or {}
+    pid, started = holder.get("pid", "unknown"), holder.get("started", "unknown")
+    return CommandRefused("SessionBusy", session=session, pid=pid, started=started)

@@ -1,0 +1,49 @@
+"""The tip of a log: its last id and chain, kept outside the database.
+
+SQLite cannot tell that the end of its write-ahead log was cut off: it shows the rows before the cut and calls
+itself sound. The tip can. It is written after the commit, so it may be behind, and is never ahead.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from struct import Struct
+from typing import NamedTuple
+
+_LAYOUT = Struct(">Q32s")
+_CHECK_BYTES = 8
+
+
+class Tip(NamedTuple):
+    event_id: int
+    chain: bytes
+
+
+class TipFile:
+    """Open for the life of the run lock; written by the writer thread alone."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+    def read(self) -> Tip | None:
+        """None when there is none, or when a power cut left half of one: then it proves nothing."""
+        found = os.pread(self._fd, _LAYOUT.size + _CHECK_BYTES, 0)
+        body = found[: _LAYOUT.size]
+        if len(found) < _LAYOUT.size + _CHECK_BYTES or found[_LAYOUT.size :] != _check(body):
+            return None
+        event_id, chain = _LAYOUT.unpack(body)
+        return Tip(event_id, chain)
+
+    def write(self, event_id: int, chain: bytes) -> None:
+        body = _LAYOUT.pack(event_id, chain)
+        os.pwrite(self._fd, body + _check(body), 0)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _check(body: bytes) -> bytes:
+    return sha256(body).digest()[:_CHECK_BYTES]

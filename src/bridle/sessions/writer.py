@@ -1,0 +1,320 @@
+"""How rows get to disk: one thread, one connection, group commits.
+
+Appending puts a row in a queue and returns. The thread commits what has gathered after 50 ms, or at once when
+somebody waits. A commit survives the death of the process; a sync of the write-ahead log makes it survive a power
+cut. The first failure is final: it is raised to everyone who waits and from every later call, and nothing after the
+failed row is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+import msgspec
+
+from bridle.protocol.errors import StoreError
+from bridle.protocol.events import Envelope
+from bridle.sessions import chain
+from bridle.sessions.database import Database
+from bridle.sessions.projections import PROJECTED, project
+from bridle.sessions.tips import TipFile
+
+GROUP_S = 0.05
+BATCH_ROWS = 500
+INLINE_BYTES = 4096
+
+_INSERT = "insert into events values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_BLOB = "insert or ignore into blobs values(?, ?)"
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class LogTail:
+    """Where a log ends. `event_id` and `chain` belong to the writer thread once the log is open."""
+
+    key: int
+    log_id: str
+    event_id: int
+    chain: bytes
+    tip: TipFile
+
+
+class _Row(NamedTuple):
+    tail: LogTail
+    envelope: Envelope
+    payload: bytes
+
+
+class _Waiter(NamedTuple):
+    ticket: int
+    sync: bool
+    settle: Callable[[StoreError | None], None]
+
+
+class Writer:
+    """The one writer of a process. Its thread starts with the first thing to write."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._wake = threading.Condition()
+        self._rows: deque[_Row] = deque()
+        self._jobs: deque[tuple[Callable[[apsw.Connection], Any], Future[Any]]] = deque()
+        self._waiters: list[_Waiter] = []
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._error: StoreError | None = None
+        self._appended = 0
+        self._committed = 0
+        self._synced = -1  # what an earlier process left unsynced counts too
+
+    def append(self, tail: LogTail, envelope: Envelope, payload: bytes) -> int:
+        """Queues a row, never waits, and returns the ticket to wait for."""
+        with self._wake:
+            self._ready()
+            self._rows.append(_Row(tail, envelope, payload))
+            self._appended += 1
+            gathered = len(self._rows)
+            if gathered == 1 or gathered == BATCH_ROWS:
+                self._wake.notify()
+            return self._appended
+
+    def run(self, job: Callable[[apsw.Connection], Result]) -> Result:
+        """Runs `job` in a transaction of its own and blocks until it is committed.
+
+        What it raises is raised here and undoes the transaction; it does not end the writer.
+        """
+        done: Future[Result] = Future()
+        with self._wake:
+            self._ready()
+            self._jobs.append((job, done))
+            self._wake.notify()
+        return done.result()
+
+    async def wait(self, ticket: int, *, sync: bool) -> None:
+        """Returns when the row of `ticket` is committed, with `sync` when it is on the disk."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def settle(error: StoreError | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and with it whoever waited
+                loop.call_soon_threadsafe(_settle, done, error)
+
+        if self._must_wait(_Waiter(ticket, sync, settle)):
+            await done
+
+    def wait_blocking(self, ticket: int, *, sync: bool) -> None:
+        """The same for callers without an event loop."""
+        done: Future[None] = Future()
+
+        def settle(error: StoreError | None) -> None:
+            _fulfil(done, error)
+
+        if self._must_wait(_Waiter(ticket, sync, settle)):
+            done.result()
+
+    def is_committed(self, ticket: int) -> bool:
+        return ticket <= self._committed
+
+    def close(self) -> None:
+        """Writes and syncs everything queued, then ends the thread."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+            atexit.unregister(self.close)
+
+    # Both sides, with the lock held
+
+    def _ready(self) -> None:
+        if self._error is not None:
+            raise StoreError(self._error.reason, **self._error.data)
+        if self._closing:
+            raise RuntimeError("the session store is closed")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="bridle-log", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
+
+    def _must_wait(self, waiter: _Waiter) -> bool:
+        with self._wake:
+            if waiter.ticket <= (self._synced if waiter.sync else self._committed):
+                return False
+            self._ready()
+            self._waiters.append(waiter)
+            self._wake.notify()
+            return True
+
+    # The thread
+
+    def _work(self) -> None:
+        try:
+            with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
+                while self._gather():
+                    self._do_jobs(connection)
+                    self._write(connection)
+        except StoreError as error:
+            self._fail(error)
+        except Exception as problem:  # noqa: BLE001  a silent death of this thread would hang everyone who waits
+            path = self._database.path
+            self._fail(
+                StoreError("StoreUnwritable", path=path, problem=f"{type(problem).__name__}: {problem}")
+            )
+
+    def _gather(self) -> bool:
+        """Waits until there is something to do; False when all is done and the writer is closing."""
+        with self._wake:
+            self._wake.wait_for(self._has_work)
+            if not self._is_urgent():
+                self._wake.wait_for(self._is_urgent, GROUP_S)
+            return bool(self._rows or self._jobs or self._waiters or self._synced < self._committed)
+
+    def _has_work(self) -> bool:
+        return bool(self._rows or self._jobs or self._waiters or self._closing)
+
+    def _is_urgent(self) -> bool:
+        return bool(self._jobs or self._waiters or self._closing or len(self._rows) >= BATCH_ROWS)
+
+    def _do_jobs(self, connection: apsw.Connection) -> None:
+        while self._jobs:
+            job, done = self._jobs.popleft()
+            try:
+                with self._database.errors(), _Transaction(connection):
+                    result = job(connection)
+            except Exception as error:  # noqa: BLE001  whatever it is, the caller of `run` gets it
+                done.set_exception(error)
+            else:
+                done.set_result(result)
+
+    def _write(self, connection: apsw.Connection) -> None:
+        with self._wake:
+            rows = [self._rows.popleft() for _ in range(min(len(self._rows), BATCH_ROWS))]
+        if rows:
+            _commit(connection, rows)
+        with self._wake:
+            self._committed += len(rows)
+            sync = self._closing or any(
+                waiter.sync and waiter.ticket <= self._committed for waiter in self._waiters
+            )
+        if sync:
+            _sync_file(self._database.path + "-wal")
+            self._synced = self._committed
+        self._settle_waiters()
+
+    def _settle_waiters(self) -> None:
+        with self._wake:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if waiter.ticket > (self._synced if waiter.sync else self._committed):
+                    self._waiters.append(waiter)
+                else:
+                    waiter.settle(None)
+
+    def _fail(self, error: StoreError) -> None:
+        with self._wake:
+            self._error = error
+            for waiter in self._waiters:
+                waiter.settle(error)
+            for _, done in self._jobs:
+                done.set_exception(error)
+            self._waiters.clear()
+            self._jobs.clear()
+
+
+class _Transaction:
+    """`BEGIN IMMEDIATE` … `COMMIT`, undone when anything is raised inside."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("begin immediate")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._connection.execute("commit")
+        elif self._connection.in_transaction:  # SQLite undoes some failures by itself
+            self._connection.execute("rollback")
+
+
+def _commit(connection: apsw.Connection, rows: list[_Row]) -> None:
+    """Stores the rows with all that is derived from them, then moves the tips of their logs."""
+    with _Transaction(connection):
+        connection.executemany(_INSERT, _stored(connection, rows))
+        for row in rows:
+            if row.envelope.kind in PROJECTED:
+                project(connection, row.tail.key, row.tail.log_id, row.envelope)
+    for tail in {id(row.tail): row.tail for row in rows}.values():
+        tail.tip.write(tail.event_id, tail.chain)
+
+
+def _stored(connection: apsw.Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:
+    """The rows as columns, each linked to the one before it."""
+    salts = os.urandom(chain.SALT_BYTES * len(rows))
+    stored: list[tuple[Any, ...]] = []
+    for index, (tail, envelope, payload) in enumerate(rows):
+        salt = salts[index * chain.SALT_BYTES : (index + 1) * chain.SALT_BYTES]
+        digest = chain.digest(salt, payload)
+        kind, ts_ms, originator = envelope.kind, envelope.ts_ms, envelope.originator
+        agent_path = msgspec.json.encode(envelope.agent_path).decode() if envelope.agent_path else None
+        place = (envelope.turn, agent_path, envelope.invocation)
+        tail.event_id += 1
+        tail.chain = chain.link(tail.chain, tail.event_id, kind, ts_ms, originator, place, digest)
+        blob = None
+        inline: bytes | None = payload
+        if len(payload) > INLINE_BYTES:
+            blob, inline = sha256(payload).digest(), None
+            connection.execute(_INSERT_BLOB, (blob, payload))
+        where = (tail.key, tail.event_id, kind, ts_ms, originator)
+        stored.append((*where, *place, inline, blob, salt, digest, tail.chain))
+    return stored
+
+
+def _sync_file(path: str) -> None:
+    try:
+        fd = os.open(path, os.O_RDWR)
+    except FileNotFoundError:  # nothing was written since the last checkpoint, which syncs by itself
+        return
+    try:
+        _sync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync(fd: int) -> None:
+    import fcntl
+
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
+    if full is not None:
+        fcntl.fcntl(fd, full)
+    else:
+        getattr(os, "fdatasync", os.fsync)(fd)
+
+
+def _settle(done: asyncio.Future[None], error: StoreError | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _fulfil(done: Future[None], error: StoreError | None) -> None:
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -1,0 +1,74 @@
+"""The vectors that ship, run against our own implementations; and the runner that outsiders use."""
+
+import pytest
+
+from bridle.base.backoff import Backoff
+from bridle.base.sse import SseFrame, SseFrameBuffer
+from bridle.conformance import vectors
+
+
+def frames_of(chunks: list[bytes]) -> list[SseFrame]:
+    buffer = SseFrameBuffer()
+    return [frame for chunk in chunks for frame in buffer.feed(chunk)]
+
+
+@pytest.mark.requirement("H3.1", "H3.2", "H3.3", "T15.1", "P26", "H18.8")
+def test_our_sse_parser_passes_every_vector():
+    assert vectors.run_sse(frames_of) == []
+
+
+@pytest.mark.requirement("H16.3", "C27", "H18.8")
+def test_our_backoff_passes_every_vector():
+    def delay_ms(base_ms: int, max_ms: int, attempt: int, random: float) -> int:
+        return Backoff(base_ms, max_ms, lambda: random).delay_ms(attempt)
+
+    assert vectors.run_backoff(delay_ms) == []
+
+
+@pytest.mark.requirement("H3.3", "H18.1", "H18.2")
+def test_the_files_ship_with_enough_cases():
+    assert {"sse-frames", "backoff-timing"} <= set(vectors.names())
+    assert len(vectors.load("sse-frames")) >= 60
+    assert len(vectors.load("backoff-timing")) >= 20
+
+
+@pytest.mark.parametrize("name", vectors.names())
+def test_case_names_are_unique(name: str):
+    names = [case.name for case in vectors.load(name)]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.requirement("H18.8")
+def test_a_parser_that_splits_at_two_line_feeds_is_caught():
+    def naive(chunks: list[bytes]) -> list[dict[str, object]]:
+        blocks = b"".join(chunks).decode("utf-8", "replace").split("\n\n")[:-1]
+        return [{"data": block.removeprefix("data: ")} for block in blocks]
+
+    failed = {failure.case for failure in vectors.run_sse(naive)}
+    assert "CRLF ends lines" in failed
+    assert "one data line and a blank line make a frame" not in failed
+
+
+@pytest.mark.requirement("H18.8")
+def test_a_backoff_that_overflows_or_does_not_jitter_is_caught():
+    def naive(base_ms: int, max_ms: int, attempt: int, random: float) -> float:
+        return min(max_ms, base_ms * 2.0**attempt)
+
+    failures = {failure.case: failure for failure in vectors.run_backoff(naive)}
+    assert "attempt 0 of the provider ladder, no luck" in failures
+    overflow = failures["the ceiling saturates at attempt 1024, past the range of a double"]
+    assert str(overflow.actual).startswith("raised OverflowError")
+
+
+def test_a_failure_names_the_case_and_both_answers():
+    [failure, *_] = vectors.run_sse(lambda chunks: [])
+    assert failure == vectors.Failure(
+        "one data line and a blank line make a frame",
+        [{"event": None, "data": "hello", "id": None, "retry": None}],
+        [],
+    )
+
+
+def test_unknown_vectors_are_named_as_such():
+    with pytest.raises(LookupError, match="sse-frames"):
+        vectors.load("../sse-frames")
