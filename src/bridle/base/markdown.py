@@ -42,7 +42,7 @@ class MarkdownStream:
         self._at = 0
         self._at_line_start = True
         self._line_style: Style = "plain"
-        self._previous = ""  # the character shown before, on the same line
+        self._previous: str = ""  # the character shown before, on the same line
         self._fence: _Fence | None = None
         self._spans: list[Span] = []
 
@@ -206,7 +206,7 @@ class _Inline:
     def __init__(self, text: str, at: int, previous: str, *, final: bool, nesting: int = 0) -> None:
         self.text = text
         self.at = at
-        self.previous = previous
+        self.previous: str = previous
         self.spans: list[Span] = []
         self._final = final
         self._nesting = nesting

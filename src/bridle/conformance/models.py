@@ -1,7 +1,7 @@
-"""Models to test with: one that plays a script, the ways a real one goes wrong, and a check for every provider.
+"""Models to test with: one that plays a script, the ways a real one fails, and a check for every provider.
 
-Nothing here needs a network or a key. `scripted` is what most tests want; each of the others breaks one promise
-of the `Provider` port, or keeps it in an unusual way, and says so.
+Nothing here needs a network or a key. `scripted` is what most tests want; each of the others breaks one
+promise of the `Provider` port, or keeps it in an unusual way, and says so.
 """
 
 from __future__ import annotations

@@ -193,6 +193,14 @@ class Registry:
     def origin(self, name: str) -> ToolOrigin | None:
         return self._origins.get(name)
 
+    def concurrency(self, name: str) -> Concurrency:
+        """How a call may run beside others; one that nobody knows runs alone."""
+        tool = self.visible(name)
+        return tool.concurrency if tool else "serial"
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        return tuple(tool.schema() for tool in self.list())
+
     def list(self) -> tuple[Tool, ...]:
         """The visible tools in the order they were registered, which is the order the model reads."""
         return tuple(tool for name, tool in self._tools.items() if name not in self._hidden)

@@ -45,7 +45,7 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocked(Exception):
-    """A guard says no: the stable reason, the rule's name, and the end of the sentence for `PathNotAllowed`."""
+    """A guard says no. `problem` is the end of the sentence of `PathNotAllowed`."""
 
     def __init__(self, reason: str, rule: str, problem: str = "") -> None:
         super().__init__(f"{rule}: {problem}")

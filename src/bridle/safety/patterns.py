@@ -79,7 +79,7 @@ def path_matches_exactly(pattern: str, names: Iterable[str]) -> bool:
 
 
 def path_matches_generously(pattern: str, names: Iterable[str]) -> bool:
-    """For deny and ask rules: also when a folder above the file matches, and a bare name matches at any depth."""
+    """For deny and ask rules: a folder above the file may match too, and a bare name matches at any depth."""
     matches = _compiled_path(pattern)
     anywhere = "/" not in pattern.rstrip("/")
     for name in names:
@@ -102,8 +102,11 @@ def _parts(command: str) -> Iterator[str]:
 
 
 def _starts(part: str, *, only_first: bool) -> Iterator[int]:
-    """Where in the part a command may begin: at its start, behind assignments, at a program's bare name, and at
-    every word when the first one carries another command."""
+    """Where in the part a command may begin.
+
+    At its start, behind assignments, at the program's bare name; at every word when the first one carries
+    another command.
+    """
     yield 0
     if only_first:  # a pattern that begins with `*` matches from the start or not at all
         return

@@ -236,7 +236,7 @@ class Permissions:
         paths = tuple(subject for subject in call.subjects if subject.kind == "path" and command is None)
         names = tuple(self._name(subject.resolved) for subject in paths)
         writes = any(subject.access == "write" for subject in paths)
-        policy_file = writes and any(is_policy_file(name.absolute) for name in names)
+        policy_file = writes and any(is_policy_file(name.shown) for name in names)
         risk = call.definition.risk
         inside = all(self._folders.place(subject.resolved) != "outside" for subject in paths)
         return Query(

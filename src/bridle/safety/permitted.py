@@ -75,7 +75,7 @@ def _audit(call: ToolCall, decision: Decision, answer: PermissionAnswer | None) 
 def _keep(
     call: ToolCall, query: Query, answer: PermissionAnswer, permissions: Permissions, record: Record
 ) -> None:
-    """Remembers a yes that was meant for more than once. Patterns are literal: exactly this command, this path.
+    """Remembers a yes that was meant for more than once: exactly this command, exactly this path.
 
     `always` holds for this session here; keeping it longer is for whoever reads the event.
     """

@@ -33,7 +33,7 @@ NEVER_PREFIX = "BRIDLE_"
 
 
 def allowed_environment(env: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
-    """The variables a command may see: the known harmless ones and those named in `also`; never Bridle's own."""
+    """The variables a command may see: known harmless ones and those in `also`; never Bridle's own."""
     return {
         name: value
         for name, value in env.items()

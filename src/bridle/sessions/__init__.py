@@ -1,8 +1,8 @@
 """The encrypted log of every session, the ledger of tool calls, and finding a session again.
 
-Owns      `sessions.db` with its key, schema and migrations; the chain over events; the writer thread; run locks.
+Owns      `sessions.db` with its key and schema, the chain over events, the writer thread, the run locks.
 Imports   `base`, `protocol`, and the `SessionLog` port of `engine` (which `log.StoredLog` implements).
-Start at  `store.py` (what others call), then `log.py` (one open session) and `writer.py` (how rows get to disk).
+Start at  `store.py` (what others call), then `log.py` (one open session), `writer.py` (how rows get to disk).
 Is not    the meaning of events: conversations, costs and transcripts are folds that live with their owners.
 
 On disk, in one folder (0700, files 0600):

@@ -1,7 +1,7 @@
 """The chain over a log's events: whoever changes, drops or reorders one breaks every link after it. Pure.
 
-A link covers the digest of the payload, not the payload, so a payload can be deleted later (with its salt, so that it
-cannot be guessed from the digest) while the chain still holds.
+A link covers the digest of the payload, not the payload, so a payload can be deleted later (with its salt, so
+that it cannot be guessed from the digest) while the chain still holds.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ def link(
     place: tuple[int | None, str | None, str | None],
     payload_digest: bytes,
 ) -> bytes:
-    """The link of one event. `place` is its turn, agent path and invocation: who did it, not only what was done."""
+    """The link of one event. `place` is its turn, agent path and invocation: who did it, not only what."""
     return sha256(_encode((previous, event_id, kind, ts_ms, originator, place, payload_digest))).digest()

@@ -1,15 +1,16 @@
 """The encrypted database file: creating it, opening it, bringing its schema up to date.
 
-Every page is encrypted and authenticated (AEGIS) under the raw data key. A database that has its name is complete:
-it is made under another name and renamed, so no process ever meets one without tables.
+Every page is encrypted and authenticated (AEGIS) under the raw data key. A database that has its name is
+complete: it is made under another name and renamed, so no process ever meets one without tables.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
+from typing import Any, Protocol, cast
 
 import apsw
 
@@ -22,6 +23,29 @@ BUSY_TIMEOUT_MS = 5_000
 _LOCK_TIMEOUT_S = 30.0
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NEW = ".new"
+_VERSIONS = "select version, sha256 from schema_migrations"
+_HAS_VERSIONS = "select 1 from sqlite_schema where name = 'schema_migrations'"
+
+
+class Cursor(Protocol):
+    """The part of `apsw.Cursor` we use."""
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+    def fetchone(self) -> tuple[Any, ...] | None: ...
+
+
+class Connection(Protocol):
+    """The part of `apsw.Connection` we use. (Its own type hints need a newer Python than ours.)"""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, statements: str, bindings: Sequence[Any] = (), /) -> Cursor: ...
+    def executemany(self, statements: str, bindings: Iterable[Sequence[Any]], /) -> Cursor: ...
+    def last_insert_rowid(self) -> int: ...
+    def pragma(self, name: str, value: str | int, /) -> Any: ...
+    def set_busy_timeout(self, milliseconds: int, /) -> None: ...
+    def close(self) -> None: ...
 
 
 class Database:
@@ -46,7 +70,7 @@ class Database:
     def exists(self) -> bool:
         return os.path.exists(self.path)
 
-    def connect(self) -> apsw.Connection:
+    def connect(self) -> Connection:
         """A connection to a database of this version's schema, created or migrated first where needed.
 
         Raises `StoreError`: `StoreUnwritable`, `StoreWrongKey` or `StoreNewer`.
@@ -92,7 +116,7 @@ class Database:
             os.rename(fresh, self.path)
             _sync_folder(self.folder)
 
-    def _upgrade(self, connection: apsw.Connection) -> None:
+    def _upgrade(self, connection: Connection) -> None:
         self._notice("Database is upgrading…")
         with self._locked():
             connection.pragma("journal_mode", "wal")
@@ -107,10 +131,10 @@ class Database:
         with lock:
             yield
 
-    def _open(self, path: str) -> apsw.Connection:
+    def _open(self, path: str) -> Connection:
         if self._key is None:
             self._key = keys.read_key(self.key_path, database_path=self.path, notice=self._notice)
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE))
         try:
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
             connection.pragma("cipher", "aegis")
@@ -122,24 +146,22 @@ class Database:
             connection.close()
             raise
 
-    def _version(self, connection: apsw.Connection) -> int:
-        """The schema the file has. Refuses one this version does not know, or one that was made differently."""
-        if not connection.table_exists("main", "schema_migrations"):
+    def _version(self, connection: Connection) -> int:
+        """The schema the file has. Refuses one that is newer or was made differently."""
+        if not connection.execute(_HAS_VERSIONS).fetchall():
             return 0
-        applied = connection.execute(
-            "select version, sha256 from schema_migrations order by version"
-        ).fetchall()
-        found = max((version for version, _ in applied), default=0)
+        applied = {int(version): str(digest) for version, digest in connection.execute(_VERSIONS)}
+        found = max(applied, default=0)
         known = len(self._migrations)
         if found > known:
             raise StoreError("StoreNewer", path=self.path, found=found, known=known)
-        for version, digest in applied:
+        for version, digest in applied.items():
             if digest != _digest(self._migrations[version - 1]):
                 problem = f"its schema {version} is not the one this version made"
                 raise StoreError("StoreUnwritable", path=self.path, problem=problem)
         return found
 
-    def _migrate(self, connection: apsw.Connection) -> None:
+    def _migrate(self, connection: Connection) -> None:
         connection.execute("begin immediate")
         try:
             found = self._version(connection)

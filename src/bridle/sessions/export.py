@@ -1,4 +1,4 @@
-"""A session as JSON lines: the envelopes of the event stream, one per line, exactly as every client saw them."""
+"""A session as JSON lines: the envelopes of the event stream, one per line, as every client saw them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _KEY = re.compile(rb"[0-9a-f]{64}\n?")
 def read_key(key_path: str, *, database_path: str, notice: Callable[[str], None]) -> str:
     """The key as 64 hex digits.
 
-    Raises `StoreError` when the file is missing or holds no key: a database that exists is never given a new key.
+    Raises `StoreError` when the file is missing or holds no key: a database that exists never gets a new key.
     A file that others can read is used, and `notice` says so.
     """
     try:

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-import apsw
-
 from bridle.base.files import FileLock
 from bridle.protocol.events import Envelope
 from bridle.sessions import reading
+from bridle.sessions.database import Connection, Database
 from bridle.sessions.reading import LogName
 from bridle.sessions.writer import LogTail, Writer
 
@@ -28,14 +27,14 @@ class StoredLog:
         *,
         lock: FileLock,
         writer: Writer,
-        connect: Callable[[], apsw.Connection],
-        reader: Callable[[], apsw.Connection],
+        database: Database,
+        reader: Callable[[], Connection],
     ) -> None:
         self._name = name
         self._tail = tail
         self._lock = lock
         self._writer = writer
-        self._connect = connect
+        self._database = database
         self._reader = reader
         self._last_id = tail.event_id
         self._ticket = 0
@@ -78,10 +77,11 @@ class StoredLog:
         found: list[Envelope] = []
         while len(found) < limit:
             wanted = min(reading.PAGE_ROWS, limit - len(found))
-            page = reading.records(self._reader(), self._name, after + len(found), wanted)
-            found.extend(record.envelope for record in page)
+            page = [record.envelope for record in reading.records(self._reader(), self._name, after, wanted)]
+            found += page
             if len(page) < wanted:
                 break
+            after = page[-1].id or after
             await asyncio.sleep(0)  # a long read lets others have their turn
         return found
 
@@ -91,7 +91,7 @@ class StoredLog:
         Raises `StoreError("LogDamaged")` naming the first event that is not as it was written.
         """
         self._writer.wait_blocking(self._ticket, sync=False)
-        with contextlib.closing(self._connect()) as connection:
+        with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
             reading.check_chain(connection, self._name, last)
             reading.check_tip(connection, self._name, self._tail.tip.read())
 

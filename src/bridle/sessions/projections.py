@@ -1,11 +1,9 @@
 """What other tables know about events: titles, turns, and the ledger of tool calls.
 
-Everything here is derived from one event and written in the transaction that stores it, so it cannot disagree.
+Everything here is derived from one event and written in the transaction that stores it: it cannot disagree.
 """
 
 from __future__ import annotations
-
-import apsw
 
 from bridle.protocol.events import (
     Envelope,
@@ -18,6 +16,7 @@ from bridle.protocol.events import (
     TurnStarted,
     text_of,
 )
+from bridle.sessions.database import Connection
 
 _LEDGER = frozenset({"ToolCallStarted", "ToolResult"})
 _OF_THE_SESSION = frozenset({"InputAccepted", "TurnStarted", "TurnEnded", "PrefixSet", "ModelChanged"})
@@ -34,7 +33,7 @@ _SET_STOP = "update sessions set stop = ?1, updated_ms = max(updated_ms, ?2) whe
 _SET_MODEL = "update sessions set model = ?1, updated_ms = max(updated_ms, ?2) where id = ?3"
 
 
-def project(connection: apsw.Connection, log_key: int, log_id: str, envelope: Envelope) -> None:
+def project(connection: Connection, log_key: int, log_id: str, envelope: Envelope) -> None:
     """Call it for events whose kind is in `PROJECTED`."""
     if envelope.kind in _LEDGER:
         _ledger(connection, log_id, envelope)
@@ -52,7 +51,7 @@ def title_from(event: InputAccepted) -> str:
     return (cut.rpartition(" ")[0] or cut) + "…"
 
 
-def _ledger(connection: apsw.Connection, log_id: str, envelope: Envelope) -> None:
+def _ledger(connection: Connection, log_id: str, envelope: Envelope) -> None:
     # The first word on a call stands; the events keep whatever else was said.
     match envelope.event:
         case ToolCallStarted() as started:
@@ -76,7 +75,7 @@ def _ledger(connection: apsw.Connection, log_id: str, envelope: Envelope) -> Non
             pass
 
 
-def _turn(connection: apsw.Connection, log_key: int, envelope: Envelope) -> None:
+def _turn(connection: Connection, log_key: int, envelope: Envelope) -> None:
     if envelope.turn is None:
         return
     match envelope.event:
@@ -94,7 +93,7 @@ def _turn(connection: apsw.Connection, log_key: int, envelope: Envelope) -> None
             pass
 
 
-def _session(connection: apsw.Connection, envelope: Envelope) -> None:
+def _session(connection: Connection, envelope: Envelope) -> None:
     match envelope.event:
         case InputAccepted() as accepted:
             statement, value = _SET_TITLE, title_from(accepted)

@@ -1,7 +1,7 @@
 """Reading one log back: envelopes in order, and the proof that nothing was changed.
 
-Rows are fetched in pages, so a slow reader never holds a snapshot that keeps the write-ahead log from being folded
-back into the database.
+Rows are fetched in pages, so a slow reader never holds a snapshot that keeps the write-ahead log from being
+folded back into the database.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from bridle.protocol.codec import decode_payload
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
+from bridle.sessions.database import Connection
 from bridle.sessions.tips import Tip
 
 PAGE_ROWS = 500
 
 _PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob
   from events where log = ? and id > ? order by id limit ?"""
-_CHECKED_PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, chain
-  from events where log = ? and id > ? order by id limit ?"""
+_CHECKED_PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob,
+  salt, digest, chain from events where log = ? and id > ? order by id limit ?"""
 _LINK = "select chain from events where log = ? and id = ?"
 _LAST = "select id, chain from events where log = ? order by id desc limit 1"
 _BLOB = "select bytes from blobs where sha256 = ?"
@@ -46,50 +47,47 @@ class Record(NamedTuple):
     payload: bytes
 
 
-def records(connection: apsw.Connection, name: LogName, after: int, limit: int) -> list[Record]:
-    """Up to `limit` events with an id above `after`. Raises `StoreError("LogDamaged")` for one that cannot be read."""
-    found: list[Record] = []
-    expected = after
-    try:
-        for row in connection.execute(_PAGE, (name.key, after, limit)):
-            event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob = row
-            expected = event_id
-            if payload is None:
-                payload = _blob(connection, name, event_id, blob)
+def records(connection: Connection, name: LogName, after: int, limit: int) -> Iterator[Record]:
+    """Up to `limit` events with an id above `after`. Raises `LogDamaged` for one that cannot be read."""
+    rows = _fetched(connection, name, _PAGE, after, limit)
+    for event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob in rows:
+        content = _blob(connection, name, event_id, blob) if payload is None else payload
+        try:
             envelope = Envelope(
                 id=event_id,
                 kind=kind,
                 session=name.session,
                 originator=originator,
                 ts_ms=ts_ms,
-                event=decode_payload(kind, payload),
+                event=decode_payload(kind, content),
                 turn=turn,
                 agent_path=() if agent_path is None else _agent_path.decode(agent_path),
                 invocation=invocation,
             )
-            found.append(Record(envelope, payload))
-    except apsw.Error as problem:
-        raise damaged(name, expected + 1, f"the database cannot be read ({problem})") from problem
-    except msgspec.DecodeError as problem:
-        raise damaged(name, expected, f"its payload cannot be read ({problem})") from problem
-    return found
+        except msgspec.DecodeError as problem:
+            raise damaged(name, event_id, f"its content cannot be read ({problem})") from problem
+        yield Record(envelope, content)
 
 
-def all_records(connection: apsw.Connection, name: LogName, after: int = 0) -> Iterator[Record]:
+def all_records(connection: Connection, name: LogName, after: int = 0) -> Iterator[Record]:
     """Every event above `after`, page by page."""
-    while page := records(connection, name, after, PAGE_ROWS):
-        yield from page
-        after = page[-1].envelope.id or 0
+    while True:
+        record = None
+        for record in records(connection, name, after, PAGE_ROWS):
+            yield record
+        if record is None:
+            return
+        after = record.envelope.id or after
 
 
-def end_of(connection: apsw.Connection, name: LogName) -> Tip:
+def end_of(connection: Connection, name: LogName) -> Tip:
     """The last id and chain as the database has them."""
     found = connection.execute(_LAST, (name.key,)).fetchone()
     return Tip(0, chain.origin(name.log_id)) if found is None else Tip(*found)
 
 
-def check_tip(connection: apsw.Connection, name: LogName, tip: Tip | None) -> None:
-    """Raises `StoreError("LogDamaged")` when the database has lost or changed what the tip says it had."""
+def check_tip(connection: Connection, name: LogName, tip: Tip | None) -> None:
+    """Raises `LogDamaged` when the database has lost or changed what the tip says it had."""
     if tip is None or tip.event_id == 0:
         return
     end = end_of(connection, name)
@@ -101,28 +99,34 @@ def check_tip(connection: apsw.Connection, name: LogName, tip: Tip | None) -> No
         raise damaged(name, tip.event_id, "it is not the event that was written there")
 
 
-def check_chain(connection: apsw.Connection, name: LogName, last: int | None = None) -> None:
-    """Recomputes digests and links, of the whole log or of its `last` events. Raises `StoreError("LogDamaged")`."""
+def check_chain(connection: Connection, name: LogName, last: int | None = None) -> None:
+    """Recomputes digests and links, of the whole log or of its `last` events. Raises `LogDamaged`."""
     end = end_of(connection, name).event_id
     after = 0 if last is None else max(0, end - last)
     previous = chain.origin(name.log_id) if after == 0 else _link_of(connection, name, after)
     if previous is None:
         raise damaged(name, after, "it is missing")
-    try:
-        while page := connection.execute(_CHECKED_PAGE, (name.key, after, PAGE_ROWS)).fetchall():
-            for row in page:
-                previous = _checked(connection, name, after + 1, previous, row)
-                after += 1
-    except apsw.Error as problem:
-        raise damaged(name, after + 1, f"the database cannot be read ({problem})") from problem
+    while page := _fetched(connection, name, _CHECKED_PAGE, after, PAGE_ROWS):
+        for row in page:
+            previous = _checked(connection, name, after + 1, previous, row)
+            after += 1
 
 
 def damaged(name: LogName, event_id: int, problem: str) -> StoreError:
     return StoreError("LogDamaged", session=name.session, event=event_id, problem=problem)
 
 
+def _fetched(
+    connection: Connection, name: LogName, statement: str, after: int, limit: int
+) -> list[tuple[Any, ...]]:
+    try:
+        return connection.execute(statement, (name.key, after, limit)).fetchall()
+    except apsw.Error as problem:
+        raise damaged(name, after + 1, f"the database cannot be read from there on ({problem})") from problem
+
+
 def _checked(
-    connection: apsw.Connection, name: LogName, expected: int, previous: bytes, row: tuple[Any, ...]
+    connection: Connection, name: LogName, expected: int, previous: bytes, row: tuple[Any, ...]
 ) -> bytes:
     event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, link = row
     if event_id != expected:
@@ -139,13 +143,16 @@ def _checked(
     return link
 
 
-def _link_of(connection: apsw.Connection, name: LogName, event_id: int) -> bytes | None:
+def _link_of(connection: Connection, name: LogName, event_id: int) -> bytes | None:
     found = connection.execute(_LINK, (name.key, event_id)).fetchone()
     return None if found is None else found[0]
 
 
-def _blob(connection: apsw.Connection, name: LogName, event_id: int, key: bytes | None) -> bytes:
-    found = connection.execute(_BLOB, (key,)).fetchone()
+def _blob(connection: Connection, name: LogName, event_id: int, key: bytes | None) -> bytes:
+    try:
+        found = connection.execute(_BLOB, (key,)).fetchone()
+    except apsw.Error as problem:
+        raise damaged(name, event_id, f"its content cannot be read ({problem})") from problem
     if found is None:
         raise damaged(name, event_id, "its content is missing")
     return found[0]

@@ -1,4 +1,4 @@
-"""The schema as numbered steps, forward only. A step that was released is never edited: append another one."""
+"""The schema as numbered steps, forward only. A released step is never edited: append another one."""
 
 from __future__ import annotations
 

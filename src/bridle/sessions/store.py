@@ -6,16 +6,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import LOG, SESS, Ids
-from bridle.protocol.errors import CommandRefused, StoreError
+from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Envelope
-from bridle.sessions import chain, reading
-from bridle.sessions.database import Database
+from bridle.sessions import reading
+from bridle.sessions.database import Connection, Database
 from bridle.sessions.log import StoredLog
 from bridle.sessions.reading import LogName, Record
 from bridle.sessions.tips import Tip, TipFile
@@ -33,7 +32,8 @@ _labels = msgspec.json.Decoder(tuple[str, ...])
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about a session without reading its events.
 
-    `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None while one is open.
+    `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None
+    while one is open.
     """
 
     id: str
@@ -67,16 +67,16 @@ class SessionStore:
         self._clock = clock
         self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice)
         self._writer = Writer(self._database)
-        self._reading: apsw.Connection | None = None
+        self._reading: Connection | None = None
 
     def create(
         self, cwd: str, *, profile: str, aliases: Sequence[str] = (), root: str | None = None
     ) -> StoredLog:
-        """A new session with an empty log, open for appending. An alias already in use moves to the new session."""
+        """A new session with an empty log, open for appending. An alias in use moves to it."""
         now_ms = self._clock.now_ms()
         session, log_id = self._ids.new(SESS), self._ids.new(LOG)
 
-        def insert(connection: apsw.Connection) -> int:
+        def insert(connection: Connection) -> int:
             connection.execute(
                 "insert into logs(id, session, created_ms) values(?, ?, ?)", (log_id, session, now_ms)
             )
@@ -97,8 +97,8 @@ class SessionStore:
     def open(self, session_id: str, *, accept_loss: bool = False) -> StoredLog:
         """Opens the session's log for appending and takes its run lock.
 
-        Raises `CommandRefused` (`UnknownSession`, `SessionBusy`) or `StoreError("LogDamaged")` when its end was
-        lost. A power cut can lose the last events too: with `accept_loss` the log goes on from what is left.
+        Raises `CommandRefused` (`UnknownSession`, `SessionBusy`), or `StoreError("LogDamaged")` when its end
+        was lost. A power cut can do that to the last events: with `accept_loss` the log goes on without them.
         """
         row = self._row(session_id)
         return self._opened(LogName(row.id, row.log, row.log_key), accept_loss=accept_loss)
@@ -114,7 +114,7 @@ class SessionStore:
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
     def find(self, text: str, *, cwd: str | None = None) -> SessionRow:
-        """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in this order.
+        """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order.
 
         The `sess_` of an id may be left out. `cwd` decides between several that fit. Raises `CommandRefused`
         (`UnknownSession`, `AmbiguousSession`).
@@ -137,10 +137,10 @@ class SessionStore:
         return matches[0]
 
     def rename(self, session_id: str, title: str) -> None:
-        """Gives the session a title of a person's choice; an empty one goes back to the first words typed later."""
+        """Gives the session a title of a person's choice; after an empty one the next input names it."""
         self._row(session_id)
 
-        def update(connection: apsw.Connection) -> None:
+        def update(connection: Connection) -> None:
             connection.execute(
                 "update sessions set title = ?1, renamed = ?1 <> '' where id = ?2", (title, session_id)
             )
@@ -157,7 +157,7 @@ class SessionStore:
         return reading.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
 
     def close(self) -> None:
-        """Writes what is queued and closes the database. Logs still open keep their locks until they are closed."""
+        """Writes what is queued and closes the database. Close the open logs first."""
         self._writer.close()
         reader, self._reading = self._reading, None
         if reader is not None:
@@ -178,13 +178,13 @@ class SessionStore:
                 raise
         tail = LogTail(name.key, name.log_id, end.event_id, end.chain, tip)
         return StoredLog(
-            name, tail, lock=lock, writer=self._writer, connect=self._database.connect, reader=self._reader
+            name, tail, lock=lock, writer=self._writer, database=self._database, reader=self._reader
         )
 
     def _end(self, name: LogName, tip: TipFile, *, accept_loss: bool) -> Tip:
         try:
             end = reading.end_of(self._reader(), name)
-            if accept_loss or end.event_id == 0 and tip.read() is None:
+            if accept_loss or tip.read() is None:
                 tip.write(end.event_id, end.chain)
             reading.check_tip(self._reader(), name, tip.read())
         except BaseException:
@@ -204,7 +204,7 @@ class SessionStore:
         with self._database.errors():
             return [_session_row(row) for row in self._reader().execute(statement, values)]
 
-    def _reader(self) -> apsw.Connection:
+    def _reader(self) -> Connection:
         if self._reading is None:
             self._reading = self._database.connect()
             self._reading.pragma("query_only", 1)

@@ -1,9 +1,9 @@
 """How rows get to disk: one thread, one connection, group commits.
 
 Appending puts a row in a queue and returns. The thread commits what has gathered after 50 ms, or at once when
-somebody waits. A commit survives the death of the process; a sync of the write-ahead log makes it survive a power
-cut. The first failure is final: it is raised to everyone who waits and from every later call, and nothing after the
-failed row is written.
+somebody waits. A commit survives the death of the process; a sync of the write-ahead log makes it survive a
+power cut. The first failure is final: it is raised to everyone who waits and from every later call, and
+nothing after the failed row is written.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
-import apsw
 import msgspec
 
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
-from bridle.sessions.database import Database
+from bridle.sessions.database import Connection, Database
 from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.tips import TipFile
 
@@ -70,7 +69,7 @@ class Writer:
         self._database = database
         self._wake = threading.Condition()
         self._rows: deque[_Row] = deque()
-        self._jobs: deque[tuple[Callable[[apsw.Connection], Any], Future[Any]]] = deque()
+        self._jobs: deque[tuple[Callable[[Connection], Any], Future[Any]]] = deque()
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -90,7 +89,7 @@ class Writer:
                 self._wake.notify()
             return self._appended
 
-    def run(self, job: Callable[[apsw.Connection], Result]) -> Result:
+    def run(self, job: Callable[[Connection], Result]) -> Result:
         """Runs `job` in a transaction of its own and blocks until it is committed.
 
         What it raises is raised here and undoes the transaction; it does not end the writer.
@@ -188,7 +187,7 @@ class Writer:
     def _is_urgent(self) -> bool:
         return bool(self._jobs or self._waiters or self._closing or len(self._rows) >= BATCH_ROWS)
 
-    def _do_jobs(self, connection: apsw.Connection) -> None:
+    def _do_jobs(self, connection: Connection) -> None:
         while self._jobs:
             job, done = self._jobs.popleft()
             try:
@@ -199,7 +198,7 @@ class Writer:
             else:
                 done.set_result(result)
 
-    def _write(self, connection: apsw.Connection) -> None:
+    def _write(self, connection: Connection) -> None:
         with self._wake:
             rows = [self._rows.popleft() for _ in range(min(len(self._rows), BATCH_ROWS))]
         if rows:
@@ -237,7 +236,7 @@ class Writer:
 class _Transaction:
     """`BEGIN IMMEDIATE` … `COMMIT`, undone when anything is raised inside."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def __enter__(self) -> None:
@@ -250,7 +249,7 @@ class _Transaction:
             self._connection.execute("rollback")
 
 
-def _commit(connection: apsw.Connection, rows: list[_Row]) -> None:
+def _commit(connection: Connection, rows: list[_Row]) -> None:
     """Stores the rows with all that is derived from them, then moves the tips of their logs."""
     with _Transaction(connection):
         connection.executemany(_INSERT, _stored(connection, rows))
@@ -261,7 +260,7 @@ def _commit(connection: apsw.Connection, rows: list[_Row]) -> None:
         tail.tip.write(tail.event_id, tail.chain)
 
 
-def _stored(connection: apsw.Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:
+def _stored(connection: Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:
     """The rows as columns, each linked to the one before it."""
     salts = os.urandom(chain.SALT_BYTES * len(rows))
     stored: list[tuple[Any, ...]] = []

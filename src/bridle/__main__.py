@@ -1,0 +1,5 @@
+"""`python -m bridle` is `bridle`."""
+
+from bridle.cli import main
+
+main()

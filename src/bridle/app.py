@@ -1,0 +1,325 @@
+"""The composition root: from settings to a running engine, in reading order.
+
+The only module that knows everyone. Two tuples say what stands around the model and around a tool; a layer that is not
+built yet is absent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import msgspec
+
+from bridle.base.clock import Clock, SystemClock, iso_ms
+from bridle.base.ids import Ids
+from bridle.base.processes import Processes
+from bridle.config.folders import Folders, folders
+from bridle.context.instructions import instructions, system_text
+from bridle.control.multiplex import InProcessConnection, Multiplexer
+from bridle.engine.bus import Bus
+from bridle.engine.conversation import Conversation
+from bridle.engine.dispatch import Dispatcher, ToolLayers
+from bridle.engine.journal import Journal
+from bridle.engine.layers import deadline, known_and_visible, recorded, validated
+from bridle.engine.ports import Provider, Spawn
+from bridle.engine.questions import Questions
+from bridle.engine.resume import closing_events, orphans
+from bridle.engine.session import Limits, Session
+from bridle.engine.steps import Model, RequestLayer, with_layers
+from bridle.engine.timing import Stopwatch
+from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolContext, ToolOutput
+from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError
+from bridle.protocol.events import Degraded, IdentityClass, ModelChanged, SessionCreated
+from bridle.protocol.handshake import handshake
+from bridle.protocol.messages import Usage
+from bridle.providers.retry import retry
+from bridle.providers.script import find_script, parse_script
+from bridle.providers.scripted import ScriptedModel
+from bridle.safety.guards import PathPolicy, guarded, rechecked
+from bridle.safety.paths import session_folders
+from bridle.safety.permissions import Permissions, Rule, parse_rule
+from bridle.safety.permitted import permitted
+from bridle.safety.redacted import redacted
+from bridle.safety.sandboxed import sandboxed
+from bridle.safety.spawn import EnvOnlySpawn, allowed_environment
+from bridle.sessions.store import SessionStore, StoredLog
+from bridle.tools.builtin import BUILTIN_TOOLS
+from bridle.tools.output import Spill, capped
+
+DEMO = "demo"
+UNSANDBOXED = (
+    "Commands are not sandboxed: they run with your rights; only the environment is cleaned. "
+    "File tools cannot write outside this folder."
+)
+
+
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client may ask for when it opens a session, as `CreateSession.config`."""
+
+    yes: bool = False
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    max_steps: int = 100
+    on_orphan: Literal["fail", "mark-unknown"] = "fail"
+
+
+class Engine:
+    """Everything of one process: the store, the processes, the sessions and their clients."""
+
+    def __init__(
+        self,
+        *,
+        where: Folders,
+        clock: Clock,
+        model: Provider | None = None,
+        notice: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self._where = where
+        self._clock = clock
+        self._model = model
+        self._ids = Ids(clock.now_ms, os.urandom)
+        self._processes = Processes()
+        self._spawn: Spawn = EnvOnlySpawn(self._processes)
+        self._logs: list[StoredLog] = []
+        self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
+        self.multiplexer = Multiplexer(
+            open_session=self._open_session,
+            choose_model=self._choose_model,
+            ids=self._ids,
+            hello=handshake(),
+        )
+
+    def connect(self, *, name: str, identity: IdentityClass = "human", answers: bool) -> InProcessConnection:
+        return self.multiplexer.connect(name=name, identity=identity, answers=answers)
+
+    async def close(self) -> None:
+        """Ends sessions, then processes, then the store: whatever happens, in this order."""
+        try:
+            await self.multiplexer.close()
+        finally:
+            await self._processes.close()
+            for log in self._logs:
+                log.close()
+            self.store.close()
+
+    async def _open_session(self, command: CreateSession, client: str) -> Session:
+        options = _options(command)
+        cwd = _working_folder(command.cwd)
+        chosen = self._choose_model(command.model) if command.model else None
+        if command.resume is None and chosen is None:
+            raise CommandRefused("NoModel")
+        log = self._open_log(command, cwd)
+        try:
+            conversation = Conversation()
+            if command.resume is not None:
+                log.verify(last=1_000)
+                for envelope in log.events():
+                    conversation.apply(envelope)
+                _refuse_orphans(conversation, options)
+                cwd = conversation.cwd
+            session = self._compose(log, conversation, cwd, command.env, options)
+            journal = session.journal
+            journal.originator = client
+            for event in closing_events(conversation):
+                journal.emit(event)
+            journal.emit(
+                SessionCreated(
+                    log=log.log,
+                    cwd=cwd,
+                    profile=command.profile or "default",
+                    mode=command.mode or conversation.mode,
+                    resumed=command.resume is not None,
+                )
+            )
+            if chosen is not None and chosen != conversation.model:
+                journal.emit(chosen)
+            journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=UNSANDBOXED))
+            await log.committed()
+        except BaseException:
+            log.close()
+            raise
+        self._logs.append(log)
+        return session
+
+    def _open_log(self, command: CreateSession, cwd: str) -> StoredLog:
+        if command.resume is None:
+            return self.store.create(cwd, profile=command.profile or "default", aliases=command.aliases)
+        return self.store.open(self.store.find(command.resume).id)
+
+    def _compose(
+        self,
+        log: StoredLog,
+        conversation: Conversation,
+        cwd: str,
+        env: Mapping[str, str],
+        options: SessionOptions,
+    ) -> Session:
+        """The objects of one session, and the two tuples around the model and around a tool."""
+        clock, spawn = self._clock, self._spawn
+        bus = Bus(conversation.last_id + 1)
+        journal = Journal(session=log.session, log=log, clock=clock, bus=bus, conversation=conversation)
+        stopwatch = Stopwatch(clock)
+        questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: False)
+        registry = _builtin_registry()
+        here = session_folders(cwd)
+        paths = PathPolicy(folders=here, protected=self._where.all)
+        permissions = Permissions(
+            folders=here, mode=lambda: conversation.mode, rules=_rules(options), yes=options.yes
+        )
+        spill = Spill(os.path.join(self._where.state, "outputs", log.session))
+
+        request_layers: tuple[RequestLayer, ...] = (
+            instructions(system=self._system_text(cwd), tools=lambda: registry.schemas()),
+            retry(clock=clock, random=_random),
+        )
+        tool_layers = ToolLayers(
+            one_at_a_time=(
+                known_and_visible(registry),
+                validated(),
+                guarded(paths),
+                permitted(permissions, questions.ask_permission, journal.emit),
+            ),
+            together=(
+                recorded(journal, rechecked(paths), stopwatch),
+                deadline(clock),
+                capped(spill),
+                redacted(),
+                sandboxed(here),
+            ),
+        )
+
+        async def execute(call: ToolCall) -> ToolOutput:
+            context = ToolContext(
+                call=call,
+                session=log.session,
+                cwd=cwd,
+                env=env,
+                clock=clock,
+                spawn=spawn,
+                spilled=spill.path_of,
+            )
+            return await call.definition.run(call.args, context)
+
+        model = Model(
+            provider=self._provider, ids=self._ids, clock=clock, stopwatch=stopwatch, price_of=_no_price
+        )
+        return Session(
+            journal=journal,
+            bus=bus,
+            log=log,
+            clock=clock,
+            ask=with_layers(request_layers, model.ask),
+            dispatcher=Dispatcher(
+                journal=journal,
+                clock=clock,
+                stopwatch=stopwatch,
+                run_tool=tool_layers.around(execute),
+                concurrency=registry.concurrency,
+            ),
+            questions=questions,
+            stopwatch=stopwatch,
+            limits=Limits(max_steps=options.max_steps),
+        )
+
+    def _system_text(self, cwd: str) -> str:
+        system = os.uname()
+        return system_text(
+            cwd=cwd,
+            system=f"{system.sysname} {system.machine}",
+            date=iso_ms(self._clock.now_ms())[:10],
+            sandbox=self._spawn.adapter,
+        )
+
+    def _choose_model(self, name: str) -> ModelChanged:
+        """Reads `provider:model`. The only provider so far is the script player."""
+        provider, _, model = name.partition(":")
+        if self._model is not None and provider == self._model.name:
+            return ModelChanged(provider=provider, model=model or "scripted")
+        if provider != DEMO:
+            raise CommandRefused("UnknownProvider", provider=provider, known=DEMO)
+        path, text = find_script(model or "hello")
+        self._model = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
+        return ModelChanged(provider=DEMO, model=path)
+
+    def _provider(self, name: str) -> Provider:
+        if self._model is None:
+            raise CommandRefused("UnknownProvider", provider=name, known=DEMO)
+        return self._model
+
+
+@asynccontextmanager
+async def running_engine(
+    env: Mapping[str, str], *, notice: Callable[[str], None], clock: Clock | None = None
+) -> AsyncGenerator[Engine]:
+    """An engine for a caller with this environment; closed cleanly on the way out."""
+    engine = Engine(where=folders(env), clock=clock or SystemClock(), notice=notice)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def session_store(env: Mapping[str, str]) -> SessionStore:
+    """The stored sessions, to look at. Nothing is created by looking."""
+    clock = SystemClock()
+    return SessionStore(folders(env).data, ids=Ids(clock.now_ms, os.urandom), clock=clock)
+
+
+def session_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What of a caller's environment its session's tools may see."""
+    return allowed_environment(env)
+
+
+def _options(command: CreateSession) -> SessionOptions:
+    try:
+        return msgspec.convert(command.config, SessionOptions)
+    except msgspec.ValidationError as problem:
+        raise CommandRefused("BadCommand", kind="CreateSession", problem=str(problem)) from None
+
+
+def _rules(options: SessionOptions) -> list[Rule]:
+    return [
+        *(parse_rule(text, "deny", origin="--deny") for text in options.deny),
+        *(parse_rule(text, "allow", origin="--allow") for text in options.allow),
+    ]
+
+
+def _working_folder(cwd: str) -> str:
+    resolved = os.path.realpath(cwd)
+    try:
+        os.scandir(resolved).close()
+    except OSError as problem:
+        raise CommandRefused("UnreadableFolder", path=cwd, problem=problem.strerror) from None
+    return resolved
+
+
+def _builtin_registry() -> Registry:
+    registry = Registry()
+    for tool in BUILTIN_TOOLS:
+        registry.register(tool, BUILTIN)
+    return registry
+
+
+def _refuse_orphans(conversation: Conversation, options: SessionOptions) -> None:
+    """A call that may have happened is a person's to judge, before anything else runs."""
+    found = orphans(conversation)
+    if not found or options.on_orphan == "mark-unknown":
+        return
+    calls = "; ".join(
+        f"{call.call.tool} {msgspec.json.encode(call.call.input).decode()}" for call in found
+    )
+    raise CommandRefused("OrphanedCalls", count=len(found), calls=calls)
+
+
+def _random() -> float:
+    """Uniform in [0, 1). The `random` module would cost more to import than it gives here."""
+    return int.from_bytes(os.urandom(6), "big") / 2**48
+
+
+def _no_price(_provider: str, _model: str, _usage: Usage) -> float | None:
+    """Prices are not known yet, and unknown is not zero."""
+    return None

@@ -1,0 +1,47 @@
+"""The command line: `main(argv)`, and one module per verb, imported when it is used.
+
+Owns      parsing, exit codes, signals, what a terminal is told.
+Imports   everything below it; never the engine directly: a run goes through a `Connection`.
+Start at  `main` here, then `run.py`.
+Is not    a second home for behaviour: a verb reads its arguments and calls one thing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs one command and exits with its code. Version and help answer without importing anything else."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] in (["--version"], ["-v"]):
+        from bridle._version import __version__
+
+        code = say(f"bridle {__version__}\n")
+    elif arguments[:1] in ([], ["--help"], ["-h"], ["help"]):
+        from bridle.cli.help import page
+
+        code = say(page(arguments[1:]))
+    else:
+        from bridle.cli.verbs import run_verb
+
+        code = run_verb(arguments)
+    sys.exit(code)
+
+
+def say(text: str) -> int:
+    """Writes to stdout; a reader that went away is no error of ours (141, as a shell would report it)."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        return 141
+    return 0
+
+
+def silence_stdout() -> None:
+    """Lets the interpreter's last flush go nowhere instead of failing with a message."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

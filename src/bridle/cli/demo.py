@@ -1,0 +1,80 @@
+"""`bridle demo`: a real turn in a scratch repository. Only the model is a script."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.resources import files
+
+from bridle.app import running_engine, session_environment
+from bridle.base.processes import CannotStart, Processes
+from bridle.cli.run import run_prompt
+from bridle.clients.print import Printer
+from bridle.clients.story import Story
+from bridle.config.folders import folders
+from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import BridleError
+
+PROMPT = "The cart total is wrong when an item is bought twice. Find out why and fix it."
+
+
+def demo(env: Mapping[str, str]) -> int:
+    return asyncio.run(_demo(env))
+
+
+async def _demo(env: Mapping[str, str]) -> int:
+    scratch = tempfile.mkdtemp(prefix="bridle-demo-")
+    await _make_repository(scratch, env)
+    _say("Bridle demo: a scripted model works in a scratch folder. No key, no network.")
+    _say(f"folder   {scratch}")
+    _say(f"you      {PROMPT}")
+    _say("")
+    printer = Printer(form="text", out=sys.stdout, story=_say, telling=Story(diffs=True, words=True))
+    create = CreateSession(
+        cwd=scratch, env=session_environment(env), model="demo:fix-test", mode="auto", aliases=()
+    )
+    try:
+        async with running_engine(env, notice=_say) as engine:
+            code = await run_prompt(engine, printer, create, PROMPT)
+    except BridleError as failure:
+        return printer.fail(failure)
+    if printer.session is not None:
+        _say("")
+        _say("That was the real engine, tools and log; only the model was a script.")
+        _say(f"The log, encrypted     {os.path.join(folders(env).data, 'sessions.db')}")
+        _say(f"What just happened     bridle sessions show {printer.session}")
+        _say("Play your own script   bridle help scripts")
+        _say("Connect a real model   not in this version: it can only play scripts so far")
+    return code
+
+
+async def _make_repository(folder: str, env: Mapping[str, str]) -> None:
+    """A small project with a failing test; a git repository where git is installed."""
+    shipped = files("bridle.providers").joinpath("scripts", "fix-test")
+    for name in ("cart.py", "test_cart.py"):
+        text = shipped.joinpath(f"{name}.txt").read_text(encoding="utf-8")
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    processes = Processes()
+    identity = ("-c", "user.name=Bridle", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
+    commands = (
+        ("git", "init", "--quiet"),
+        ("git", "add", "."),
+        ("git", *identity, "commit", "--quiet", "--no-verify", "-m", "A cart with a bug"),
+    )
+    try:
+        for argv in commands:
+            await processes.run(
+                argv, cwd=folder, env=session_environment(env), timeout_s=20, max_output_bytes=10_000
+            )
+    except CannotStart:
+        _say("git is not installed; the scratch folder is a plain one.")
+    finally:
+        await processes.close()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

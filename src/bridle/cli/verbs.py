@@ -1,0 +1,119 @@
+"""From words to a verb: the one argument parser, and where failures become one sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, get_args
+
+from bridle.cli import say
+from bridle.cli.help import PAGES
+from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.events import Mode
+
+VERBS = ("run", "demo", "sessions", "help")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Argument errors in our words; help pages instead of generated lists."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}. See: bridle help {self.prog.split()[-1]}")
+
+    def format_help(self) -> str:
+        return PAGES.get(self.prog.split()[-1], PAGES[""])
+
+
+def run_verb(arguments: list[str]) -> int:
+    try:
+        parsed = _parser().parse_args(_without_habits(arguments))
+        match parsed.verb:
+            case "run":
+                from bridle.cli.run import run
+
+                return run(parsed, os.environ)
+            case "demo":
+                from bridle.cli.demo import demo
+
+                return demo(os.environ)
+            case _:
+                from bridle.cli.sessions import sessions
+
+                return sessions(parsed, os.environ)
+    except BridleError as failure:
+        print(f"bridle: {failure.message}", file=sys.stderr)
+        return failure.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        from bridle.cli import silence_stdout
+
+        silence_stdout()
+        return 141
+
+
+def _without_habits(arguments: list[str]) -> list[str]:
+    """What other tools taught people to type, and a word that is no verb."""
+    first = arguments[0]
+    if first in ("-p", "--print", "exec"):
+        return ["run", *arguments[1:]]
+    if first in VERBS or first.startswith("-"):
+        return arguments
+    from difflib import get_close_matches
+
+    near = get_close_matches(first, VERBS, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise UsageError(f'No command "{first}".{hint} As a prompt: bridle run {_quoted(arguments)}')
+
+
+def _quoted(arguments: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.quote(" ".join(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="bridle", add_help=False)
+    verbs = parser.add_subparsers(dest="verb", required=True, parser_class=_Parser)
+
+    run = verbs.add_parser("run")
+    run.add_argument("prompt", nargs="*")
+    run.add_argument("-m", "--model")
+    run.add_argument("-y", "--yes", action="store_true")
+    run.add_argument("--mode", choices=get_args(Mode))
+    run.add_argument("-C", "--cwd", default=".")
+    run.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
+    run.add_argument("-r", "--resume", metavar="ID")
+    run.add_argument("--json", action="store_true")
+    run.add_argument("--stream-json", action="store_true")
+    run.add_argument("-q", "--quiet", action="store_true")
+    run.add_argument("--allow", action="append", default=[], metavar="RULE")
+    run.add_argument("--deny", action="append", default=[], metavar="RULE")
+    run.add_argument("--max-steps", "--max-turns", type=_positive, default=100)
+    run.add_argument("--on-orphan", choices=("fail", "mark-unknown"), default="fail")
+
+    verbs.add_parser("demo")
+
+    sessions = verbs.add_parser("sessions")
+    actions = sessions.add_subparsers(dest="action", parser_class=_Parser)
+    listed = actions.add_parser("list")
+    listed.add_argument("--all", action="store_true")
+    listed.add_argument("--json", action="store_true")
+    actions.add_parser("show").add_argument("id")
+    export = actions.add_parser("export")
+    export.add_argument("id", nargs="?")
+    export.add_argument("--session", dest="id_option")
+    export.add_argument("--format", choices=("jsonl",), default="jsonl")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0')
+    return number
+
+
+__all__ = ["run_verb", "say"]

@@ -1,0 +1,135 @@
+"""The one door for tests: a whole engine around a given model, driven through a `Connection`.
+
+Everything is real but the model, and the clock if you bring one: the encrypted log, the files, the processes, every
+layer. Plugin authors use it the same way.
+
+    async with harness(scripted(call("bash", command="rm -rf /"), say("I was not allowed to."))) as session:
+        events = await session.ask("clean up")
+        assert outcomes(events) == ["denied"]
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from bridle.app import Engine
+from bridle.base.clock import Clock, SystemClock
+from bridle.config.folders import folders
+from bridle.engine.ports import Provider
+from bridle.protocol.commands import CreateSession, SendInput
+from bridle.protocol.connection import Connection
+from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResult, TurnEnded, TurnStarted
+from bridle.protocol.messages import TextBlock
+
+E = TypeVar("E", bound=AnyEvent)
+
+
+class HarnessSession:
+    """A session and one client of it. `folder` is its workspace, `home` where Bridle keeps its files."""
+
+    def __init__(self, engine: Engine, connection: Connection, session: str, *, folder: str, home: str) -> None:
+        self.engine = engine
+        self.connection = connection
+        self.id = session
+        self.folder = folder
+        self.home = home
+
+    async def send(self, prompt: str, *, mode: InputMode = "queue") -> int:
+        """Puts words into the inbox and returns the id of the event that says so."""
+        accepted = await self.connection.send(
+            SendInput(session=self.id, content=(TextBlock(text=prompt),), mode=mode)
+        )
+        assert accepted.event is not None
+        return accepted.event
+
+    async def ask(self, prompt: str) -> list[AnyEvent]:
+        """Sends a prompt and returns the events of its turn, `TurnStarted` to `TurnEnded`."""
+        return await self.turn_of(await self.send(prompt))
+
+    async def turn_of(self, number: int) -> list[AnyEvent]:
+        """The events of the turn that input `number` started."""
+        found: list[AnyEvent] = []
+        async for envelope in self.connection.events(self.id, since=number):
+            match envelope.event:
+                case TurnStarted(input=started):
+                    found = [envelope.event] if started == number else []
+                case TurnEnded() if found:
+                    return [*found, envelope.event]
+                case event if found:
+                    found.append(event)
+                case _:
+                    pass
+        raise AssertionError("the session ended before the turn did")
+
+    async def until(self, kind: type[E], *, since: int = 0) -> E:
+        """Waits for the first event of a kind."""
+        async for envelope in self.connection.events(self.id, since=since):
+            if isinstance(envelope.event, kind):
+                return envelope.event
+        raise AssertionError(f"the session ended without {kind.__name__}")
+
+    def stored(self) -> list[Envelope]:
+        """What the log holds, read from the disk."""
+        return [record.envelope for record in self.engine.store.events(self.id)]
+
+
+@asynccontextmanager
+async def harness(
+    model: Provider,
+    *,
+    clock: Clock | None = None,
+    folder: str | None = None,
+    home: str | None = None,
+    mode: Mode | None = None,
+    resume: str | None = None,
+    answers: bool = False,
+    **options: Any,
+) -> AsyncGenerator[HarnessSession]:
+    """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.
+
+    `answers` says whether this client can be asked; then questions stay open until it answers.
+    """
+    with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
+        folder = folder or _made(scratch, "work")
+        home = home or os.path.join(scratch, "home")
+        engine = Engine(
+            where=folders({"BRIDLE_HOME": home}), clock=clock or SystemClock(), model=model
+        )
+        try:
+            connection = engine.connect(name="harness", answers=answers)
+            created = await connection.send(
+                CreateSession(
+                    cwd=folder,
+                    env=dict(PATH=os.defpath),
+                    model=None if resume else f"{model.name}:scripted",
+                    mode=mode,
+                    resume=resume,
+                    config=options,
+                )
+            )
+            yield HarnessSession(engine, connection, created.session, folder=folder, home=home)
+        finally:
+            await engine.close()
+
+
+def outcomes(events: Iterable[AnyEvent]) -> list[str]:
+    """How each call ended, in the order they ended."""
+    return [event.outcome for event in events if isinstance(event, ToolResult)]
+
+
+def of_kind(events: Iterable[AnyEvent], kind: type[E]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def kinds(events: Sequence[AnyEvent]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def _made(parent: str, name: str) -> str:
+    path = os.path.join(parent, name)
+    os.mkdir(path)
+    return path

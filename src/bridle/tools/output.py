@@ -1,0 +1,162 @@
+"""Cutting output to a size a model can read, and keeping the rest where it can be asked for.
+
+Up to 32 KB pass whole. Of more, the first and the last 16 KB stay, with a line between them that says how to
+read the rest. Memory is bounded whatever a call prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from bridle.base.files import private_folder
+from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+
+WHOLE_BYTES = 32 * 1024
+HEAD_BYTES = 16 * 1024
+TAIL_BYTES = 16 * 1024
+MAX_SPILL_BYTES = 1 << 30
+"""A command that prints without end must not fill the disk."""
+
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+class Spill:
+    """Where outputs too long to show are kept: one private file per call, made when it is first needed."""
+
+    def __init__(self, folder: str, *, max_bytes: int = MAX_SPILL_BYTES) -> None:
+        self._folder = folder
+        self.max_bytes = max_bytes
+
+    def open(self, call_id: str) -> int:
+        """A new file for this call, open for writing. Raises OSError."""
+        path = self._path(call_id)
+        if path is None:
+            raise OSError(f"not the id of a call: {call_id!r}")
+        private_folder(self._folder)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+
+    def path_of(self, call_id: str) -> str | None:
+        """The file of this call without symlinks above it; None when the call kept nothing."""
+        path = self._path(call_id)
+        return path if path is not None and os.path.isfile(path) else None
+
+    def _path(self, call_id: str) -> str | None:
+        if _CALL_ID.fullmatch(call_id) is None:  # it may come from a model; it must stay one plain name
+            return None
+        return os.path.join(os.path.realpath(self._folder), f"output-{call_id}.txt")
+
+
+def capped(spill: Spill) -> ToolLayer:
+    """What a call streams and what it returns become one text of bounded size.
+
+    The stream is still passed on live. When the call is cut short, what came so far is left in `partial`.
+    """
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        collected = _Collected(lambda: spill.open(call.id), spill.max_bytes)
+
+        def write(text: str) -> None:
+            collected.add(text)
+            call.write(text)
+
+        try:
+            output = await proceed(msgspec.structs.replace(call, write=write))
+            collected.add(output.content)
+        except BaseException:
+            if collected.total:
+                call.partial.append(collected.text(call.id))
+            raise
+        finally:
+            collected.close()
+        if not collected.is_long:
+            return msgspec.structs.replace(output, content=collected.text(call.id))
+        metadata = {**output.metadata, "truncated": True, "output_bytes": collected.total}
+        return msgspec.structs.replace(output, content=collected.text(call.id), metadata=metadata)
+
+    return layer
+
+
+class _Collected:
+    """The beginning and the end of a stream of text, and all of it in a file once it is long."""
+
+    def __init__(self, open_spill: Callable[[], int], max_bytes: int) -> None:
+        self.total = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._open_spill = open_spill
+        self._fd: int | None = None
+        self._kept = False
+        self._room = max_bytes
+        self._problem = ""
+
+    @property
+    def is_long(self) -> bool:
+        return self.total > WHOLE_BYTES
+
+    def add(self, text: str) -> None:
+        data = text.encode("utf-8", "replace")
+        was_long = self.is_long
+        self.total += len(data)
+        if not self.is_long:
+            self._head += data
+            return
+        if not was_long:
+            self._begin_spill()
+        self._keep(data)
+        self._head += data[: max(HEAD_BYTES - len(self._head), 0)]
+        self._tail += data
+        if len(self._tail) > 2 * TAIL_BYTES:  # moved now and then, not with every piece
+            del self._tail[:-TAIL_BYTES]
+
+    def text(self, call_id: str) -> str:
+        """The whole, or head, marker and tail, each cut between characters."""
+        if not self.is_long:
+            return self._head.decode()
+        head = bytes(self._head[:HEAD_BYTES]).decode("utf-8", "ignore")
+        tail = bytes(self._tail[-TAIL_BYTES:]).lstrip(_CONTINUATION).decode("utf-8", "ignore")
+        left_out = self.total - len(head.encode()) - len(tail.encode())
+        return f"{head}\n[… {left_out} bytes left out; {self._where(call_id)}]\n{tail}"
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _begin_spill(self) -> None:
+        self._tail += self._head
+        try:
+            self._fd = self._open_spill()
+            self._kept = True
+        except OSError as problem:
+            self._problem = f"they could not be kept ({problem.strerror or problem})"
+        self._keep(bytes(self._head))
+        del self._head[HEAD_BYTES:]
+
+    def _keep(self, data: bytes) -> None:
+        """Appends to the file; a disk that is full costs the rest of the output, never the call."""
+        if self._fd is None:
+            return
+        if len(data) > self._room:
+            data = data[: self._room]
+            self._problem = "only the beginning was kept"
+        self._room -= len(data)
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as problem:
+            self._problem = f"not all could be kept ({problem.strerror or problem})"
+            self._room = 0
+
+    def _where(self, call_id: str) -> str:
+        if not self._kept:
+            return self._problem
+        how = f'read_file with path "output:{call_id}", offset and limit shows them'
+        return f"{how}; {self._problem}" if self._problem else how
+
+
+_CONTINUATION = bytes(range(0x80, 0xC0))

@@ -1,0 +1,209 @@
+"""`read_file`: the lines of a text file, numbered, a page at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from bridle.base.files import open_beneath
+from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.errors import sentence
+
+MAX_LINES = 2000
+MAX_BYTES = 1 << 20
+SPILL_PREFIX = "output:"
+
+_CHUNK = 1 << 16
+_BINARY_PROBE = 8192
+
+
+class ReadArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="File, relative to the workspace, or output:CALL_ID.")]
+    offset: Annotated[int, Meta(ge=0, description="First line to read, counted from 1.")] = 1
+    limit: Annotated[int, Meta(ge=1, description="How many lines, at most 2000.")] = MAX_LINES
+
+
+class Unreadable(Exception):
+    """The file cannot be shown. `problem` reads as the end of a sentence."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class Page(NamedTuple):
+    """Consecutive lines of a file, without their line ends.
+
+    `cut`: the last one is only its beginning. `more`: the file goes on. `seen` counts the lines from the
+    start of the file up to the end of this page, or up to the end of the file if the page is empty.
+    """
+
+    first: int
+    lines: tuple[bytes, ...]
+    cut: bool
+    more: bool
+    seen: int
+
+
+async def read_file(args: ReadArgs, context: ToolContext) -> ToolOutput:
+    offset, limit = max(args.offset, 1), min(args.limit, MAX_LINES)
+    spilled = _spilled_call(args.path)
+    if spilled is None:
+        path: str | None = context.call.resolved(args.path)
+    else:
+        path = context.spilled(spilled)
+    if path is None:
+        return _failed(args.path, "no call of this session kept such an output")
+    try:
+        page = await asyncio.to_thread(_read, path, offset, limit, is_spill=spilled is not None)
+    except Unreadable as refused:
+        return _failed(args.path, refused.problem)
+    except OSError as problem:
+        return _failed(args.path, problem.strerror or str(problem))
+    if not page.lines and page.seen:
+        return _past_end(args.path, offset, page.seen)
+    return _shown(page)
+
+
+def _read(path: str, offset: int, limit: int, *, is_spill: bool) -> Page:
+    """One page of the file. Nothing but this page is held in memory, however long the file is."""
+    fd = open_beneath(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
+            raise Unreadable("it is a folder")
+        if not stat.S_ISREG(status.st_mode):
+            raise Unreadable("it is not a regular file")
+        if not is_spill:
+            _check_content(fd, status.st_size)
+        return page_of(_chunks(fd), offset, limit)
+    finally:
+        os.close(fd)
+
+
+def _check_content(fd: int, size: int) -> None:
+    if size > MAX_BYTES:
+        shown = f"it has {size / MAX_BYTES:.1f} MB and the limit is 1 MB"
+        raise Unreadable(f"{shown}; use bash with sed -n, head or grep to see a part of it")
+    if b"\0" in os.pread(fd, _BINARY_PROBE, 0):
+        raise Unreadable("it is a binary file")
+
+
+def _chunks(fd: int) -> Iterator[bytes]:
+    while chunk := os.read(fd, _CHUNK):
+        yield chunk
+
+
+def page_of(chunks: Iterator[bytes], offset: int, limit: int) -> Page:
+    """The lines `offset` to `offset + limit - 1`, at most 1 MB of them. Pure but for the reading."""
+    lines: list[bytes] = []
+    line = bytearray()
+    room = MAX_BYTES
+    number = 1  # of the line that `line` is the beginning of
+    open_line = False
+    for chunk in chunks:
+        start = 0
+        if number < offset and number + chunk.count(b"\n") < offset:  # nothing of it is on the page
+            number += chunk.count(b"\n")
+            open_line = not chunk.endswith(b"\n")
+            continue
+        while start < len(chunk):
+            end = chunk.find(b"\n", start)
+            piece = chunk[start : end if end >= 0 else len(chunk)]
+            if number >= offset:
+                if len(lines) == limit:
+                    return Page(offset, tuple(lines), cut=False, more=True, seen=number - 1)
+                if len(piece) > room:
+                    line += piece[:room]
+                    return Page(offset, (*lines, bytes(line)), cut=True, more=True, seen=number)
+                line += piece
+                room -= len(piece) + 1
+            open_line = end < 0
+            if end < 0:
+                break
+            if number >= offset:
+                lines.append(bytes(line))
+                line.clear()
+            number += 1
+            start = end + 1
+    if open_line and number >= offset:
+        lines.append(bytes(line))
+    seen = number if open_line else number - 1
+    return Page(offset, tuple(lines), cut=False, more=False, seen=seen)
+
+
+def _shown(page: Page) -> ToolOutput:
+    metadata: dict[str, Any] = {
+        "first_line": page.first if page.lines else 0,
+        "last_line": page.first + len(page.lines) - 1 if page.lines else 0,
+        "more": page.more,
+    }
+    if not page.lines:
+        return ToolOutput(content="[the file is empty]\n", metadata=metadata)
+    has_crlf = any(line.endswith(b"\r") for line in page.lines)
+    raw = b"\n".join(line.removesuffix(b"\r") for line in page.lines)
+    text = raw.decode("utf-8", "replace")
+    numbered = [f"{page.first + index}\t{line}\n" for index, line in enumerate(text.split("\n"))]
+    notes: list[str] = []
+    if page.cut:
+        notes.append(f"line {metadata['last_line']} is longer than what is shown")
+    elif page.more:
+        notes.append(f"more lines follow: offset={page.seen + 1}")
+    if not _is_utf8(raw) and not page.cut:
+        notes.append("not valid UTF-8; what could not be read is shown as \N{REPLACEMENT CHARACTER}")
+    if has_crlf:
+        notes.append("lines end with CRLF")
+    return ToolOutput(content="".join((*numbered, *(f"[{note}]\n" for note in notes))), metadata=metadata)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _past_end(path: str, offset: int, lines: int) -> ToolOutput:
+    problem = f"offset {offset} is past the end of {path}, which has {lines} line{'s' if lines != 1 else ''}"
+    content = sentence("InvalidInput", {"tool": "read_file", "problem": problem})
+    return ToolOutput(outcome="error", reason="InvalidInput", content=content)
+
+
+def _failed(path: str, problem: str) -> ToolOutput:
+    data = {"path": path, "problem": problem, "message": f"{path} cannot be read: {problem}."}
+    return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
+
+
+def _spilled_call(path: str) -> str | None:
+    return path.removeprefix(SPILL_PREFIX) if path.startswith(SPILL_PREFIX) else None
+
+
+def _subjects(args: ReadArgs) -> tuple[Subject, ...]:
+    if _spilled_call(args.path) is not None:  # our own file, found by its call and never by a path
+        return ()
+    return (Subject(kind="path", access="read", value=args.path),)
+
+
+READ_FILE = Tool(
+    name="read_file",
+    description=(
+        "Read a text file. Lines come numbered, at most 2000 per call; page with offset and limit. Files over "
+        "1 MB and binary files are refused. path output:CALL_ID reads an earlier result that was too long to "
+        "show whole."
+    ),
+    args=ReadArgs,
+    risk="read",
+    run=read_file,
+    concurrency="parallel_safe",
+    mutating=never_mutating,
+    subjects=_subjects,
+    side_effect="none",
+    safety_notes=("reads one file",),
+)

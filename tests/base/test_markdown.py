@@ -1,0 +1,196 @@
+"""Markdown as it streams in."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridle.base.markdown import HELD_MAX_CHARS, MarkdownStream, Span
+
+PIECES = st.sampled_from(
+    [
+        "*",
+        "**",
+        "***",
+        "_",
+        "__",
+        "`",
+        "``",
+        "```",
+        "~~~",
+        "\\",
+        "#",
+        "# ",
+        "> ",
+        "- ",
+        "1. ",
+        "12",
+        " ",
+        "    ",
+        "a",
+        "word",
+        "é😀",
+        "\n",
+        "\n\n",
+        "```py\n",
+        "\n```\n",
+        "x" * 150,
+        " " * 150,
+        "`" * 11,
+        "*" * 5,
+        "\t",
+    ]
+)
+TEXTS = st.lists(PIECES, max_size=30).map("".join)
+
+
+def render(*chunks: str) -> list[Span]:
+    stream = MarkdownStream()
+    return [span for chunk in chunks for span in stream.render_chunk(chunk)] + stream.flush()
+
+
+def characters(spans: list[Span]) -> list[tuple[str, str, str]]:
+    """Every character with its style: what a person sees, whatever the chunks were. Blocks stay whole."""
+    shown: list[tuple[str, str, str]] = []
+    for span in spans:
+        if span.style == "code_block":
+            shown.append(tuple(span))
+        else:
+            shown += [(char, span.style, "") for char in span.text]
+    return shown
+
+
+@pytest.mark.requirement("H16.4")
+@given(TEXTS, st.lists(st.integers(0, 10_000), max_size=12))
+def test_text_and_styles_do_not_depend_on_the_cuts(text: str, cuts: list[int]):
+    edges = [0, *sorted(at % (len(text) + 1) for at in cuts), len(text)]
+    chunks = [text[start:end] for start, end in itertools.pairwise(edges)]
+    whole = characters(render(text))
+    assert characters(render(*chunks)) == whole
+    assert characters(render(*text)) == whole
+
+
+@pytest.mark.requirement("H16.4")
+@given(TEXTS)
+def test_what_is_shown_was_written_and_in_that_order(text: str):
+    written = iter(text)
+    assert all(char in written for span in render(text) for char in span.text)
+
+
+@pytest.mark.requirement("H16.4")
+@given(TEXTS.filter(lambda text: "```" not in text and "~~~" not in text))
+def test_no_word_and_no_line_end_is_ever_dropped(text: str):
+    def kept(text: str) -> str:
+        return "".join(char for char in text if char.isalnum() or char == "\n")
+
+    assert kept("".join(span.text for span in render(text))) == kept(text)
+
+
+@pytest.mark.requirement("H16.4")
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("plain", [Span("plain", "plain")]),
+        ("a **b** c", [Span("a ", "plain"), Span("b", "bold"), Span(" c", "plain")]),
+        ("*b*", [Span("b", "italic")]),
+        ("_b_ __c__", [Span("b", "italic"), Span(" ", "plain"), Span("c", "bold")]),
+        ("***b***", [Span("b", "bold_italic")]),
+        ("**a *b* c**", [Span("a ", "bold"), Span("b", "bold_italic"), Span(" c", "bold")]),
+        ("`a*b*`", [Span("a*b*", "code")]),
+        ("`` a`b ``", [Span("a`b", "code")]),
+        ("**a `*` b**", [Span("a ", "bold"), Span("*", "code"), Span(" b", "bold")]),
+        ("## A *b*\nc", [Span("A b", "heading"), Span("\nc", "plain")]),
+        (
+            "- a\n  * b",
+            [Span("- ", "bullet"), Span("a\n  ", "plain"), Span("* ", "bullet"), Span("b", "plain")],
+        ),
+        ("10) a", [Span("10) ", "bullet"), Span("a", "plain")]),
+        ("> a\nb", [Span("> a", "quote"), Span("\nb", "plain")]),
+        ("```py\nx = 1\n```\nb", [Span("x = 1\n", "code_block", "py"), Span("b", "plain")]),
+        ("~~~\n```\n~~~", [Span("```\n", "code_block")]),
+        ("````\n```\n````\n", [Span("```\n", "code_block")]),
+        ("  ```sh x\n  a\n    b\n  ```\n", [Span("a\n  b\n", "code_block", "sh")]),
+        ("a ```b``` c", [Span("a ", "plain"), Span("b", "code"), Span(" c", "plain")]),
+        ("```b```", [Span("b", "code")]),
+    ],
+)
+def test_markup_becomes_styles(text: str, spans: list[Span]):
+    assert render(text) == spans
+
+
+@pytest.mark.requirement("H16.4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*args, **kwargs",
+        "2 * 3 * 4",
+        "a ** b ** c",
+        "snake_case_name",
+        "**open\nend**",
+        "`open",
+        "#no",
+        "-no",
+        "1.no",
+        "####### seven",
+        "***",
+        "---",
+        "* ",
+        "a * b",
+        "****a****",
+        "C:\\dir",
+        "\\",
+        "**" + "x" * HELD_MAX_CHARS + "**",
+        "1234567890. no",
+        " " * 500 + "# no",
+        "_a_b",
+        "__init__py",
+    ],
+)
+def test_what_only_looks_like_markup_is_shown_as_written(text: str):
+    spans = render(text)
+    assert "".join(span.text for span in spans) == text
+    assert {span.style for span in spans} <= {"plain", "bullet"}
+
+
+def test_a_backslash_keeps_a_marker_as_text():
+    assert characters(render(r"\*a\* \`b\`")) == [(char, "plain", "") for char in "*a* `b`"]
+
+
+@pytest.mark.requirement("H16.4")
+def test_inline_styles_come_as_soon_as_they_close_even_with_split_markers():
+    stream = MarkdownStream()
+    assert stream.render_chunk("so *") == [Span("so ", "plain")]
+    assert stream.render_chunk("*bo") == []
+    assert stream.render_chunk("ld*") == []
+    assert stream.render_chunk("* on") == [Span("bold", "bold"), Span(" on", "plain")]
+
+
+@pytest.mark.requirement("H16.4")
+def test_a_code_block_is_held_until_its_fence_closes_and_then_comes_once():
+    stream = MarkdownStream()
+    for chunk in ("``", "`p", "y\nx", " = 1\ny", " = 2\n`", "``"):
+        assert stream.render_chunk(chunk) == []
+    assert stream.render_chunk("\nafter") == [
+        Span("x = 1\ny = 2\n", "code_block", "py"),
+        Span("after", "plain"),
+    ]
+
+
+@pytest.mark.requirement("H16.4")
+def test_flush_delivers_an_unclosed_block_and_starts_anew():
+    stream = MarkdownStream()
+    assert stream.render_chunk("```py\nx = 1") == []
+    assert stream.flush() == [Span("x = 1", "code_block", "py")]
+    assert stream.render_chunk("# a\n") == [Span("a", "heading"), Span("\n", "plain")]
+    assert stream.flush() == []
+
+
+def test_a_long_line_of_anything_is_read_in_linear_time():
+    for start, unit in [("```\n", "abcd"), ("", "*a_b"), ("", "````"), ("", "    "), ("", "*"), ("", "1")]:
+        stream = MarkdownStream()
+        spans = stream.render_chunk(start)
+        for _ in range(2000):
+            spans += stream.render_chunk(unit)
+        spans += stream.flush()
+        assert sum(len(span.text) for span in spans) > 1000

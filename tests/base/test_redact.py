@@ -1,0 +1,332 @@
+"""The secrets here are put together at run time: none stands whole in this file."""
+
+import json
+import random
+import string
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bridle.base.redact import (
+    HOLD_BACK_LIMIT,
+    PATTERNS,
+    StreamRedactor,
+    error_marker,
+    might_hold_secret,
+    redact,
+    redact_error,
+    stored_marker,
+)
+
+ALNUM = string.ascii_letters + string.digits
+
+
+def noise(count, alphabet=ALNUM, seed=1):
+    return "".join(random.Random(seed).choices(alphabet, k=count))
+
+
+def pem(label="RSA ", body=None):
+    lines = body if body is not None else "\n".join(noise(64, seed=n) for n in range(4))
+    return f"-----BEGIN {label}PRIVATE" + f" KEY-----\n{lines}\n-----END {label}PRIVATE" + " KEY-----"
+
+
+SECRETS = {
+    "aws-access-key": [
+        "AK" + "IA" + noise(16, string.ascii_uppercase),
+        "AS" + "IA" + noise(16, string.digits),
+    ],
+    "github-token": ["gh" + kind + "_" + noise(36) for kind in "pousr"]
+    + ["github" + "_pat_" + noise(82, ALNUM + "_")],
+    "jwt": ["ey" + "J" + noise(20) + "." + noise(60, ALNUM + "-_") + "." + noise(43, ALNUM + "-_")],
+    "api-key": ["s" + "k-" + middle + noise(40) for middle in ("", "or-", "ant-", "proj-")],
+    "slack-token": ["xo" + "x" + kind + "-" + noise(30, ALNUM + "-") for kind in "abprs"],
+    "google-key": ["AI" + "za" + noise(35, ALNUM + "_-")],
+    "private-key": [pem(), pem(""), pem("OPENSSH "), pem("EC "), pem("ENCRYPTED ")],
+}
+ALL_SECRETS = [(kind, secret) for kind, secrets in SECRETS.items() for secret in secrets]
+
+
+@pytest.mark.requirement("G33.2", "P17", "C29")
+@pytest.mark.parametrize(("kind", "secret"), ALL_SECRETS)
+@pytest.mark.parametrize("around", ["{}", "see {} here", '"{}"', "\n{}\n", "({})", "key {}, then"])
+def test_a_secret_is_replaced_by_its_kind_and_its_surroundings_stay(kind, secret, around):
+    assert redact(around.format(secret)) == around.format(stored_marker(kind))
+
+
+@pytest.mark.requirement("G33.2", "P17")
+@pytest.mark.parametrize("word", ["Bearer", "bearer", "BEARER"])
+def test_the_value_after_bearer_is_masked(word):
+    text = f"Authorization: {word} {noise(24, ALNUM + '-_.')}\nHost: x"
+    assert redact(text) == f"Authorization: {word} «redacted:bearer»\nHost: x"
+
+
+@pytest.mark.requirement("G33.2")
+@pytest.mark.parametrize("password", ["hunter2", "p@ss", "a:b", "x" * 300, "[1]", "%20$!"])
+@pytest.mark.parametrize("user", ["me", "", "a.b+c"])
+def test_the_password_in_an_address_is_masked(user, password):
+    text = f"use postgres://{user}:{password}@db.example:5432/main now"
+    assert redact(text) == f"use postgres://{user}:«redacted:password»@db.example:5432/main now"
+
+
+def test_a_token_in_place_of_the_user_of_an_address_is_masked_with_the_password():
+    user = SECRETS["github-token"][0]
+    assert (
+        redact(f"https://{user}:x@example.org/")
+        == "https://«redacted:github-token»:«redacted:password»@example.org/"
+    )
+    assert redact(f"https://{user}@example.org/") == "https://«redacted:github-token»@example.org/"
+
+
+VALUE = "correct-horse-" + "7battery"
+ASSIGNMENTS = [
+    ("OPENAI_API_KEY={}", VALUE),
+    ("export AWS_SECRET_ACCESS_KEY={}\n", VALUE),
+    ("PGPASSWORD={} psql", "x"),
+    ("DB_PASSWORD='{}'", "it is; a & b"),
+    ('DB_PASSWORD="{}"', 'say \\"hi\\" there'),
+    ('"GITHUB_TOKEN": "{}",', "abc"),
+    ("MY_SECRET: '{}'", "abc"),
+    ("MY_SECRET: {}", VALUE),
+    ('CLIENT_SECRET = "{}"', "abc"),
+    ("?access_token={}&user=me", VALUE),
+    ("x-api-key: {}\r\n", VALUE),
+    ('{{"password": "{}"}}', VALUE),
+    ("password = '{}'", VALUE),
+    ('{{\\"password\\": \\"{}\\"}}', VALUE),
+    ('{{\\"API_TOKEN\\": \\"{}\\"}}', "abc"),
+    ("DJANGO_SECRET_KEY={}", "$weird[1]%"),
+]
+
+
+@pytest.mark.requirement("G33.2", "P17")
+@pytest.mark.parametrize(("text", "value"), ASSIGNMENTS)
+def test_a_value_given_to_a_secret_name_is_masked_and_the_name_kept(text, value):
+    assert redact(text.format(value)) == text.format("«redacted:secret»")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "plain prose, nothing else",
+        "max_tokens=4096 and tokens: 12345678",
+        "def login(user: str, password: str, token: Token | None = None) -> None:",
+        "connect(password=password, token=self.token)",
+        "API_KEY = os.environ['KEY']",
+        "API_KEY=$OTHER_KEY TOKEN=${TOKEN} SECRET=$(pass show x)",
+        'if "API_KEY" in env:',
+        "interface Keys { API_KEY: string; secret: string }",
+        "risk-management-strategies-of-the-task-force",
+        "see https://example.org:8080/a@b and http://[::1]:80/x",
+        '{"a":"http://x","b":"y@z"}',
+        "the bearer of bad news, a bearer token",
+        "Asia and AKIA, ghp_short, sk-short, eyJ, xoxb-1, AIzaX",
+        "a secretary, a password, a token",
+        "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+    ],
+)
+def test_ordinary_text_and_code_stay_as_they_are(text):
+    assert redact(text) == text
+
+
+def test_a_private_key_without_an_end_is_masked_to_the_end_of_the_text():
+    start = pem().split("-----END")[0]
+    assert redact("before\n" + start + "tail") == "before\n«redacted:private-key»"
+
+
+def test_what_follows_a_private_key_stays():
+    assert redact(pem() + "\nafter " + pem("")) == "«redacted:private-key»\nafter «redacted:private-key»"
+
+
+@pytest.mark.requirement("C29", "T7.1")
+def test_the_marker_for_errors_names_no_kind():
+    assert redact(f"bad key {SECRETS['api-key'][0]}", error_marker) == "bad key [redacted]"
+
+
+@pytest.mark.requirement("T7.1")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Incorrect key: s" + "k-abc1", "Incorrect key: [redacted]"),
+        ("Incorrect key: td-" + "abc", "Incorrect key: [redacted]"),
+        ("no such org " + noise(32), "no such org [redacted]"),
+        ("GET /v1?token=xxx&a=b failed", "GET /v1?token=[redacted]&a=b failed"),
+        ("rate limit of 20 reached", "rate limit of 20 reached"),
+    ],
+)
+def test_provider_errors_also_lose_long_tokens_and_token_values(text, expected):
+    assert redact_error(text) == expected
+    assert redact_error(expected) == expected
+
+
+PIECES = st.one_of(
+    st.sampled_from([secret for _, secret in ALL_SECRETS if "BEGIN" not in secret]),
+    st.sampled_from([pem(body="AAAA\nBBBB"), pem().split("\n-----END")[0], "-----END RSA PRIVATE KEY-----"]),
+    st.sampled_from([opening for pattern in PATTERNS for opening in pattern.openings]).map(str.upper),
+    st.sampled_from([opening for pattern in PATTERNS for opening in pattern.openings]),
+    st.sampled_from(
+        [
+            "Bearer ",
+            "://",
+            "user:",
+            "@host/",
+            "@",
+            ":",
+            "/",
+            "=",
+            ": ",
+            " = ",
+            '"',
+            "'",
+            '\\"',
+            "\\",
+            "_",
+            "-",
+            ".",
+        ]
+    ),
+    st.sampled_from(
+        [
+            " ",
+            "\n",
+            "\t",
+            "    ",
+            "$",
+            "[",
+            "]",
+            "«",
+            "»",
+            "«redacted:jwt»",
+            "[redacted]",
+            "[redac",
+            "«redacted:",
+        ]
+    ),
+    st.sampled_from(
+        ["1", "abc", "ABCDEF0123456789", "abcdefgh", "word", "İ", "\u212a", "\u017fk-", "é", "-----"]
+    ),
+    st.integers(1, 90).map(lambda count: noise(count, ALNUM + "_-")),
+    st.integers(1, 90).map(lambda count: "A" * count),
+    st.text(max_size=4),
+)
+TEXTS = st.lists(PIECES, max_size=14).map("".join)
+
+
+def in_chunks(text, cuts):
+    bounds = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(bounds)]
+
+
+@pytest.mark.requirement("P17")
+@settings(max_examples=600, deadline=None)
+@given(
+    text=TEXTS,
+    cuts=st.lists(st.integers(0, 5000), max_size=12),
+    marker=st.sampled_from([stored_marker, error_marker]),
+)
+def test_however_a_text_is_cut_the_stream_gives_what_the_whole_gives(text, cuts, marker):
+    stream = StreamRedactor(marker)
+    assert "".join(map(stream.feed, in_chunks(text, cuts))) + stream.flush() == redact(text, marker)
+
+
+@pytest.mark.requirement("P17")
+@settings(max_examples=150, deadline=None)
+@given(text=TEXTS)
+def test_one_character_at_a_time_gives_the_same_and_little_is_held_back(text):
+    stream, given_back = StreamRedactor(str), ""
+    for character in text:
+        given_back += stream.feed(character)
+        assert len(stream._held) <= HOLD_BACK_LIMIT
+    assert given_back + stream.flush() == redact(text, str)
+
+
+@settings(max_examples=600, deadline=None)
+@given(text=TEXTS, marker=st.sampled_from([stored_marker, error_marker]))
+@example("https://" + SECRETS["github-token"][0] + "@h", stored_marker)
+def test_redacting_twice_changes_nothing(text, marker):
+    once = redact(text, marker)
+    assert redact(once, marker) == once
+
+
+@settings(max_examples=600, deadline=None)
+@given(text=TEXTS)
+def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text):
+    if redact(text) != text:
+        encodable = text.encode("utf-8", "surrogatepass")
+        as_json = json.dumps(text)
+        assert might_hold_secret(encodable)
+        assert might_hold_secret(as_json.encode())
+        assert might_hold_secret(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        assert might_hold_secret(as_json.replace("/", "\\/").encode())
+
+
+@pytest.mark.requirement("P17")
+@settings(max_examples=100, deadline=None)
+@given(secret=st.sampled_from(ALL_SECRETS), before=st.text(max_size=20), cut=st.integers(0, 400))
+def test_no_part_of_a_secret_leaves_before_it_is_known_to_be_one(secret, before, cut):
+    kind, value = secret
+    stream = StreamRedactor()
+    text = before + " " + value
+    early = stream.feed(text[:cut])
+    assert early == (before + " ")[: len(early)] or early == before + " " + stored_marker(kind)
+
+
+def test_prose_passes_through_a_stream_almost_at_once():
+    stream, behind = StreamRedactor(), []
+    text = (
+        "The quick brown fox asks: is it done? See https://example.org/a for more, or the token section. " * 3
+    )
+    passed = 0
+    for count, character in enumerate(text, 1):
+        passed += len(stream.feed(character))
+        behind.append(count - passed)
+    assert sum(behind) / len(behind) < 5
+    assert max(behind) < 30
+
+
+def test_a_secret_of_any_length_is_masked_without_being_kept():
+    stream = StreamRedactor()
+    assert stream.feed("TOK" + "EN=" + "x" * 200) == "TOKEN=«redacted:secret»"
+    for _ in range(100):
+        assert stream.feed("y" * 10_000) == ""
+        assert len(stream._held) <= HOLD_BACK_LIMIT
+    assert stream.feed(" done") + stream.flush() == " done"
+
+
+def test_a_private_key_that_never_ends_is_masked_without_being_kept():
+    stream = StreamRedactor()
+    assert stream.feed(pem().split("-----END")[0]) == "«redacted:private-key»"
+    for _ in range(100):
+        assert stream.feed(noise(10_000)) == ""
+        assert len(stream._held) <= HOLD_BACK_LIMIT
+    assert stream.flush() == ""
+
+
+def test_a_stream_can_be_used_again_after_its_flush():
+    stream = StreamRedactor()
+    stream.feed(pem().split("-----END")[0])
+    stream.flush()
+    assert stream.feed("new text ") == "new text "
+
+
+def test_no_opening_hides_inside_another():
+    openings = [opening.lower() for pattern in PATTERNS for opening in pattern.openings]
+    assert [(a, b) for a in openings for b in openings if a != b and a in b] == []
+
+
+@pytest.mark.parametrize(
+    "unit", ["eyJ", "://a:", "TOKEN=", "token: ", "-----BEGIN ", "bearer ", "sk-", "AKIA", "github_pat_"]
+)
+def test_hostile_text_costs_time_in_proportion_to_its_length(unit):
+    def cost(length):
+        text = (unit * (length // len(unit) + 1))[:length]
+        began = time.process_time()
+        redact(text)
+        return time.process_time() - began
+
+    cost(1000)
+    assert cost(200_000) < 60 * max(cost(10_000), 0.0005)
