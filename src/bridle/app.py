@@ -32,7 +32,7 @@ from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import BridleError, CommandRefused, StoreError
+from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Degraded, IdentityClass, ModelChanged, SessionCreated
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import Usage
@@ -117,7 +117,7 @@ class Engine:
             conversation = Conversation()
             if command.resume is not None:
                 log.verify(last=1_000)
-                for envelope in log.events():
+                for envelope in self.store.events(log.session):
                     conversation.apply(envelope)
                 _refuse_orphans(conversation, options)
                 cwd = conversation.cwd

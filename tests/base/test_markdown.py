@@ -143,6 +143,8 @@ def test_markup_becomes_styles(text: str, spans: list[Span]):
         "**" + "x" * HELD_MAX_CHARS + "**",
         "1234567890. no",
         " " * 500 + "# no",
+        " " * HELD_MAX_CHARS + "# no",
+        "*****a*",
         "_a_b",
         "__init__py",
     ],

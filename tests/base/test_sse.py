@@ -133,6 +133,13 @@ def test_many_small_data_lines_count_towards_the_limit():
         buffer.feed(b"data\n")
 
 
+def test_data_lines_and_an_unfinished_line_count_together():
+    buffer = SseFrameBuffer(max_frame_bytes=20)
+    buffer.feed(b"data: 12345\ndata: 12")
+    with pytest.raises(SseFrameTooLarge):
+        buffer.feed(b"3")
+
+
 def test_comments_never_fill_the_buffer():
     buffer = SseFrameBuffer(max_frame_bytes=100)
     for _ in range(1000):

@@ -38,9 +38,8 @@ class Ids:
             noise = int.from_bytes(self._random_bytes(_RANDOM_BITS // 8), "big")
             self._last = now_ms << _RANDOM_BITS | noise
         elif self._last < _LAST_ULID:
-            self._last += (
-                1  # same millisecond, or the clock went back: the next value, carrying into the time
-            )
+            # Same millisecond, or the clock went back: the next value, which may carry into the time.
+            self._last += 1
         else:
             raise OverflowError("this source has no greater id left")
         return f"{prefix}_{_encoded(self._last)}"

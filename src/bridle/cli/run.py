@@ -105,10 +105,7 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
     try:
         if parsed.resume:
             return store.find(parsed.resume).id
-        newest = store.newest(os.path.realpath(cwd))
-        if newest is None:
-            raise CommandRefused("NoSessionHere", cwd=cwd)
-        return newest.id
+        return store.newest(os.path.realpath(cwd)).id
     finally:
         store.close()
 

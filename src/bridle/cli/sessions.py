@@ -99,7 +99,7 @@ def _indented(text: str) -> list[str]:
 def _export(store: SessionStore, text: str | None) -> int:
     if not text:
         raise UsageError("Which session? bridle sessions export ID")
-    for line in jsonl(store.events(store.find(text).id)):
+    for line in jsonl(store.records(store.find(text).id)):
         sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
     return 0

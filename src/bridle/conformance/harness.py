@@ -74,7 +74,7 @@ class HarnessSession:
 
     def stored(self) -> list[Envelope]:
         """What the log holds, read from the disk."""
-        return [record.envelope for record in self.engine.store.events(self.id)]
+        return list(self.engine.store.events(self.id))
 
 
 @asynccontextmanager

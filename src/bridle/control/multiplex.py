@@ -75,6 +75,7 @@ class Multiplexer:
             case SendInput():
                 session = self._session(command.session)
                 number = session.accept(client, command.content, command.mode)
+                await session.journal.committed()
                 return Accepted(session=session.id, event=number)
             case CancelTurn():
                 self._session(command.session).cancel(client)

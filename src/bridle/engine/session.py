@@ -126,7 +126,6 @@ class Session:
         try:
             while (pending := self._next_input()) is not None:
                 await self._run_one(pending)
-            await self.journal.committed()
         except StoreError as failure:
             self._bus.close(failure)
         finally:

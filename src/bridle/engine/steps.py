@@ -230,7 +230,7 @@ def _arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     try:
         value = msgspec.json.decode(text)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as problem:
         return {}, f"the arguments are not valid JSON ({problem})"
     if not isinstance(value, dict):
         return {}, "the arguments are not a JSON object"

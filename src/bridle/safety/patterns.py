@@ -34,6 +34,8 @@ _PART_BREAK = re.compile(r"[;&|`<>(){}\n\r]+|\$\(")
 _QUOTING = re.compile(r"[\"'\\]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=\S*\s+")
 _WORD = re.compile(r"\S+")
+_BEFORE_WILDCARD = re.compile(r"[^*?\[]*")
+_MAX_TRIES = 50
 # fmt: off
 _CARRIERS = frozenset({  # words behind which another command follows, somewhere
     "sudo", "doas", "su", "env", "command", "exec", "builtin", "eval", "nohup", "time", "timeout", "nice",
@@ -64,12 +66,7 @@ def command_matches_generously(pattern: str, command: str) -> bool:
     """For deny and ask rules. The whole text, or any command that seems to be inside it."""
     if fnmatch.fnmatchcase(command, pattern):
         return True
-    matches = _compiled(pattern)
-    return any(
-        matches.match(part, start)
-        for part in _parts(command)
-        for start in _starts(part, only_first=pattern.startswith("*"))
-    )
+    return any(_part_matches(pattern, part) for part in _parts(command))
 
 
 def path_matches_exactly(pattern: str, names: Iterable[str]) -> bool:
@@ -101,15 +98,32 @@ def _parts(command: str) -> Iterator[str]:
                 yield part
 
 
-def _starts(part: str, *, only_first: bool) -> Iterator[int]:
+def _part_matches(pattern: str, part: str) -> bool:
+    """Whether a command that may begin inside the part matches; a part that wears us out counts as one."""
+    matches = _compiled(pattern)
+    literal = _BEFORE_WILDCARD.match(pattern)
+    prefix = literal.group() if literal else ""
+    tried = 0
+    for start in _starts(part):
+        if not part.startswith(prefix, start):
+            continue
+        if matches.match(part, start):
+            return True
+        if pattern.startswith("*", len(prefix)):  # what `*` cannot find here, it cannot find further right
+            return False
+        tried += 1
+        if tried > _MAX_TRIES:
+            return True
+    return False
+
+
+def _starts(part: str) -> Iterator[int]:
     """Where in the part a command may begin.
 
     At its start, behind assignments, at the program's bare name; at every word when the first one carries
     another command.
     """
     yield 0
-    if only_first:  # a pattern that begins with `*` matches from the start or not at all
-        return
     begin = 0
     while assignment := _ASSIGNMENT.match(part, begin):
         begin = assignment.end()

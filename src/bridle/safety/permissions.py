@@ -13,7 +13,7 @@ that want rules and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -202,25 +202,29 @@ def explanation(query: Query, decision: Decision, mode: Mode, safety_notes: Sequ
 class Permissions:
     """The permissions of one session: what was configured, and what changes while it runs.
 
-    `yes` answers every question with yes; it lifts no denial. `mode` may be set at any time and holds for the
-    next decision.
+    `yes` answers every question with yes; it lifts no denial. `mode` is asked at every decision: a session's mode
+    is a fold over its events and may change while it runs.
     """
 
     def __init__(
         self,
         *,
         folders: Folders,
-        mode: Mode = "default",
+        mode: Callable[[], Mode] = lambda: "default",
         rules: Iterable[Rule] = (),
         yes: bool = False,
         agent_default: Verdict | None = None,
     ) -> None:
-        self.mode: Mode = mode
+        self._mode = mode
         self.yes = yes
         self._folders = folders
         self._rules = in_tier_order(rules)
         self._agent_default: Verdict | None = agent_default
         self._grants: dict[str, Grant] = {}
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode()
 
     @property
     def rules(self) -> tuple[Rule, ...]:

@@ -123,9 +123,6 @@ class Writer:
         if self._must_wait(_Waiter(ticket, sync, settle)):
             done.result()
 
-    def is_committed(self, ticket: int) -> bool:
-        return ticket <= self._committed
-
     def close(self) -> None:
         """Writes and syncs everything queued, then ends the thread."""
         with self._wake:
@@ -150,12 +147,15 @@ class Writer:
 
     def _must_wait(self, waiter: _Waiter) -> bool:
         with self._wake:
-            if waiter.ticket <= (self._synced if waiter.sync else self._committed):
+            if self._error is None and self._reached(waiter):
                 return False
             self._ready()
             self._waiters.append(waiter)
             self._wake.notify()
             return True
+
+    def _reached(self, waiter: _Waiter) -> bool:
+        return waiter.ticket <= (self._synced if waiter.sync else self._committed)
 
     # The thread
 
@@ -217,10 +217,10 @@ class Writer:
         with self._wake:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
-                if waiter.ticket > (self._synced if waiter.sync else self._committed):
-                    self._waiters.append(waiter)
-                else:
+                if self._reached(waiter):
                     waiter.settle(None)
+                else:
+                    self._waiters.append(waiter)
 
     def _fail(self, error: StoreError) -> None:
         with self._wake:

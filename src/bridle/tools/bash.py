@@ -121,8 +121,8 @@ BASH = Tool(
     name="bash",
     description=(
         "Run a shell command in the workspace and return what it prints, stdout and stderr together. Every "
-        "call starts anew: no folder or variable is kept. Whatever still runs in the background at its end is "
-        "stopped. 120 s unless timeout_ms says otherwise, 600 s at most."
+        "call starts anew: no folder or variable is kept. Whatever still runs in the background at its end "
+        "is stopped. 120 s unless timeout_ms says otherwise, 600 s at most."
     ),
     args=BashArgs,
     risk="shell",

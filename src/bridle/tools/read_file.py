@@ -194,9 +194,9 @@ def _subjects(args: ReadArgs) -> tuple[Subject, ...]:
 READ_FILE = Tool(
     name="read_file",
     description=(
-        "Read a text file. Lines come numbered, at most 2000 per call; page with offset and limit. Files over "
-        "1 MB and binary files are refused. path output:CALL_ID reads an earlier result that was too long to "
-        "show whole."
+        "Read a text file. Lines come numbered, at most 2000 per call; page with offset and limit. Files "
+        "over 1 MB and binary files are refused. path output:CALL_ID reads an earlier result that was too "
+        "long to show whole."
     ),
     args=ReadArgs,
     risk="read",

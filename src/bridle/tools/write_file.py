@@ -46,7 +46,7 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
     except WouldLoseSecret:
         return _failed(
             path,
-            "it holds a secret that you see masked; writing the mask would lose it. Change the rest with bash",
+            "it holds a secret that you see masked; writing the mask would lose it; use bash",
         )
     lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
     verb = "Created" if created else "Replaced"
@@ -105,7 +105,7 @@ def _subjects(args: WriteArgs) -> tuple[Subject, ...]:
 
 WRITE_FILE = Tool(
     name="write_file",
-    description="Create a file, or replace one as a whole. Missing folders are made; the file's mode is kept.",
+    description="Create a file, or replace one as a whole. Missing folders are made; its mode is kept.",
     args=WriteArgs,
     risk="write",
     run=write_file,

@@ -1,0 +1,232 @@
+"""The engine's small parts on their own: runs, bus, fold, loops, deadline, registry, timing."""
+
+import asyncio
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridle.conformance.clock import FakeClock
+from bridle.engine.bus import Bus
+from bridle.engine.conversation import Conversation
+from bridle.engine.deadline import Deadline
+from bridle.engine.dispatch import runs
+from bridle.engine.journal import redacted
+from bridle.engine.loops import LoopDetector
+from bridle.engine.tools import BUILTIN, Registry, Tool, ToolOrigin, ToolOutput
+from bridle.protocol import events as e
+from bridle.protocol.codec import encode_payload
+from bridle.protocol.messages import TextBlock
+
+requirement = pytest.mark.requirement
+
+
+def envelope(number, event, turn=1):
+    return e.Envelope(
+        id=number, kind=type(event).__name__, session="s", originator="c", ts_ms=number or 0, event=event, turn=turn
+    )
+
+
+class EmptyLog:
+    """A log nothing needs to be read from."""
+
+    last_id = 0
+
+    async def since(self, after, *, limit):
+        return []
+
+
+def call_of(tool, name="call"):
+    return e.RequestedCall(call_id=name, wire_id=name, tool=tool, input={})
+
+
+@requirement("D7.6", "T2.5")
+@given(st.lists(st.sampled_from(["read", "write", "other_read"])))
+def test_runs_keep_the_order_and_join_only_neighbours_that_are_parallel_safe(tools):
+    grouped = runs([call_of(tool) for tool in tools], lambda tool: "serial" if tool == "write" else "parallel_safe")
+    assert [call.tool for group in grouped for call in group] == tools
+    for group in grouped:
+        assert len(group) == 1 or all(call.tool != "write" for call in group)
+    for one, other in zip(grouped, grouped[1:], strict=False):
+        assert one[0].tool == "write" or other[0].tool == "write"
+
+
+@requirement("G5.6", "G26.2", "G20.1")
+async def test_a_reader_gets_what_came_before_and_then_what_comes():
+    bus = Bus(1)
+    for number in (1, 2, 3):
+        bus.publish(envelope(number, e.TextDelta(text=str(number))), b"{}")
+    reader = bus.follow(EmptyLog(), 1)
+    assert [(await anext(reader)).envelope.id for _ in range(2)] == [2, 3]
+    waiting = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    bus.publish(envelope(4, e.TextDelta(text="4")), b"{}")
+    assert (await waiting).envelope.id == 4
+    bus.close()
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
+
+
+@requirement("G9.7")
+async def test_a_reader_that_falls_out_of_the_ring_is_told_what_it_missed():
+    bus = Bus(1, ring_events=3)
+    reader = bus.follow(EmptyLog(), 0)
+    bus.publish(envelope(1, e.TextDelta(text="1")), b"{}")
+    assert (await anext(reader)).envelope.id == 1
+    for number in range(2, 9):
+        bus.publish(envelope(number, e.TextDelta(text=str(number))), b"{}")
+    gap = (await anext(reader)).envelope
+    assert gap.event == e.StreamGap(first=2, last=5, reason="slow")
+    assert gap.id is None
+    assert [(await anext(reader)).envelope.id for _ in range(3)] == [6, 7, 8]
+
+
+async def test_dropped_live_events_are_no_gap():
+    bus = Bus(1, ring_events=2)
+    bus.publish(envelope(1, e.TextDelta(text="1")), b"{}")
+    reader = bus.follow(EmptyLog(), 0)
+    assert (await anext(reader)).envelope.id == 1
+    for _ in range(5):
+        bus.publish(envelope(None, e.ToolCallProgress(call_id="x", text="…")), b"{}")
+    bus.publish(envelope(2, e.TextDelta(text="2")), b"{}")
+    kinds = [(await anext(reader)).envelope.kind for _ in range(2)]
+    assert kinds == ["ToolCallProgress", "TextDelta"]
+
+
+async def test_the_ring_is_bounded_by_bytes_too():
+    bus = Bus(1, ring_bytes=1000)
+    for number in range(1, 100):
+        bus.publish(envelope(number, e.TextDelta(text="x")), b"x" * 100)
+    assert len(bus._ring) == 10
+
+
+async def test_readers_learn_why_a_bus_was_closed():
+    bus = Bus(1)
+    reader = bus.follow(EmptyLog(), 0)
+    bus.close(ValueError("disk"))
+    with pytest.raises(ValueError, match="disk"):
+        await anext(reader)
+
+
+@requirement("G1.6")
+def test_every_durable_event_either_changes_the_conversation_or_is_known_not_to():
+    changes_nothing = {
+        "ThinkingDelta", "ToolCallRequested", "PermissionRequested", "PermissionDecided", "QuestionAsked",
+        "QuestionAnswered", "TodosChanged", "GrantAdded", "GrantRevoked", "UndoApplied", "ChildStarted", "ChildEnded",
+        "BackgroundStarted", "BackgroundEnded", "CostIncremented", "HookTimeout", "HookError", "MCPServerDown",
+        "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "Branched", "CustomEvent",
+    }  # fmt: skip
+    handled = {kind.__name__ for kind in Conversation._HANDLERS}
+    assert handled.isdisjoint(changes_nothing)
+    assert handled | changes_nothing == {kind.__name__ for kind in get_args(e.DurableEvent)}
+
+
+def conversation_of(*events):
+    return Conversation.of(envelope(number, event) for number, event in enumerate(events, 1))
+
+
+def said(text):
+    return (TextBlock(text=text),)
+
+
+async def test_a_compaction_replaces_what_came_before_and_keeps_the_rest():
+    conversation = conversation_of(
+        e.InputAccepted(content=said("one")),
+        e.TurnStarted(input=1),
+        e.TurnEnded(stop="end_turn"),
+        e.InputAccepted(content=said("two")),
+        e.TurnStarted(input=4),
+        e.Compacted(summary="It was about one.", kept_from=5),
+    )
+    assert [message.content[0].text for message in conversation.messages] == ["It was about one.", "two"]
+    assert conversation.epoch == 1
+
+
+async def test_context_that_arrives_while_calls_are_open_waits_for_their_results():
+    conversation = conversation_of(
+        e.StepStarted(step=1, provider="p", model="m"),
+        e.StepEnded(step=1, stop="tool_use", text_sha256="", calls=(call_of("read_file"),)),
+        e.ContextAdded(source="diagnostics", content=said("a warning")),
+        e.ToolResult(call_id="call", tool="read_file", outcome="ok", content="text"),
+    )
+    assert [type(message.content[0]).__name__ for message in conversation.messages] == [
+        "ToolUseBlock",
+        "ToolResultBlock",
+        "TextBlock",
+    ]
+
+
+def test_a_loop_is_the_same_step_in_a_row():
+    detector = LoopDetector()
+    calls, other = [call_of("bash")], [call_of("read_file")]
+    result = [e.ToolResult(call_id="a", tool="bash", outcome="ok", content="x")]
+    assert [detector.repeats(c, result) for c in (calls, calls, other, calls, calls, calls, calls)] == [0, 0, 0, 0, 0, 3, 4]
+
+
+async def test_a_deadline_counts_from_the_last_touch_and_passes_other_cancellations_on():
+    clock = FakeClock()
+
+    async def touched():
+        async with Deadline(clock, 10) as guard:
+            while True:
+                await clock.sleep(6)
+                if clock.monotonic() > start + 20:
+                    await clock.sleep(1000)
+                guard.touch()
+
+    start = clock.monotonic()
+    task = asyncio.ensure_future(touched())
+    for _ in range(8):
+        await asyncio.sleep(0)
+        await clock.advance(6)
+    with pytest.raises(TimeoutError):
+        await task
+
+    async def waiting():
+        async with Deadline(clock, 10):
+            await clock.sleep(1000)
+
+    task = asyncio.ensure_future(waiting())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+class NoArgs(msgspec.Struct, frozen=True):
+    pass
+
+
+def tool_named(name, description=""):
+    async def run(args, context):
+        return ToolOutput()
+
+    return Tool(name=name, description=description, args=NoArgs, risk="read", run=run)
+
+
+@requirement("D5.1", "D5.2", "D5.3", "T2.2", "T2.6")
+def test_the_first_tool_of_a_name_stays_and_hidden_ones_are_not_there():
+    registry = Registry()
+    mine, theirs = tool_named("bash", "ours"), tool_named("bash", "theirs")
+    assert registry.register(mine, BUILTIN)
+    assert not registry.register(theirs, ToolOrigin(scope="project"))
+    assert registry.register(tool_named("grep"), BUILTIN)
+    assert registry.visible("bash") is mine
+    assert registry.origin("bash") == BUILTIN
+    registry.hide(["grep"])
+    assert [tool.name for tool in registry.list()] == ["bash"]
+    assert registry.visible("grep") is None
+    assert registry.concurrency("nobody") == "serial"
+
+
+def test_redacting_an_event_changes_only_its_texts():
+    secret = "AKIA" + "ABCDEFGHIJKLMNOP"
+    event = e.ToolResult(
+        call_id="c", tool="bash", outcome="ok", content=f"key {secret}", metadata={"lines": [secret, 3], "exit_code": 0}
+    )
+    clean = redacted(event)
+    assert secret not in encode_payload(clean).decode()
+    assert (clean.metadata["exit_code"], clean.metadata["lines"][1], clean.outcome) == (0, 3, "ok")

@@ -1,0 +1,195 @@
+"""Questions to people: who may answer, how long they stay open, and what an answer is worth."""
+
+import os
+
+import pytest
+
+from bridle.conformance.clock import FakeClock
+from bridle.conformance.harness import harness, of_kind, outcomes
+from bridle.conformance.models import RecordingModel, scripted
+from bridle.protocol.commands import AnswerPermission, AttachSession, SendInput, SetMode
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import (
+    GrantAdded,
+    PermissionDecided,
+    PermissionRequested,
+    ToolCallRequested,
+    ToolCallStarted,
+    ToolResult,
+)
+from bridle.protocol.messages import TextBlock
+from bridle.providers.script import answer, call, say
+
+requirement = pytest.mark.requirement
+
+
+def touching(*names):
+    return [call("bash", command=f"touch {name}") for name in names]
+
+
+async def said(session, request, word, **fields):
+    await session.connection.send(
+        AnswerPermission(session=session.id, call_id=request.call_id, answer=word, **fields)
+    )
+
+
+@requirement("G16.3", "H2.2", "D6.8")
+async def test_a_yes_lets_the_call_run_and_the_log_says_whose_it_was():
+    async with harness(scripted(*touching("a"), say("Done.")), answers=True) as session:
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        assert request.input == {"command": "touch a"}
+        assert os.listdir(session.folder) == []
+        await said(session, request, "once", digest=request.digest)
+        events = await session.turn_of(number)
+        assert os.listdir(session.folder) == ["a"]
+    (decided,) = of_kind(events, PermissionDecided)
+    assert (decided.verdict, decided.answered_by) == ("allow", session.connection.client)
+
+
+@requirement("G47.4")
+async def test_a_no_with_a_note_reaches_the_model():
+    model = RecordingModel(scripted(*touching("a"), say("I see.")))
+    async with harness(model, answers=True) as session:
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        await said(session, request, "deny", note="use b instead")
+        events = await session.turn_of(number)
+        assert os.listdir(session.folder) == []
+    assert outcomes(events) == ["denied"]
+    assert b"use b instead" in model.bodies[1]
+
+
+@requirement("G8.1", "G8.6")
+async def test_a_yes_for_the_pattern_is_literal_and_lasts_for_the_session():
+    model = scripted(*touching("a", "a", "b"), say("Done."))
+    async with harness(model, answers=True) as session:
+        number = await session.send("go")
+        first = await session.until(PermissionRequested, since=number)
+        await said(session, first, "pattern")
+        seen = 0
+        async for envelope in session.connection.events(session.id, since=number):
+            match envelope.event:
+                case PermissionRequested() as request:
+                    seen += 1
+                    if seen == 2:
+                        assert request.input == {"command": "touch b"}
+                        await said(session, request, "deny")
+                        break
+        events = await session.turn_of(number)
+    assert outcomes(events) == ["ok", "ok", "denied"]
+    assert len(of_kind(events, GrantAdded)) == 1
+
+
+@requirement("G20.6", "C18", "G20.8")
+async def test_an_agent_cannot_say_yes_not_even_to_somebody_elses_turn():
+    async with harness(scripted(*touching("a"), say("Done.")), answers=True) as session:
+        agent = session.engine.connect(name="outer", identity="agent", answers=True)
+        await agent.send(AttachSession(session=session.id))
+        sent = await agent.send(SendInput(session=session.id, content=(TextBlock(text="go"),)))
+        request = await session.until(PermissionRequested, since=sent.event)
+        with pytest.raises(CommandRefused) as refused:
+            await agent.send(AnswerPermission(session=session.id, call_id=request.call_id, answer="once"))
+        assert refused.value.reason == "SelfApproval"
+        await said(session, request, "once")
+        assert outcomes(await session.turn_of(sent.event)) == ["ok"]
+
+
+@requirement("G20.6", "D16.1")
+async def test_the_first_answer_counts_and_a_second_changes_nothing():
+    async with harness(scripted(*touching("a"), say("Done.")), answers=True) as session:
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        await said(session, request, "deny")
+        with pytest.raises(CommandRefused) as refused:
+            await said(session, request, "once")
+        assert refused.value.reason == "NoSuchQuestion"
+        assert outcomes(await session.turn_of(number)) == ["denied"]
+
+
+async def test_an_answer_to_a_question_that_was_shown_differently_is_refused():
+    async with harness(scripted(*touching("a"), say("Done.")), answers=True) as session:
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        with pytest.raises(CommandRefused) as refused:
+            await said(session, request, "once", digest="0" * 64)
+        assert refused.value.reason == "QuestionChanged"
+        await said(session, request, "deny")
+        await session.turn_of(number)
+
+
+async def test_where_nobody_can_ever_answer_the_call_is_denied_at_once_with_a_way_out():
+    async with harness(scripted(*touching("a"), say("Done."))) as session:
+        events = await session.ask("go")
+    (result,) = of_kind(events, ToolResult)
+    assert (result.outcome, result.reason) == ("denied", "NoApprover")
+    assert "--allow 'bash(touch a)'" in result.content
+    assert not of_kind(events, PermissionRequested)
+
+
+@requirement("G20.7", "G20.9")
+async def test_the_clock_of_a_question_runs_only_while_no_person_is_there():
+    clock = FakeClock()
+    async with harness(scripted(*touching("a"), say("Done."), clock=clock), clock=clock, answers=True) as session:
+        number = await session.send("go")
+        await session.until(PermissionRequested, since=number)
+        await clock.advance(3600)
+        await session.connection.close()
+        await clock.advance(59)
+        watcher = session.engine.connect(name="again", answers=True)
+        await watcher.send(AttachSession(session=session.id))
+        await clock.advance(3600)
+        await watcher.close()
+        await clock.advance(61)
+        events = await session.turn_of(number)
+    (result,) = of_kind(events, ToolResult)
+    assert result.reason == "PermissionTimeout"
+    assert "within 60s" in result.content
+
+
+async def test_questions_of_one_step_come_one_at_a_time_and_then_the_calls_run_together():
+    calls = answer(call("read_file", path="../outside-1"), call("read_file", path="../outside-2"))
+    async with harness(scripted(calls, say("Done.")), answers=True) as session:
+        number = await session.send("go")
+        first = await session.until(PermissionRequested, since=number)
+        await said(session, first, "once")
+        asked = []
+        async for envelope in session.connection.events(session.id, since=number):
+            if isinstance(envelope.event, PermissionRequested):
+                asked.append(envelope.event)
+            if len(asked) == 2:
+                break
+        assert asked[0] == first
+        assert asked[1].input == {"path": "../outside-2"}
+        await said(session, asked[1], "deny")
+        events = await session.turn_of(number)
+    names = [type(event).__name__ for event in events]
+    assert names.index("ToolCallStarted") > [i for i, name in enumerate(names) if name == "PermissionDecided"][1]
+    results = {result.call_id: result.outcome for result in of_kind(events, ToolResult)}
+    requested = [event.call_id for event in of_kind(events, ToolCallRequested)]
+    assert [results[call_id] for call_id in requested] == ["error", "denied"]
+    assert len(of_kind(events, ToolCallStarted)) == 1
+
+
+@requirement("D13.11", "C25")
+async def test_yes_answers_questions_and_lifts_no_denial():
+    model = scripted(answer(*touching("a"), call("bash", command="touch b")), say("Done."))
+    async with harness(model, yes=True, deny=["bash(touch b)"]) as session:
+        events = await session.ask("go")
+        assert os.listdir(session.folder) == ["a"]
+    assert outcomes(events) == ["ok", "denied"]
+    assert [decided.decided_by for decided in of_kind(events, PermissionDecided)] == ["yes", "rule"]
+
+
+async def test_the_mode_can_change_while_a_session_lives():
+    async with harness(scripted(*touching("a", "b"), say("Done.")), mode="safe") as session:
+        number = await session.send("go")
+        await session.turn_of(number)
+        assert os.listdir(session.folder) == []
+        await session.connection.send(SetMode(session=session.id, mode="auto"))
+    model = scripted(*touching("a"), say("Done."), *touching("c"), say("Done."))
+    async with harness(model, mode="safe") as session:
+        await session.ask("go")
+        await session.connection.send(SetMode(session=session.id, mode="auto"))
+        await session.ask("again")
+        assert os.listdir(session.folder) == ["c"]

@@ -1,0 +1,130 @@
+"""Where paths really lead. The workspace must not be left by any spelling."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridle.safety.paths import (
+    Folders,
+    PathRefused,
+    is_beneath,
+    is_inside_same_folder,
+    is_process_state,
+    resolve,
+    session_folders,
+)
+
+pytestmark = pytest.mark.requirement("T3.2", "H10.6")
+
+
+@pytest.mark.parametrize(
+    ("spelled", "place", "shown"),
+    [
+        ("src/a.py", "workspace", "src/a.py"),
+        ("./src//a.py", "workspace", "src/a.py"),
+        ("src/", "workspace", "src"),
+        (".", "workspace", "."),
+        ("in/a.py", "workspace", "src/a.py"),
+        ("new/deep/file", "workspace", "new/deep/file"),
+        ("new/../src/a.py", "workspace", "src/a.py"),
+        ("src/../../shop/src/a.py", "workspace", "src/a.py"),
+        ("up/shop/src/a.py", "workspace", "src/a.py"),
+        ("~/x", "workspace", "~/x"),
+        ("..", "outside", None),
+        ("../shop-old/secret", "outside", None),
+        ("out/secret", "outside", None),
+        ("out/new/deeper", "outside", None),
+        ("dangling", "outside", None),
+        ("dangling/x", "outside", None),
+        ("in/../../shop-old", "outside", None),
+        ("up", "outside", None),
+        ("../../../../../../../../etc/passwd", "outside", "/etc/passwd"),
+        ("/etc/passwd", "outside", "/etc/passwd"),
+        ("//etc/passwd", "outside", "/etc/passwd"),
+    ],
+)
+def test_a_path_is_where_its_links_lead(workspace, spelled: str, place: str, shown: str | None) -> None:
+    folders = session_folders(str(workspace))
+    resolved = resolve(spelled, folders.workspace)
+    assert folders.place(resolved) == place
+    if shown is not None:
+        assert folders.shown(resolved) == shown
+
+
+def test_an_absolute_path_and_an_added_folder_are_placed_alike(workspace, tmp_path) -> None:
+    folders = session_folders(str(workspace), ["../shop-old"])
+    assert folders.place(resolve(str(workspace / "src"), folders.workspace)) == "workspace"
+    assert folders.place(resolve("out/secret", folders.workspace)) == "added"
+    assert folders.shown(str(tmp_path / "shop-old" / "x")) == str(tmp_path / "shop-old" / "x")
+
+
+@pytest.mark.parametrize(
+    "spelled", ["", " ", "\t", "a\0b", "x" * 256, "x/" * 2100, "\ud800", "circle", "circle/below"]
+)
+def test_text_that_names_nothing_is_refused(workspace, spelled: str) -> None:
+    with pytest.raises(PathRefused):
+        resolve(spelled, str(workspace))
+
+
+def test_a_workspace_turned_into_a_link_does_not_take_the_border_along(workspace, tmp_path) -> None:
+    folders = session_folders(str(workspace))
+    workspace.rename(tmp_path / "moved")
+    workspace.symlink_to("/etc")
+    assert folders.place(resolve("passwd", folders.workspace)) == "outside"
+
+
+def test_a_folder_is_recognised_under_another_name(workspace, tmp_path) -> None:
+    assert is_inside_same_folder(str(tmp_path / "shop-old" / "new"), [str(workspace / "out")])
+    assert is_inside_same_folder(str(tmp_path / "shop-old"), [str(tmp_path / "shop-old")])
+    assert not is_inside_same_folder(str(tmp_path / "shop"), [str(tmp_path / "shop-old")])
+    assert not is_inside_same_folder(str(tmp_path / "shop"), [str(tmp_path / "missing")])
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/proc/self/environ", True), ("/proc/12/mem", True), ("/proc/1", True), ("/proc/cpuinfo", False)],
+)
+def test_the_inside_of_processes_is_recognised(path: str, expected: bool) -> None:
+    assert is_process_state(path) == expected
+
+
+def test_the_root_may_be_a_workspace() -> None:
+    folders = Folders(workspace="/")
+    assert folders.place("/etc/passwd") == "workspace"
+    assert folders.shown("/etc/passwd") == "etc/passwd"
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["..", ".", "", "src", "out", "up", "in", "dangling", "shop", "shop-old", "a.py", "circle"]
+        ),
+        st.sampled_from(["\u2024\u2024", "..\u200b", "%2e%2e", "\\..", "..\\", "~", "\uff0e\uff0e"]),
+        st.text(max_size=4),
+    ),
+    max_size=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=PIECES, absolute=st.booleans(), trailing=st.sampled_from(["", "/", "//", "/."]))
+def test_no_spelling_leaves_the_workspace_unseen(workspace, pieces, absolute, trailing) -> None:
+    spelled = (str(workspace) + "/" if absolute else "") + "/".join(pieces) + trailing
+    try:
+        resolved = resolve(spelled, str(workspace))
+    except PathRefused:
+        return
+    assert os.path.normpath(resolved) == resolved
+    assert not os.path.islink(resolved)
+    # What the kernel would open is what was resolved, wherever that exists.
+    named = os.path.join(str(workspace), spelled)
+    if os.path.exists(named):
+        assert os.path.samefile(named, resolved)
+    if session_folders(str(workspace)).place(resolved) == "workspace":
+        assert os.path.commonpath([resolved, str(workspace)]) == str(workspace)
+        existing = resolved
+        while not os.path.exists(existing):
+            existing = os.path.dirname(existing)
+        assert is_beneath(os.path.realpath(existing), str(workspace))

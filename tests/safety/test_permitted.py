@@ -1,0 +1,223 @@
+"""The permission layer: one audit event per evaluation, denials as results, grants from answers."""
+
+import shlex
+
+import msgspec
+import pytest
+
+from bridle.engine.questions import PermissionAnswer
+from bridle.protocol.errors import StoreError
+from bridle.protocol.events import GrantAdded, PermissionDecided
+from bridle.safety.guards import PathPolicy, guarded
+from bridle.safety.paths import session_folders
+from bridle.safety.permissions import Permissions, Rule, parse_rule
+from bridle.safety.permitted import permitted
+
+pytestmark = pytest.mark.requirement("T5.1", "H7.5")
+
+
+class Desk:
+    """Guard and permission layer around a call, with a person who gives one answer."""
+
+    def __init__(self, calls, workspace, answer=None, mode="default", **options) -> None:
+        folders = session_folders(str(workspace))
+        self.calls = calls
+        self.answer = answer
+        self.asked: list[str] = []
+        self.log: list[PermissionDecided | GrantAdded] = []
+        self.permissions = Permissions(folders=folders, mode=lambda: mode, **options)
+        self._guard = guarded(PathPolicy(folders=folders))
+        self._gate = permitted(self.permissions, self._ask, self.log.append)
+
+    async def _ask(self, call, why: str) -> PermissionAnswer:
+        self.asked.append(why)
+        assert self.answer is not None, "nobody expected a question"
+        return self.answer
+
+    async def run(self, tool: str, **arguments):
+        risk, access = {"bash": ("shell", "run"), "write_file": ("write", "write")}.get(
+            tool, ("read", "read")
+        )
+        call = self.calls.make(tool, risk=risk, access=access, **arguments)
+        return await self._guard(call, lambda guarded_call: self._gate(guarded_call, self.calls.proceed))
+
+
+def yes(answer: str = "once") -> PermissionAnswer:
+    return PermissionAnswer(answer=answer, answered_by="client_2")
+
+
+def no(reason="PermissionDenied", **fields) -> PermissionAnswer:
+    return PermissionAnswer(answer="deny", reason=reason, **fields)
+
+
+async def test_a_quiet_read_is_allowed_and_audited(calls, workspace) -> None:
+    desk = Desk(calls, workspace)
+    assert (await desk.run("read_file", path="src/a.py")).ok
+    assert desk.log == [
+        PermissionDecided(
+            call_id="call_7", tool="read_file", verdict="allow", decided_by="mode", rule="default"
+        )
+    ]
+
+
+@pytest.mark.requirement("T5.5", "H7.6", "T2.8")
+async def test_a_denied_call_is_a_result_with_evidence_and_an_audit(calls, workspace) -> None:
+    rule = Rule(
+        "bash", "deny", command="rm*", reason="Nothing is deleted here.", origin="user config, line 3"
+    )
+    desk = Desk(calls, workspace, rules=[rule], mode="yolo", yes=True)
+    output = await desk.run("bash", command="cd x; rm -rf y")
+    assert calls.ran == []
+    assert (output.outcome, output.reason) == ("denied", "RuleDenied")
+    assert output.content == (
+        'bash is denied by rule deny "rm*" (user config, line 3). Nothing is deleted here.'
+    )
+    assert (output.evidence.source, output.evidence.matched) == ("permission_engine", "cd x; rm -rf y")
+    assert desk.log == [
+        PermissionDecided(
+            call_id="call_7",
+            tool="bash",
+            verdict="deny",
+            decided_by="rule",
+            rule='deny "rm*"',
+            origin="user config, line 3",
+            reason="RuleDenied",
+            note="Nothing is deleted here.",
+        )
+    ]
+
+
+@pytest.mark.requirement("T4.2", "C25")
+@pytest.mark.parametrize("mode", ["safe", "plan"])
+async def test_neither_a_person_nor_the_yes_flag_upgrades_a_mode_that_denies(calls, workspace, mode) -> None:
+    desk = Desk(calls, workspace, answer=yes(), mode=mode, yes=True)
+    output = await desk.run("bash", command="ls")
+    assert (output.outcome, output.reason, desk.asked, calls.ran) == ("denied", "ModeDenied", [], [])
+    assert output.content == f"Mode {mode} does not allow bash (shell)."
+
+
+@pytest.mark.requirement("C25")
+async def test_the_yes_flag_answers_questions(calls, workspace) -> None:
+    desk = Desk(calls, workspace, yes=True)
+    assert (await desk.run("bash", command="ls")).ok
+    assert (desk.asked, desk.log[0].decided_by, desk.log[0].verdict) == ([], "yes", "allow")
+
+
+@pytest.mark.requirement("T4.4", "C25")
+async def test_the_yes_flag_and_yolo_lift_no_guard(calls, workspace) -> None:
+    desk = Desk(calls, workspace, mode="yolo", yes=True, rules=[parse_rule("edit(/**)", "allow")])
+    output = await desk.run("write_file", path="../outside")
+    assert (output.outcome, desk.log, calls.ran) == ("blocked", [], [])
+
+
+@pytest.mark.requirement("H7.5", "T4.6")
+async def test_the_question_says_why_and_the_answer_is_audited(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes())
+    assert (await desk.run("bash", command="ls")).ok
+    assert desk.asked == [
+        "mode=default tool=bash risk=shell action=approval_required; decided_by=mode; rule=default; a note"
+    ]
+    assert [(entry.decided_by, entry.answered_by) for entry in desk.log] == [("person", "client_2")]
+    await desk.run("bash", command="ls")
+    assert len(desk.asked) == 2, "once means once"
+
+
+async def test_a_no_reaches_the_model_with_the_persons_words(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=no(answered_by="client_2", note="keep build/cache"))
+    output = await desk.run("bash", command="rm -rf build")
+    assert (output.outcome, output.reason) == ("denied", "PermissionDenied")
+    assert output.content.startswith("Permission denied for bash by client_2.")
+    assert output.content.endswith("They said: keep build/cache")
+    assert (desk.log[0].note, desk.log[0].verdict, desk.log[0].decided_by) == (
+        "keep build/cache",
+        "deny",
+        "person",
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("NoApprover", "To allow it: --allow 'bash(npm test && make)'"),
+        ("PermissionTimeout", "not answered within 60s"),
+    ],
+)
+async def test_nobody_is_a_no_that_says_what_would_allow_it(calls, workspace, reason, words) -> None:
+    desk = Desk(calls, workspace, answer=no(reason))
+    output = await desk.run("bash", command="npm test && make")
+    assert (output.outcome, output.reason) == ("denied", reason)
+    assert words in output.content
+    assert desk.log[0].decided_by == "nobody"
+
+
+async def test_the_hint_given_to_nobody_really_allows_that_call(calls, workspace) -> None:
+    for tool, arguments in (
+        ("bash", {"command": "npm test && (make; ls) > x"}),
+        ("write_file", {"path": "src/b.py"}),
+    ):
+        output = await Desk(calls, workspace, answer=no("NoApprover")).run(tool, **arguments)
+        rule = shlex.split(output.content.partition("--allow ")[2])[0]
+        assert (await Desk(calls, workspace, rules=[parse_rule(rule, "allow")]).run(tool, **arguments)).ok
+
+
+async def test_a_pattern_answer_grants_exactly_this_command(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("pattern"))
+    await desk.run("bash", command="make *")
+    assert desk.log[1] == GrantAdded(grant_id="grant_7", tool="bash", pattern="make *", life="session")
+    await desk.run("bash", command="make *")
+    assert desk.log[2].decided_by == "grant"
+    await desk.run("bash", command="make all")
+    assert len(desk.asked) == 2
+
+
+async def test_a_pattern_answer_grants_exactly_these_paths(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("pattern"))
+    await desk.run("write_file", paths=("in/a.py", "new.py"))
+    assert [(entry.grant_id, entry.pattern) for entry in desk.log[1:]] == [
+        ("grant_7", "src/a.py"),
+        ("grant_7_1", "new.py"),
+    ]
+    await desk.run("write_file", path="src/a.py")
+    await desk.run("write_file", paths=("src/a.py", "other.py"))
+    assert len(desk.asked) == 2
+
+
+async def test_a_tool_answer_grants_the_tool_but_not_the_files_that_later_runs_obey(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("tool"))
+    await desk.run("write_file", path="a")
+    await desk.run("write_file", path="b")
+    assert len(desk.asked) == 1
+    await desk.run("write_file", path=".git/hooks/pre-commit")
+    assert len(desk.asked) == 2
+
+
+async def test_always_is_recorded_as_a_saved_grant(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("always"))
+    await desk.run("bash", command="make")
+    assert (desk.log[1].life, desk.log[1].pattern) == ("saved", "make")
+
+
+async def test_a_decision_that_breaks_blocks_the_call(calls, workspace) -> None:
+    async def broken(_call, _why):
+        raise RuntimeError("no terminal")
+
+    desk = Desk(calls, workspace)
+    layer = permitted(desk.permissions, broken, desk.log.append)
+    output = await layer(calls.make("bash", risk="shell", command="ls"), calls.proceed)
+    assert (output.outcome, output.reason, calls.ran) == ("blocked", "CheckFailed", [])
+
+
+async def test_a_call_whose_audit_cannot_be_written_does_not_run(calls, workspace) -> None:
+    def full(_event):
+        raise StoreError("StoreUnwritable", path="log", problem="disk full")
+
+    layer = permitted(Desk(calls, workspace, yes=True).permissions, None, full)
+    with pytest.raises(StoreError):
+        await layer(calls.make(path=None), calls.proceed)
+    assert calls.ran == []
+
+
+async def test_the_layer_changes_nothing_about_the_call(calls, workspace) -> None:
+    await Desk(calls, workspace, yes=True).run("bash", command="echo $SECRET")
+    assert calls.ran[0].input == {"command": "echo $SECRET"}
+    assert msgspec.structs.asdict(calls.ran[0].args)["command"] == "echo $SECRET"

@@ -1,0 +1,42 @@
+"""Secrets are taken out of what comes back; what goes in stays as it is."""
+
+import pytest
+
+from bridle.engine.tools import ToolCall, ToolOutput
+from bridle.safety.redacted import redacted
+
+SECRET = "ghp_" + "a1B2" * 9
+MASK = "«redacted:github-token»"
+
+pytestmark = pytest.mark.requirement("G7.8")
+
+
+async def test_a_secret_split_over_two_pieces_never_shows(calls) -> None:
+    async def proceed(call: ToolCall) -> ToolOutput:
+        call.write(f"key {SECRET[:10]}")
+        call.write(f"{SECRET[10:]} end")
+        return ToolOutput(
+            content=f" and {SECRET}", metadata={"diff": f"+{SECRET}", "n": 1, "more": [{"x": SECRET}]}
+        )
+
+    output = await redacted()(calls.make(), proceed)
+    assert "".join(calls.printed) == f"key {MASK} end"
+    assert output.content == f" and {MASK}"
+    assert output.metadata == {"diff": f"+{MASK}", "n": 1, "more": [{"x": MASK}]}
+
+
+async def test_the_input_is_never_changed(calls) -> None:
+    call = calls.make("bash", command=f"login {SECRET}")
+    await redacted()(call, calls.proceed)
+    assert calls.ran[0].input == {"command": f"login {SECRET}"}
+    assert calls.ran[0].args == call.args
+
+
+async def test_what_was_held_back_is_shown_when_the_call_fails(calls) -> None:
+    async def proceed(call: ToolCall) -> ToolOutput:
+        call.write("half a gh")
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        await redacted()(calls.make(), proceed)
+    assert "".join(calls.printed) == "half a gh"

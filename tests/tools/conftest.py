@@ -1,0 +1,79 @@
+"""A bench that runs the built-in tools as a session would: real files, real processes, the real layers."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle.base.clock import SystemClock
+from bridle.base.processes import Processes
+from bridle.engine.dispatch import ToolLayers
+from bridle.engine.layers import deadline, known_and_visible, validated
+from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolContext, ToolOutput
+from bridle.safety.guards import PathPolicy, guarded
+from bridle.safety.paths import session_folders
+from bridle.safety.redacted import redacted
+from bridle.safety.sandboxed import sandboxed
+from bridle.safety.spawn import EnvOnlySpawn
+from bridle.tools.builtin import BUILTIN_TOOLS
+from bridle.tools.output import Spill, capped
+
+
+class Bench:
+    def __init__(self, workspace: Path, state: Path, processes: Processes) -> None:
+        self.workspace = workspace
+        self.live: list[str] = []
+        self.partial: list[str] = []
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(workspace)}
+        self.spill = Spill(str(state / "outputs"))
+        self._spawn = EnvOnlySpawn(processes)
+        registry = Registry()
+        for tool in BUILTIN_TOOLS:
+            assert registry.register(tool, BUILTIN)
+        folders = session_folders(str(workspace))
+        clock = SystemClock()
+        self._run = ToolLayers(
+            one_at_a_time=(known_and_visible(registry), validated(), guarded(PathPolicy(folders=folders))),
+            together=(deadline(clock), capped(self.spill), redacted(), sandboxed(folders)),
+        ).around(self._execute)
+        self._clock = clock
+
+    async def run(self, tool: str, call_id: str = "call_1", **arguments: Any) -> ToolOutput:
+        call = ToolCall(
+            id=call_id,
+            name=tool,
+            input=arguments,
+            step=1,
+            originator="client_1",
+            write=self.live.append,
+            passed_gates=_at_once,
+            partial=self.partial,
+        )
+        return await self._run(call)
+
+    async def _execute(self, call: ToolCall) -> ToolOutput:
+        context = ToolContext(
+            call=call,
+            session="sess_1",
+            cwd=str(self.workspace),
+            env=self.env,
+            clock=self._clock,
+            spawn=self._spawn,
+            spilled=self.spill.path_of,
+        )
+        return await call.definition.run(call.args, context)
+
+
+async def _at_once() -> None:
+    """A single call waits for no other."""
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    processes = Processes()
+    yield Bench(workspace, tmp_path / "state", processes)
+    await processes.close()

@@ -1,0 +1,45 @@
+"""The built-in tools as values: what they declare and what the model reads."""
+
+import msgspec
+import pytest
+
+from bridle.engine.tools import BUILTIN, Registry, ToolOrigin
+from bridle.tools.builtin import BUILTIN_TOOLS
+
+DECLARED = {
+    "read_file": ("read", "parallel_safe", "none"),
+    "write_file": ("write", "exclusive", "workspace"),
+    "bash": ("shell", "exclusive", "process"),
+}
+
+
+@pytest.mark.requirement("T2.1", "T2.3", "T2.5", "D9.10")
+def test_every_tool_declares_risk_concurrency_side_effect_and_notes() -> None:
+    assert {tool.name: (tool.risk, tool.concurrency, tool.side_effect) for tool in BUILTIN_TOOLS} == DECLARED
+    assert all(tool.safety_notes and tool.description for tool in BUILTIN_TOOLS)
+
+
+def test_what_the_model_reads_about_them_stays_small() -> None:
+    assert len(msgspec.json.encode([tool.schema() for tool in BUILTIN_TOOLS])) < 2500
+
+
+@pytest.mark.requirement("T2.2", "D5.1", "D5.2", "D5.3")
+def test_a_second_tool_of_a_built_in_name_is_refused() -> None:
+    registry = Registry()
+    assert [registry.register(tool, BUILTIN) for tool in BUILTIN_TOOLS] == [True, True, True]
+    project = ToolOrigin(scope="project", path=".bridle/tools/bash.py")
+    assert not registry.register(msgspec.structs.replace(BUILTIN_TOOLS[0], name="bash"), project)
+    assert registry.list() == BUILTIN_TOOLS
+    assert registry.origin("bash") == BUILTIN
+
+
+@pytest.mark.requirement("T2.2", "T2.6")
+async def test_an_unknown_tool_fails_closed(bench) -> None:
+    output = await bench.run("format_disk")
+    assert (output.outcome, output.reason) == ("error", "UnknownTool")
+
+
+@pytest.mark.requirement("D9.6")
+async def test_both_spellings_of_a_parameter_are_understood(bench) -> None:
+    assert (await bench.run("bash", command="true", timeoutMs=5000)).ok
+    assert (await bench.run("bash", command="true", timeout_ms=5000)).ok
