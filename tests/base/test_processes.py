@@ -434,7 +434,8 @@ async def test_commands_do_not_survive_us_when_we_are_killed_outright():
     sink = Sink()
     outer = Processes()
     # A plain process, not one of a group that stop() would clean up: only the engine itself is killed.
-    engine = await outer.start([sys.executable, "-c", ENGINE], cwd="/", env=ENV, on_output=sink)
+    env = ENV | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    engine = await outer.start([sys.executable, "-c", ENGINE], cwd="/", env=env, on_output=sink)
     try:
         commands = [int(line) for line in await sink.until(3)]
         assert all(is_alive(pid) for pid in commands)

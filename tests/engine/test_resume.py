@@ -1,12 +1,13 @@
 """After the end of a process: the same request, nothing run twice, nothing invented."""
 
+import asyncio
 import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.conformance.clock import FakeClock
+from bridle.base.clock import SystemClock
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
@@ -30,37 +31,30 @@ STATEMENTS = st.one_of(
 ANSWERS = st.lists(st.lists(STATEMENTS, min_size=1, max_size=3).map(lambda parts: answer(*parts)), min_size=1, max_size=5)
 
 
+class Unhurried(SystemClock):
+    """Waits between attempts take no time."""
+
+    async def sleep(self, seconds):
+        await asyncio.sleep(0)
+
+
 @requirement("G6.2", "G1.7", "D7.4")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(answers=ANSWERS, prompts=st.lists(TEXTS, min_size=1, max_size=3))
 async def test_every_request_is_the_encoded_fold_of_the_reopened_log(answers, prompts):
-    clock = FakeClock()
+    clock = Unhurried()
     model = RecordingModel(scripted(*answers, clock=clock))
     bodies = []
     async with harness(model, clock=clock, mode="auto") as session:
         for prompt in prompts:
-            number = await session.send(prompt)
-            while not (turn := await _ended(session, number)):
-                await clock.advance(20)
-            assert turn
-        stored = session.stored()
+            await session.ask(prompt)
+        stored = await session.stored()
     conversation = Conversation()
     for envelope in stored:
         if envelope.kind == "StepStarted":
             bodies.append(encode(conversation, model.wire))
         conversation.apply(envelope)
     assert bodies == model.bodies
-
-
-async def _ended(session, number):
-    """Whether the turn of an input has ended; lets everything run that can run without time passing."""
-    import asyncio
-
-    try:
-        async with asyncio.timeout(0.2):
-            return await session.turn_of(number)
-    except TimeoutError:
-        return None
 
 
 @requirement("G34.1", "G1.7", "D7.9")
@@ -86,7 +80,7 @@ async def test_a_resumed_session_goes_on_where_it_was(tmp_path):
 async def test_a_turn_that_was_cut_off_is_closed_and_an_unstarted_call_is_not_run_again(tmp_path):
     places = await _interrupted(tmp_path, drop_from="ToolCallStarted")
     async with harness(scripted(say("x"), say("Back.")), resume=places.pop("session"), **places) as session:
-        stored = session.stored()
+        stored = await session.stored()
         results = [envelope.event for envelope in stored if isinstance(envelope.event, ToolResult)]
         assert [(result.outcome, result.reason) for result in results] == [("cancelled", "Interrupted")]
         assert of_kind([envelope.event for envelope in stored], TurnEnded)[0].stop == "interrupted"
@@ -104,7 +98,7 @@ async def test_a_mutating_call_without_an_end_is_a_persons_to_judge(tmp_path):
     assert refused.value.exit_code == 3
     assert "touch a" in refused.value.message
     async with harness(scripted(say("x"), say("I will check.")), resume=session_id, on_orphan="mark-unknown", **places) as session:
-        (result,) = [e.event for e in session.stored() if isinstance(e.event, ToolResult)]
+        (result,) = [e.event for e in (await session.stored()) if isinstance(e.event, ToolResult)]
         assert result.outcome == "unknown"
         assert (await session.ask("go on"))[-1].stop == "end_turn"
 
@@ -116,7 +110,7 @@ async def _interrupted(tmp_path, *, drop_from):
     places = {"folder": str(work), "home": str(tmp_path / "home")}
     async with harness(scripted(call("bash", command="touch a"), say("Done.")), mode="auto", **places) as session:
         await session.ask("go")
-        whole = session.stored()
+        whole = await session.stored()
     cut = next(index for index, envelope in enumerate(whole) if envelope.kind == drop_from)
     async with harness(scripted(say("x")), **places) as session:
         log = session.engine.store.create(str(work), profile="default")
@@ -155,7 +149,7 @@ async def test_accepted_input_that_was_never_heard_is_heard_first_after_a_restar
         await session.send("second")
         name = session.id
     async with harness(model, resume=name, **places) as session:
-        assert of_kind([e.event for e in session.stored()], SessionCreated)[-1].resumed
+        assert of_kind([e.event for e in (await session.stored())], SessionCreated)[-1].resumed
         events = await session.ask("third")
         assert events[-1].stop == "end_turn"
     assert b"second" in model.bodies[-1]

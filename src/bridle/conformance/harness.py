@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from bridle.app import Engine
 from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
+from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.connection import Connection
@@ -72,8 +73,14 @@ class HarnessSession:
                 return envelope.event
         raise AssertionError(f"the session ended without {kind.__name__}")
 
-    def stored(self) -> list[Envelope]:
+    @property
+    def conversation(self) -> Conversation:
+        """What the session's events add up to right now."""
+        return self.engine.multiplexer.session(self.id).journal.conversation
+
+    async def stored(self) -> list[Envelope]:
         """What the log holds, read from the disk."""
+        await self.engine.multiplexer.session(self.id).journal.committed()
         return list(self.engine.store.events(self.id))
 
 

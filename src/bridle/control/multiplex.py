@@ -61,39 +61,39 @@ class Multiplexer:
                 session.questions.attach(client)
                 return Accepted(session=session.id, event=session.journal.conversation.last_id)
             case AttachSession():
-                session = self._session(command.session)
+                session = self.session(command.session)
                 session.questions.attach(client)
                 return Accepted(session=session.id, event=session.journal.conversation.last_id)
             case DetachSession():
-                self._session(command.session).questions.detach(client.id)
+                self.session(command.session).questions.detach(client.id)
                 return Accepted(session=command.session)
             case EndSession():
-                session = self._session(command.session)
+                session = self.session(command.session)
                 await session.end()
                 del self._sessions[session.id]
                 return Accepted(session=session.id)
             case SendInput():
-                session = self._session(command.session)
+                session = self.session(command.session)
                 number = session.accept(client, command.content, command.mode)
                 await session.journal.committed()
                 return Accepted(session=session.id, event=number)
             case CancelTurn():
-                self._session(command.session).cancel(client)
+                self.session(command.session).cancel(client)
                 return Accepted(session=command.session)
             case AnswerPermission():
-                self._session(command.session).questions.answer(client, command)
+                self.session(command.session).questions.answer(client, command)
                 return Accepted(session=command.session)
             case SetMode():
-                session = self._session(command.session)
+                session = self.session(command.session)
                 return self._recorded(session, client, ModeChanged(mode=command.mode))
             case SetModel():
-                session = self._session(command.session)
+                session = self.session(command.session)
                 return self._recorded(session, client, self._choose_model(command.model))
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
 
     async def follow(self, session: str, since: int) -> AsyncIterator[Envelope]:
-        async for published in self._session(session).follow(since):
+        async for published in self.session(session).follow(since):
             yield published.envelope
 
     def leave(self, client: Client) -> None:
@@ -107,7 +107,8 @@ class Multiplexer:
             await session.end("binary-shutdown")
         self._sessions.clear()
 
-    def _session(self, session: str) -> Session:
+    def session(self, session: str) -> Session:
+        """The live session of this id."""
         found = self._sessions.get(session)
         if found is None:
             raise CommandRefused("UnknownSession", session=session)
