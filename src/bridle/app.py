@@ -173,7 +173,7 @@ class Engine:
         spill = Spill(os.path.join(self._where.state, "outputs", log.session))
 
         request_layers: tuple[RequestLayer, ...] = (
-            instructions(system=self._system_text(cwd), tools=lambda: registry.schemas()),
+            instructions(system=self._system_text(cwd), tools=registry.schemas),
             retry(clock=clock, random=_random),
         )
         tool_layers = ToolLayers(
@@ -309,9 +309,7 @@ def _refuse_orphans(conversation: Conversation, options: SessionOptions) -> None
     found = orphans(conversation)
     if not found or options.on_orphan == "mark-unknown":
         return
-    calls = "; ".join(
-        f"{call.call.tool} {msgspec.json.encode(call.call.input).decode()}" for call in found
-    )
+    calls = "; ".join(f"{call.call.tool} {msgspec.json.encode(call.call.input).decode()}" for call in found)
     raise CommandRefused("OrphanedCalls", count=len(found), calls=calls)
 
 

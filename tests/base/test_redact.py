@@ -224,6 +224,35 @@ def in_chunks(text, cuts):
     return [text[start:end] for start, end in pairwise(bounds)]
 
 
+EXAMPLES = [
+    *(secret for _, secret in ALL_SECRETS),
+    *(text.format(value) for text, value in ASSIGNMENTS),
+    f"Bearer {noise(24)} x",
+    "postgres://me:hunt@er2@db/main",
+    SECRETS["aws-access-key"][0] + SECRETS["api-key"][0],
+    "'TOKEN' : 'a'",
+]
+
+
+@pytest.mark.requirement("P17")
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_wherever_a_secret_is_cut_in_two_the_stream_gives_what_the_whole_gives(text):
+    for before in ("", CLEAN.decode()):
+        whole = before + text + " end"
+        assert redact(whole) != whole
+        for cut in range(len(before), len(whole)):
+            stream = StreamRedactor()
+            assert stream.feed(whole[:cut]) + stream.feed(whole[cut:]) + stream.flush() == redact(whole)
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(text):
+    for data in (text, json.dumps(text)):
+        assert might_hold_secret(data.encode())
+        assert might_hold_secret(CLEAN + data.encode() + CLEAN)
+    assert not might_hold_secret(CLEAN)
+
+
 @pytest.mark.requirement("P17")
 @settings(max_examples=300, deadline=None)
 @given(

@@ -1,6 +1,7 @@
 """The engine's small parts on their own: runs, bus, fold, loops, deadline, registry, timing."""
 
 import asyncio
+import itertools
 from typing import get_args
 
 import msgspec
@@ -25,7 +26,13 @@ requirement = pytest.mark.requirement
 
 def envelope(number, event, turn=1):
     return e.Envelope(
-        id=number, kind=type(event).__name__, session="s", originator="c", ts_ms=number or 0, event=event, turn=turn
+        id=number,
+        kind=type(event).__name__,
+        session="s",
+        originator="c",
+        ts_ms=number or 0,
+        event=event,
+        turn=turn,
     )
 
 
@@ -45,11 +52,13 @@ def call_of(tool, name="call"):
 @requirement("D7.6", "T2.5")
 @given(st.lists(st.sampled_from(["read", "write", "other_read"])))
 def test_runs_keep_the_order_and_join_only_neighbours_that_are_parallel_safe(tools):
-    grouped = runs([call_of(tool) for tool in tools], lambda tool: "serial" if tool == "write" else "parallel_safe")
+    grouped = runs(
+        [call_of(tool) for tool in tools], lambda tool: "serial" if tool == "write" else "parallel_safe"
+    )
     assert [call.tool for group in grouped for call in group] == tools
     for group in grouped:
         assert len(group) == 1 or all(call.tool != "write" for call in group)
-    for one, other in zip(grouped, grouped[1:], strict=False):
+    for one, other in itertools.pairwise(grouped):
         assert one[0].tool == "write" or other[0].tool == "write"
 
 
@@ -163,7 +172,15 @@ def test_a_loop_is_the_same_step_in_a_row():
     detector = LoopDetector()
     calls, other = [call_of("bash")], [call_of("read_file")]
     result = [e.ToolResult(call_id="a", tool="bash", outcome="ok", content="x")]
-    assert [detector.repeats(c, result) for c in (calls, calls, other, calls, calls, calls, calls)] == [0, 0, 0, 0, 0, 3, 4]
+    assert [detector.repeats(c, result) for c in (calls, calls, other, calls, calls, calls, calls)] == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        3,
+        4,
+    ]
 
 
 async def test_a_deadline_counts_from_the_last_touch_and_passes_other_cancellations_on():
@@ -225,7 +242,11 @@ def test_the_first_tool_of_a_name_stays_and_hidden_ones_are_not_there():
 def test_redacting_an_event_changes_only_its_texts():
     secret = "AKIA" + "ABCDEFGHIJKLMNOP"
     event = e.ToolResult(
-        call_id="c", tool="bash", outcome="ok", content=f"key {secret}", metadata={"lines": [secret, 3], "exit_code": 0}
+        call_id="c",
+        tool="bash",
+        outcome="ok",
+        content=f"key {secret}",
+        metadata={"lines": [secret, 3], "exit_code": 0},
     )
     clean = redacted(event)
     assert secret not in encode_payload(clean).decode()

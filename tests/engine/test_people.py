@@ -130,7 +130,9 @@ async def test_where_nobody_can_ever_answer_the_call_is_denied_at_once_with_a_wa
 @requirement("G20.7", "G20.9")
 async def test_the_clock_of_a_question_runs_only_while_no_person_is_there():
     clock = FakeClock()
-    async with harness(scripted(*touching("a"), say("Done."), clock=clock), clock=clock, answers=True) as session:
+    async with harness(
+        scripted(*touching("a"), say("Done."), clock=clock), clock=clock, answers=True
+    ) as session:
         number = await session.send("go")
         await session.until(PermissionRequested, since=number)
         await clock.advance(3600)
@@ -164,7 +166,9 @@ async def test_questions_of_one_step_come_one_at_a_time_and_then_the_calls_run_t
         await said(session, asked[1], "deny")
         events = await session.turn_of(number)
     names = [type(event).__name__ for event in events]
-    assert names.index("ToolCallStarted") > [i for i, name in enumerate(names) if name == "PermissionDecided"][1]
+    assert (
+        names.index("ToolCallStarted") > [i for i, name in enumerate(names) if name == "PermissionDecided"][1]
+    )
     results = {result.call_id: result.outcome for result in of_kind(events, ToolResult)}
     requested = [event.call_id for event in of_kind(events, ToolCallRequested)]
     assert [results[call_id] for call_id in requested] == ["error", "denied"]

@@ -22,13 +22,17 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=
 STATEMENTS = st.one_of(
     TEXTS.map(say),
     TEXTS.map(think),
-    st.builds(lambda name, text: call("write_file", path=f"{name}.txt", content=text), st.sampled_from("abc"), TEXTS),
+    st.builds(
+        lambda name, text: call("write_file", path=f"{name}.txt", content=text), st.sampled_from("abc"), TEXTS
+    ),
     st.builds(lambda name: call("read_file", path=f"{name}.txt"), st.sampled_from("abcd")),
     st.just(call("nonsense", x=1)),
     st.just(call("bash", command="echo out; echo err >&2; exit 3")),
     st.just(fail("overloaded", times=1)),
 )
-ANSWERS = st.lists(st.lists(STATEMENTS, min_size=1, max_size=3).map(lambda parts: answer(*parts)), min_size=1, max_size=5)
+ANSWERS = st.lists(
+    st.lists(STATEMENTS, min_size=1, max_size=3).map(lambda parts: answer(*parts)), min_size=1, max_size=5
+)
 
 
 class Unhurried(SystemClock):
@@ -70,7 +74,7 @@ async def test_a_resumed_session_goes_on_where_it_was(tmp_path):
         assert session.id == before
         events = await session.ask("second")
         assert events[-1].stop == "end_turn"
-    first, *_, last = model.bodies
+    last = model.bodies[-1]
     assert last.startswith(model.bodies[1][: -len(model.wire.tail(None))])
     assert b"second" in last
     assert len(model.bodies) == 3
@@ -97,7 +101,9 @@ async def test_a_mutating_call_without_an_end_is_a_persons_to_judge(tmp_path):
     assert refused.value.reason == "OrphanedCalls"
     assert refused.value.exit_code == 3
     assert "touch a" in refused.value.message
-    async with harness(scripted(say("x"), say("I will check.")), resume=session_id, on_orphan="mark-unknown", **places) as session:
+    async with harness(
+        scripted(say("x"), say("I will check.")), resume=session_id, on_orphan="mark-unknown", **places
+    ) as session:
         (result,) = [e.event for e in (await session.stored()) if isinstance(e.event, ToolResult)]
         assert result.outcome == "unknown"
         assert (await session.ask("go on"))[-1].stop == "end_turn"
@@ -108,7 +114,9 @@ async def _interrupted(tmp_path, *, drop_from):
     work = tmp_path / "work"
     work.mkdir()
     places = {"folder": str(work), "home": str(tmp_path / "home")}
-    async with harness(scripted(call("bash", command="touch a"), say("Done.")), mode="auto", **places) as session:
+    async with harness(
+        scripted(call("bash", command="touch a"), say("Done.")), mode="auto", **places
+    ) as session:
         await session.ask("go")
         whole = await session.stored()
     cut = next(index for index, envelope in enumerate(whole) if envelope.kind == drop_from)
@@ -142,7 +150,9 @@ async def test_accepted_input_that_was_never_heard_is_heard_first_after_a_restar
     work.mkdir()
     os.mkfifo(work / "go")
     places = {"folder": str(work), "home": str(tmp_path / "home")}
-    model = RecordingModel(scripted(call("bash", command="echo on; read x < go"), say("One."), say("Two."), say("Three.")))
+    model = RecordingModel(
+        scripted(call("bash", command="echo on; read x < go"), say("One."), say("Two."), say("Three."))
+    )
     async with harness(model, mode="auto", **places) as session:
         first = await session.send("first")
         await session.until(ToolCallProgress, since=first)

@@ -109,7 +109,11 @@ async def test_an_unknown_tool_fails_closed_and_the_model_learns_which_ones_ther
 @requirement("D6.5")
 @pytest.mark.parametrize(
     ("given", "problem"),
-    [({"path": 7}, "Expected `str`"), ({}, "missing required field `path`"), ({"path": "a", "x": 1}, "unknown field")],
+    [
+        ({"path": 7}, "Expected `str`"),
+        ({}, "missing required field `path`"),
+        ({"path": "a", "x": 1}, "unknown field"),
+    ],
 )
 async def test_input_is_validated_when_it_arrives_and_the_model_is_told_what_is_wrong(given, problem):
     async with harness(scripted(call("read_file", **given), say("Sorry."))) as session:
@@ -135,7 +139,9 @@ async def test_camel_case_names_of_arguments_are_accepted():
 
 @requirement("D7.6", "G7.9", "C24", "T2.5")
 async def test_results_reach_the_model_in_the_order_it_asked_whatever_order_they_came_in():
-    calls = answer(*(call("read_file", path=f"{index}.txt") for index in range(3)), call("bash", command="echo last"))
+    calls = answer(
+        *(call("read_file", path=f"{index}.txt") for index in range(3)), call("bash", command="echo last")
+    )
     model = RecordingModel(scripted(calls, say("Done.")))
     async with harness(model, mode="auto") as session:
         for index in range(3):
@@ -145,7 +151,9 @@ async def test_results_reach_the_model_in_the_order_it_asked_whatever_order_they
     requested = [event.call_id for event in of_kind(events, ToolCallRequested)]
     assert {event.call_id for event in of_kind(events, ToolResult)} == set(requested)
     body = model.bodies[1].decode()
-    assert [body.index(f"text {index}") for index in range(3)] == sorted(body.index(f"text {index}") for index in range(3))
+    assert [body.index(f"text {index}") for index in range(3)] == sorted(
+        body.index(f"text {index}") for index in range(3)
+    )
     assert body.index("text 2") < body.index("last\\n")
     order = kinds(events)
     third_result = [index for index, kind in enumerate(order) if kind == "ToolResult"][2]
@@ -241,7 +249,9 @@ async def test_a_fault_inside_a_turn_becomes_an_error_event_and_the_session_goes
 @requirement("D8.71", "T6.4")
 async def test_a_failed_attempt_is_tried_again_and_its_text_does_not_count():
     clock = FakeClock()
-    model = RecordingModel(scripted(answer(say("Once."), fail("cut", times=1)), say("Second answer."), clock=clock))
+    model = RecordingModel(
+        scripted(answer(say("Once."), fail("cut", times=1)), say("Second answer."), clock=clock)
+    )
     async with harness(model, clock=clock) as session:
         number = await session.send("go")
         failed = await session.until(StepFailed, since=number)
@@ -364,7 +374,13 @@ async def test_the_timing_of_a_turn_names_its_components():
     async with harness(scripted(call("bash", command="true"), say("Done.")), mode="auto") as session:
         events = await session.ask("go")
     (timing,) = of_kind(events, TurnTiming)
-    assert {"provider.first_byte", "provider.total", "tool.bash", "log.durable", "turn.total"} <= timing.durations_ms.keys()
+    assert {
+        "provider.first_byte",
+        "provider.total",
+        "tool.bash",
+        "log.durable",
+        "turn.total",
+    } <= timing.durations_ms.keys()
 
 
 async def test_call_ids_of_the_provider_are_kept_unless_missing_or_repeated():
@@ -423,7 +439,9 @@ async def test_the_model_can_be_changed_between_turns_and_an_unknown_one_is_refu
 
 
 async def test_the_prefix_is_set_once_and_stays_in_force():
-    async with harness(scripted(call("bash", command="true"), say("One."), say("Two.")), mode="auto") as session:
+    async with harness(
+        scripted(call("bash", command="true"), say("One."), say("Two.")), mode="auto"
+    ) as session:
         first, second = await session.ask("go"), await session.ask("more")
     assert kinds([*first, *second]).count("PrefixSet") == 1
 

@@ -32,7 +32,9 @@ CLIENT = "cli_" + "0" * 26
 
 
 def enveloped(event, kind, **fields):
-    return Envelope(id=7, kind=kind, session=SESSION, originator=CLIENT, ts_ms=1_747_000_000_123, event=event, **fields)
+    return Envelope(
+        id=7, kind=kind, session=SESSION, originator=CLIENT, ts_ms=1_747_000_000_123, event=event, **fields
+    )
 
 
 def value_of(kind):
@@ -73,7 +75,9 @@ def _sample_of(info):
 
 
 @requirement("G24.1", "G1.6", "G16.12")
-@pytest.mark.parametrize("kind", [*get_args(events.DurableEvent), *get_args(events.LiveEvent)], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "kind", [*get_args(events.DurableEvent), *get_args(events.LiveEvent)], ids=lambda k: k.__name__
+)
 def test_every_event_survives_a_round_trip_in_its_envelope(kind):
     event = value_of(kind)
     envelope = enveloped(event, kind.__name__, turn=2, agent_path=("main", "review"), invocation="inv_1")

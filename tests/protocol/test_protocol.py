@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.protocol import schema
-from bridle.protocol.errors import SENTENCES, BridleError, CommandRefused, ProviderError, exit_code_of, sentence
+from bridle.protocol.errors import (
+    SENTENCES,
+    BridleError,
+    CommandRefused,
+    ProviderError,
+    exit_code_of,
+    sentence,
+)
 from bridle.protocol.handshake import PROTOCOL_VERSION, check_version, handshake
 from bridle.protocol.tokens import read_claims
 
@@ -36,11 +43,19 @@ def test_every_reason_has_one_sentence_and_a_documented_exit_code():
     ("reason", "data", "text"),
     [
         ("TurnInProgress", {"originator": "cli_1", "ts": "now"}, "started by cli_1 at now"),
-        ("PermissionTimeout", {"tool": "bash", "timeout_s": 60}, "Permission for bash not answered within 60s. Tool call cancelled."),
+        (
+            "PermissionTimeout",
+            {"tool": "bash", "timeout_s": 60},
+            "Permission for bash not answered within 60s. Tool call cancelled.",
+        ),
         ("PermissionDenied", {"tool": "bash", "client": "you"}, "Permission denied for bash by you."),
         ("HandshakeRequired", {}, "before any command"),
         ("RateLimited", {"provider": "p", "retry_after_s": 20}, "Retrying in 20s"),
-        ("HandshakeVersionMismatch", {"client_version": "1", "server_version": "2", "older": "it"}, "Upgrade it."),
+        (
+            "HandshakeVersionMismatch",
+            {"client_version": "1", "server_version": "2", "older": "it"},
+            "Upgrade it.",
+        ),
     ],
 )
 def test_sentences_are_filled_from_data(reason, data, text):

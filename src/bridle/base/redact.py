@@ -150,7 +150,7 @@ PATTERNS: tuple[Pattern, ...] = (
             *("private_key", "private-key", "privatekey"),
             *("token", "secret", "password"),
         ),
-        r"""[A-Za-z_\-]{0,24}(?:\\?["'])?[ ]{0,4}(?:[:=][^\r\n]{0,100})?""",
+        r"""[A-Za-z_\-]{0,24}\\?["']?[ ]{0,4}(?:[:=][^\r\n]{0,100})?""",
         (
             # NAME=value, but not NAME=$OTHER, which is no secret.
             Form(rf"""{_NAME}={_UNMASKED}(?!\$[A-Z_{{(])(?=[^\s"'«»\\])""", r"""[^\s"'«»]*"""),

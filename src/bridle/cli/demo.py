@@ -27,6 +27,7 @@ def demo(env: Mapping[str, str]) -> int:
 
 async def _demo(env: Mapping[str, str]) -> int:
     scratch = tempfile.mkdtemp(prefix="bridle-demo-")
+    _write_project(scratch)
     await _make_repository(scratch, env)
     _say("Bridle demo: a scripted model works in a scratch folder. No key, no network.")
     _say(f"folder   {scratch}")
@@ -51,13 +52,17 @@ async def _demo(env: Mapping[str, str]) -> int:
     return code
 
 
-async def _make_repository(folder: str, env: Mapping[str, str]) -> None:
-    """A small project with a failing test; a git repository where git is installed."""
+def _write_project(folder: str) -> None:
+    """A small project with a failing test."""
     shipped = files("bridle.providers").joinpath("scripts", "fix-test")
     for name in ("cart.py", "test_cart.py"):
         text = shipped.joinpath(f"{name}.txt").read_text(encoding="utf-8")
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
+
+
+async def _make_repository(folder: str, env: Mapping[str, str]) -> None:
+    """The project as a git repository, where git is installed."""
     processes = Processes()
     identity = ("-c", "user.name=Bridle", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
     commands = (

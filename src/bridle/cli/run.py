@@ -24,9 +24,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.json and parsed.stream_json:
         raise UsageError("--json and --stream-json exclude each other. Choose one")
     form: Format = "json" if parsed.json else "stream-json" if parsed.stream_json else "text"
-    printer = Printer(
-        form=form, out=sys.stdout, story=_quiet if parsed.quiet else tell, telling=Story()
-    )
+    printer = Printer(form=form, out=sys.stdout, story=_quiet if parsed.quiet else tell, telling=Story())
     try:
         prompt = _prompt(parsed.prompt)
         create = _session_wanted(parsed, env)

@@ -179,20 +179,17 @@ class Printer:
         return f"{word:<8} " + " · ".join(facts)
 
     def _finish(self, code: int) -> int:
-        self._result.exit_code = code
-        match self._form:
-            case "text":
-                if self._result.final_response:
-                    text = self._result.final_response
-                    self._write((visible(text) if self._out.isatty() else text) + "\n")
-            case "json":
-                self._write_json(self._result)
-            case "stream-json":
-                # the events were streamed already; the last line carries the rest
-                self._result.events = []
-                last: dict[str, Any] = msgspec.to_builtins(self._result)
-                last.pop("events")
-                self._write_json({**last, "eventType": "run.result"})
+        result = self._result
+        result.exit_code = code
+        if self._form == "json":
+            self._write_json(result)
+        elif self._form == "stream-json":
+            last: dict[str, Any] = msgspec.to_builtins(result)
+            last.pop("events")  # they were streamed already
+            self._write_json({**last, "eventType": "run.result"})
+        elif result.final_response:
+            text = result.final_response
+            self._write((visible(text) if self._out.isatty() else text) + "\n")
         return EXIT_READER_GONE if self._reader_gone else code
 
     def _write_json(self, value: Any) -> None:

@@ -48,7 +48,9 @@ class Story:
                 return visible(said).splitlines() if self._words and event.calls and said else []
             case e.StepFailed():
                 self._text.clear()
-                again = "" if event.retry_in_ms is None else f" Trying again in {event.retry_in_ms / 1000:g} s."
+                again = (
+                    "" if event.retry_in_ms is None else f" Trying again in {event.retry_in_ms / 1000:g} s."
+                )
                 return [visible(event.message) + again]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]

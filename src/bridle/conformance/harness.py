@@ -32,7 +32,9 @@ E = TypeVar("E", bound=AnyEvent)
 class HarnessSession:
     """A session and one client of it. `folder` is its workspace, `home` where Bridle keeps its files."""
 
-    def __init__(self, engine: Engine, connection: Connection, session: str, *, folder: str, home: str) -> None:
+    def __init__(
+        self, engine: Engine, connection: Connection, session: str, *, folder: str, home: str
+    ) -> None:
         self.engine = engine
         self.connection = connection
         self.id = session
@@ -103,15 +105,13 @@ async def harness(
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
         home = home or os.path.join(scratch, "home")
-        engine = Engine(
-            where=folders({"BRIDLE_HOME": home}), clock=clock or SystemClock(), model=model
-        )
+        engine = Engine(where=folders({"BRIDLE_HOME": home}), clock=clock or SystemClock(), model=model)
         try:
             connection = engine.connect(name="harness", answers=answers)
             created = await connection.send(
                 CreateSession(
                     cwd=folder,
-                    env=dict(PATH=os.defpath),
+                    env={"PATH": os.defpath},
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
                     resume=resume,

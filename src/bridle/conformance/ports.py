@@ -98,10 +98,14 @@ async def _until_turn_ended(connection: Connection, session: str, *, since: int)
     raise AssertionError("the events ended before the turn did")
 
 
-async def _refused(connection: Connection, command: SendInput | CancelTurn | ShellRequest, reason: str) -> None:
+async def _refused(
+    connection: Connection, command: SendInput | CancelTurn | ShellRequest, reason: str
+) -> None:
     try:
         await connection.send(command)
     except BridleError as refused:
-        assert refused.reason == reason, f"{type(command).__name__} is refused with {reason}, not {refused.reason}"
+        assert refused.reason == reason, (
+            f"{type(command).__name__} is refused with {reason}, not {refused.reason}"
+        )
         return
     raise AssertionError(f"{type(command).__name__} is refused with {reason}")

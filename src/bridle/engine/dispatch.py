@@ -16,7 +16,13 @@ from bridle.engine.journal import Journal
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import Concurrency, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import StoreError, sentence
-from bridle.protocol.events import IdentityClass, RequestedCall, ToolCallProgress, ToolCallRequested, ToolResult
+from bridle.protocol.events import (
+    IdentityClass,
+    RequestedCall,
+    ToolCallProgress,
+    ToolCallRequested,
+    ToolResult,
+)
 
 
 class ToolLayers(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +87,9 @@ class Dispatcher:
         self._run_tool = run_tool
         self._concurrency = concurrency
 
-    async def run(self, calls: Sequence[RequestedCall], *, step: int, identity: IdentityClass) -> list[ToolResult]:
+    async def run(
+        self, calls: Sequence[RequestedCall], *, step: int, identity: IdentityClass
+    ) -> list[ToolResult]:
         """The results in the order the model asked. When cancelled, calls that did not start say so."""
         results: dict[str, ToolResult] = {}
         try:

@@ -90,9 +90,7 @@ def deadline(clock: Clock) -> ToolLayer:
                 return await proceed(call)
         except TimeoutError:
             text = sentence("ToolTimeout", {"tool": call.name, "timeout_s": f"{limit_s:g}"})
-            return ToolOutput(
-                outcome="timeout", reason="ToolTimeout", content="".join((*call.partial, text))
-            )
+            return ToolOutput(outcome="timeout", reason="ToolTimeout", content="".join((*call.partial, text)))
 
     return layer
 

@@ -151,9 +151,7 @@ class Session:
         whole()
         journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
         message = sentence(ending.reason, ending.data) if ending.reason else None
-        journal.emit(
-            TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps)
-        )
+        journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
 
     async def _guarded_turn(self, pending: PendingInput) -> Ending:
         steps = 0

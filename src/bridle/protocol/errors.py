@@ -45,7 +45,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "UnknownSession": Sentence('There is no session "{session}". List them: bridle sessions', 2),
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
     "NoSessionHere": Sentence("There is no session to continue in {cwd}. Start one: bridle run PROMPT", 2),
-    "SessionBusy": Sentence("Session {session} is open in another Bridle (process {pid}, since {started}).", 2),
+    "SessionBusy": Sentence(
+        "Session {session} is open in another Bridle (process {pid}, since {started}).", 2
+    ),
     "TokenExpired": Sentence(
         "Capability token expired at {exp}. "
         "Mint a new one: bridle token --session {session} --identity-class {identity_class}.",
@@ -115,7 +117,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "BadStream": Sentence("{provider} sent an answer that cannot be read: {problem}.", 5),
     "StreamSilent": Sentence("No data from {provider} for {timeout_s} s; the request was ended.", 5),
     # Files and the log
-    "StoreUnwritable": Sentence("Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2),
+    "StoreUnwritable": Sentence(
+        "Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2
+    ),
     "StoreNewer": Sentence(
         "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2
     ),

@@ -42,9 +42,7 @@ def check_version(theirs: str, ours: str = PROTOCOL_VERSION) -> None:
     if _line(theirs) == _line(ours):
         return
     older = "the client" if _numbers(theirs) < _numbers(ours) else "the server"
-    raise CommandRefused(
-        "HandshakeVersionMismatch", client_version=theirs, server_version=ours, older=older
-    )
+    raise CommandRefused("HandshakeVersionMismatch", client_version=theirs, server_version=ours, older=older)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

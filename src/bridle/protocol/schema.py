@@ -35,7 +35,7 @@ def _document(title: str, kind: Any) -> bytes:
 
 
 def _events() -> bytes:
-    """The envelope, with the payload chosen by its kind. Other kinds are allowed: readers keep what they do not know."""
+    """The envelope, its payload chosen by kind. Other kinds are allowed: readers keep what they do not know."""
     kinds = (*get_args(events.DurableEvent), *get_args(events.LiveEvent))
     payloads, definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     choices = [
