@@ -231,6 +231,7 @@ EXAMPLES = [
     "postgres://me:hunt@er2@db/main",
     SECRETS["aws-access-key"][0] + SECRETS["api-key"][0],
     "'TOKEN' : 'a'",
+    'DB_PASSWORD="' + "x" * 150 + '\\"hi\\" there"',
 ]
 
 

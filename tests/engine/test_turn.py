@@ -41,8 +41,7 @@ from bridle.protocol.events import (
 from bridle.providers.script import answer, call, fail, say, think, wait
 
 
-def requirement(*ids):
-    return pytest.mark.requirement(*ids)
+requirement = pytest.mark.requirement
 
 
 def words(events):

@@ -23,7 +23,7 @@ def test_what_the_model_reads_about_them_stays_small() -> None:
     assert len(msgspec.json.encode([tool.schema() for tool in BUILTIN_TOOLS])) < 2500
 
 
-@pytest.mark.requirement("T2.2", "D5.1", "D5.2", "D5.3")
+@pytest.mark.requirement("T2.2", "D5.2")
 def test_a_second_tool_of_a_built_in_name_is_refused() -> None:
     registry = Registry()
     assert [registry.register(tool, BUILTIN) for tool in BUILTIN_TOOLS] == [True, True, True]
@@ -33,7 +33,7 @@ def test_a_second_tool_of_a_built_in_name_is_refused() -> None:
     assert registry.origin("bash") == BUILTIN
 
 
-@pytest.mark.requirement("T2.2", "T2.6")
+@pytest.mark.requirement("T2.2")
 async def test_an_unknown_tool_fails_closed(bench) -> None:
     output = await bench.run("format_disk")
     assert (output.outcome, output.reason) == ("error", "UnknownTool")

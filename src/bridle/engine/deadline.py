@@ -8,6 +8,10 @@ from types import TracebackType
 from bridle.base.clock import Clock, Timer
 
 
+TOLERANCE_S = 0.001
+"""A timer may come this much early; arming it again for less would never end."""
+
+
 class Deadline:
     """`async with` scope that cancels its task after `seconds` without a `touch` and then raises TimeoutError.
 
@@ -46,7 +50,7 @@ class Deadline:
 
     def _fire(self) -> None:
         left = self._touched + self._seconds - self._clock.monotonic()
-        if left > 0:
+        if left > TOLERANCE_S:
             self._timer = self._clock.call_later(left, self._fire)
             return
         self._expired = True

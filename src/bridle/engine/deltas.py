@@ -1,4 +1,8 @@
-"""Text on its way into the journal: redacted as a stream, and at most 30 events a second or one per 4 KB."""
+"""Text on its way into the journal: at most 30 events a second or one per 4 KB.
+
+The model's words are redacted as a stream and kept whole. A call's live output is a view: of a flood, the last lines
+are shown.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Literal
 from bridle.base.clock import Clock, Timer
 from bridle.base.redact import StreamRedactor
 from bridle.engine.journal import Journal
-from bridle.protocol.events import TextDelta, ThinkingDelta
+from bridle.protocol.events import TextDelta, ThinkingDelta, ToolCallProgress
 
 MIN_GAP_S = 1 / 30
 MAX_CHARACTERS = 4096
@@ -86,3 +90,35 @@ class DeltaWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class ProgressWriter:
+    """Shows what a call prints while it runs. Nothing here is stored; a flood costs 30 small events a second."""
+
+    def __init__(self, journal: Journal, clock: Clock, call_id: str) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._call_id = call_id
+        self._pending = ""
+        self._last_s = -1.0
+        self._timer: Timer | None = None
+
+    def write(self, text: str) -> None:
+        self._pending = (self._pending + text)[-MAX_CHARACTERS:]
+        wait_s = self._last_s + MIN_GAP_S - self._clock.monotonic()
+        if wait_s <= 0:
+            self._show()
+        elif self._timer is None:
+            self._timer = self._clock.call_later(wait_s, self._show)
+
+    def stop(self) -> None:
+        """The call has ended; its result says the rest."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _show(self) -> None:
+        self.stop()
+        self._last_s = self._clock.monotonic()
+        self._journal.show(ToolCallProgress(call_id=self._call_id, text=self._pending))
+        self._pending = ""

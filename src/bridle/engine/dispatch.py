@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.engine.deltas import ProgressWriter
 from bridle.engine.journal import Journal
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import Concurrency, RunTool, ToolCall, ToolLayer, ToolOutput
@@ -19,7 +20,6 @@ from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import (
     IdentityClass,
     RequestedCall,
-    ToolCallProgress,
     ToolCallRequested,
     ToolResult,
 )
@@ -113,16 +113,14 @@ class Dispatcher:
         results: dict[str, ToolResult],
     ) -> None:
         if len(group) == 1:
-            call = self._tool_call(group[0], step, identity, _open_gate)
-            await self._run_one(group[0], call, results)
+            await self._run_one(group[0], step, identity, _open_gate, results)
             return
         gate = _Gate(len(group))
 
         async def enter(index: int, requested: RequestedCall) -> None:
             await gate.turn_of(index)
             try:
-                call = self._tool_call(requested, step, identity, lambda: gate.passed(index))
-                await self._run_one(requested, call, results)
+                await self._run_one(requested, step, identity, lambda: gate.passed(index), results)
             finally:
                 gate.left(index)
 
@@ -131,8 +129,26 @@ class Dispatcher:
                 tasks.create_task(enter(index, requested))
 
     async def _run_one(
-        self, requested: RequestedCall, call: ToolCall, results: dict[str, ToolResult]
+        self,
+        requested: RequestedCall,
+        step: int,
+        identity: IdentityClass,
+        passed_gates: Callable[[], Awaitable[None]],
+        results: dict[str, ToolResult],
     ) -> None:
+        progress = ProgressWriter(self._journal, self._clock, requested.call_id)
+        call = ToolCall(
+            id=requested.call_id,
+            name=requested.tool,
+            input=requested.input,
+            step=step,
+            originator=self._journal.originator,
+            identity=identity,
+            problem=requested.problem,
+            write=progress.write,
+            passed_gates=passed_gates,
+            partial=[],
+        )
         begun = self._clock.monotonic()
         try:
             with self._stopwatch.measure(f"tool.{call.name}"):
@@ -144,6 +160,8 @@ class Dispatcher:
             raise
         except Exception as fault:  # noqa: BLE001  the boundary: a broken tool fails its call, not the turn
             output = _crashed(call, fault)
+        finally:
+            progress.stop()
         self._conclude(requested, output, self._elapsed_ms(begun), results)
 
     def _conclude(
@@ -168,29 +186,6 @@ class Dispatcher:
 
     def _elapsed_ms(self, begun: float) -> int:
         return round((self._clock.monotonic() - begun) * 1000)
-
-    def _tool_call(
-        self,
-        requested: RequestedCall,
-        step: int,
-        identity: IdentityClass,
-        passed_gates: Callable[[], Awaitable[None]],
-    ) -> ToolCall:
-        def progress(text: str) -> None:
-            self._journal.show(ToolCallProgress(call_id=requested.call_id, text=text))
-
-        return ToolCall(
-            id=requested.call_id,
-            name=requested.tool,
-            input=requested.input,
-            step=step,
-            originator=self._journal.originator,
-            identity=identity,
-            problem=requested.problem,
-            write=progress,
-            passed_gates=passed_gates,
-            partial=[],
-        )
 
 
 class _Gate:

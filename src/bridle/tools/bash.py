@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import shutil
 import signal
 from typing import Annotated
 
@@ -85,7 +84,11 @@ async def bash(args: BashArgs, context: ToolContext) -> ToolOutput:
 
 def _shell(context: ToolContext) -> str:
     known = next((path for path in _SHELLS if os.access(path, os.X_OK)), None)
-    return known or shutil.which("bash", path=context.env.get("PATH")) or _FALLBACK_SHELL
+    if known is not None:
+        return known
+    import shutil  # slow to import and hardly ever needed
+
+    return shutil.which("bash", path=context.env.get("PATH")) or _FALLBACK_SHELL
 
 
 def _trailer(exit_code: int, output: _Decoded) -> str:
