@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bridle.safety.guards import PathPolicy, guarded, rechecked
-from bridle.safety.paths import Folders, session_folders
+from bridle.safety.paths import SessionFolders, session_folders
 
 pytestmark = pytest.mark.requirement("T3.1", "T3.2", "H10.7", "T5.1")
 
@@ -98,7 +98,7 @@ async def test_a_command_starts_inside_although_reading_outside_is_not_blocked(c
 
 
 async def test_a_guard_that_breaks_blocks(calls, workspace) -> None:
-    broken = PathPolicy(folders=Folders(workspace=None))
+    broken = PathPolicy(folders=SessionFolders(workspace=None))
     output = await guarded(broken)(calls.make(path="src/a.py"), calls.proceed)
     assert (output.outcome, output.reason, calls.ran) == ("blocked", "CheckFailed", [])
     again = rechecked(broken)(calls.make(path="src/a.py"))

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.safety.paths import (
-    Folders,
+    SessionFolders,
     PathRefused,
     is_beneath,
     is_inside_same_folder,
@@ -91,7 +91,7 @@ def test_the_inside_of_processes_is_recognised(path: str, expected: bool) -> Non
 
 
 def test_the_root_may_be_a_workspace() -> None:
-    folders = Folders(workspace="/")
+    folders = SessionFolders(workspace="/")
     assert folders.place("/etc/passwd") == "workspace"
     assert folders.shown("/etc/passwd") == "etc/passwd"
 

@@ -291,7 +291,7 @@ def test_a_malformed_key_is_refused_and_kept(tmp_path, content) -> None:
         for use in (store.list, lambda: store.create("/work", profile="default")):
             with pytest.raises(StoreError) as error:
                 use()
-            assert error.value.reason == "StoreWrongKey"
+            assert error.value.reason == "StoreBadKey"
     assert key.read_bytes() == content
 
 
@@ -300,7 +300,7 @@ def test_a_database_without_its_key_gets_no_new_one(tmp_path) -> None:
     (tmp_path / "sessions.key").unlink()
     with opened(tmp_path) as store, pytest.raises(StoreError) as error:
         store.create("/work", profile="default")
-    assert error.value.reason == "StoreWrongKey"
+    assert error.value.reason == "StoreBadKey"
     assert not (tmp_path / "sessions.key").exists()
 
 

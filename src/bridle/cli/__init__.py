@@ -14,6 +14,11 @@ import sys
 def main(argv: list[str] | None = None) -> None:
     """Runs one command and exits with its code. Version and help answer without importing anything else."""
     arguments = sys.argv[1:] if argv is None else argv
+    if sys.stdout is None:  # started with it closed: what we print goes nowhere, and into none of our files
+        import os
+
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        sys.stdout = open(nowhere, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  as long as we live
     if arguments[:1] in (["--version"], ["-v"]):
         from bridle._version import __version__
 

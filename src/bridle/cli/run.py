@@ -110,17 +110,19 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
 
 def _prompt(words: list[str]) -> str:
     """The words given, or stdin. Never waits at a terminal."""
-    if words and words != ["-"]:
-        return " ".join(words)
+    prompt = " ".join(words) if words and words != ["-"] else _prompt_on_stdin()
+    if not prompt.strip():
+        raise UsageError("The prompt is empty")
+    return prompt
+
+
+def _prompt_on_stdin() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError('A run needs a prompt: bridle run "what to do", or text on stdin')
     text = sys.stdin.buffer.read(PROMPT_BYTES + 1)
     if len(text) > PROMPT_BYTES:
         raise UsageError("The prompt on stdin is longer than 2 MiB")
-    prompt = text.decode("utf-8", "replace").strip()
-    if not prompt:
-        raise UsageError("The prompt is empty")
-    return prompt
+    return text.decode("utf-8", "replace").strip()
 
 
 def tell(line: str) -> None:

@@ -20,10 +20,15 @@ class _Parser(argparse.ArgumentParser):
     """Argument errors in our words; help pages instead of generated lists."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}. See: bridle help {self.prog.split()[-1]}")
+        raise UsageError(f"{message}. See: bridle help {self._topic}".rstrip())
 
     def format_help(self) -> str:
-        return PAGES.get(self.prog.split()[-1], PAGES[""])
+        return PAGES[self._topic]
+
+    @property
+    def _topic(self) -> str:
+        """The help page of this verb; `sessions list` has that of `sessions`."""
+        return next((word for word in self.prog.split() if word in PAGES), "")
 
 
 def run_verb(arguments: list[str]) -> int:
@@ -59,8 +64,10 @@ def _without_habits(arguments: list[str]) -> list[str]:
     first = arguments[0]
     if first in ("-p", "--print", "exec"):
         return ["run", *arguments[1:]]
-    if first in VERBS or first.startswith("-"):
+    if first in VERBS:
         return arguments
+    if first.startswith("-"):
+        raise UsageError(f"A command comes before {first}. See: bridle help")
     from difflib import get_close_matches
 
     near = get_close_matches(first, VERBS, n=1)

@@ -106,7 +106,8 @@ class Story:
         if decided.verdict == "deny":
             self._denied[decided.call_id] = decided
         elif decided.decided_by == "rule":
-            self._allowed[decided.call_id] = f"allowed by {decided.origin or 'rule'} '{decided.rule}'"
+            pattern = visible(decided.rule or "").removeprefix("allow ")
+            self._allowed[decided.call_id] = f"allowed by {decided.origin or 'rule'} {pattern}"
         elif decided.decided_by == "yes":
             self._allowed[decided.call_id] = "allowed by --yes"
         elif decided.answered_by:
@@ -142,7 +143,7 @@ class Story:
                 note = decided.note if decided else None
                 return f'you said no: "{visible(note)}"' if note else "you said no"
             case "RuleDenied" if decided:
-                return f'rule deny "{visible(decided.rule or "")}" ({decided.origin or "rule"})'
+                return f"rule {visible(decided.rule or 'deny')} ({decided.origin or 'rule'})"
             case _:
                 return visible(result.content.partition("\n")[0])
 

@@ -69,6 +69,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "ModeDenied": Sentence("Mode {mode} does not allow {tool} ({risk}).", 3),
     "PathOutsideWorkspace": Sentence("{path} is outside the workspace and cannot be written.", 3),
     "PathNotAllowed": Sentence("{path} is not a path this session may use: {problem}.", 3),
+    "CheckFailed": Sentence("{tool} was not run: a safety check failed inside Bridle ({problem}).", 3),
+    "AgentDenied": Sentence("{tool} is not something this agent may do.", 3),
+    "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
+    "FileUnwritable": Sentence("{path} cannot be written: {problem}."),
+    "CannotStart": Sentence("The command could not be started: {problem}."),
     "ChangedSinceApproval": Sentence("{path} changed after the change was approved, so it was not written."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
@@ -124,6 +129,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2
     ),
     "StoreWrongKey": Sentence("{path} cannot be opened with the key in {key_path}.", 2),
+    "StoreBadKey": Sentence(
+        "{key_path} holds no usable key ({problem}). Without it {path} cannot be read; nothing was changed.",
+        2,
+    ),
+    "StoreDamaged": Sentence("{path} is damaged ({problem}). Nothing was changed.", 1),
     "LogDamaged": Sentence("The log of {session} is damaged at event {event}: {problem}.", 1),
     "UnreadableFolder": Sentence("{path} is not a folder Bridle can work in ({problem}).", 2),
     "Usage": Sentence("{problem}", 2),

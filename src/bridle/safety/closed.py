@@ -37,10 +37,9 @@ def fail_closed(name: str, layer: ToolLayer) -> ToolLayer:
 def check_failed(name: str, call: ToolCall, problem: Exception) -> ToolOutput:
     """The result of a call whose check `name` broke."""
     shown = f"{type(problem).__name__}: {problem}"
-    message = f"{call.name} was not run: a safety check failed inside Bridle ({shown})."
     return ToolOutput(
         outcome="blocked",
         reason="CheckFailed",
-        content=sentence("CheckFailed", {"tool": call.name, "problem": shown, "message": message}),
+        content=sentence("CheckFailed", {"tool": call.name, "problem": shown}),
         evidence=Evidence(source=name, rule="fail closed", matched=type(problem).__name__),
     )

@@ -16,7 +16,7 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
 from bridle.safety.closed import check_failed, fail_closed
 from bridle.safety.paths import (
-    Folders,
+    SessionFolders,
     PathRefused,
     is_beneath_any,
     is_inside_same_folder,
@@ -38,7 +38,7 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     holds resolved paths.
     """
 
-    folders: Folders
+    folders: SessionFolders
     mode: PathMode = "workspace"
     allowed: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
@@ -120,7 +120,9 @@ def _check(subject: Subject, resolved: str, policy: PathPolicy, *, starts_comman
             pass
 
 
-def _check_workspace(subject: Subject, resolved: str, folders: Folders, *, starts_command: bool) -> None:
+def _check_workspace(
+    subject: Subject, resolved: str, folders: SessionFolders, *, starts_command: bool
+) -> None:
     if folders.place(resolved) != "outside":
         return
     if starts_command:

@@ -31,7 +31,7 @@ class PathRefused(Exception):
         self.problem = problem
 
 
-class Folders(msgspec.Struct, frozen=True, kw_only=True):
+class SessionFolders(msgspec.Struct, frozen=True, kw_only=True):
     """The folders a session works in, resolved once when it starts.
 
     Later on a command could turn the workspace into a link to somewhere else; its own name must not move
@@ -53,10 +53,12 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
         return resolved[len(self.workspace.rstrip("/")) + 1 :] or "."
 
 
-def session_folders(workspace: str, added: Iterable[str] = ()) -> Folders:
+def session_folders(workspace: str, added: Iterable[str] = ()) -> SessionFolders:
     """The folders with every symlink resolved; added ones that are relative start at the workspace."""
     root = os.path.realpath(workspace)
-    return Folders(workspace=root, added=tuple(os.path.realpath(os.path.join(root, path)) for path in added))
+    return SessionFolders(
+        workspace=root, added=tuple(os.path.realpath(os.path.join(root, path)) for path in added)
+    )
 
 
 def resolve(value: str, cwd: str) -> str:

@@ -22,7 +22,7 @@ import msgspec
 from bridle.engine.tools import ToolCall
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
-from bridle.safety.paths import Folders
+from bridle.safety.paths import SessionFolders
 from bridle.safety.patterns import (
     ALIASES,
     command_matches_exactly,
@@ -209,7 +209,7 @@ class Permissions:
     def __init__(
         self,
         *,
-        folders: Folders,
+        folders: SessionFolders,
         mode: Callable[[], Mode] = lambda: "default",
         rules: Iterable[Rule] = (),
         yes: bool = False,

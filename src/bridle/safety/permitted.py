@@ -121,7 +121,6 @@ def _denied(
         "client": (answer.answered_by if answer is not None else None) or "nobody",
         "timeout_s": f"{PERMISSION_TIMEOUT_S:g}",
         "hint": _hint(query),
-        "message": f"{call.name} is denied.",
     }
     content = sentence(reason, data)
     if answer is not None and answer.note:

@@ -8,11 +8,11 @@ import msgspec
 
 from bridle.engine.ports import SandboxMode, SpawnPolicy
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.safety.paths import Folders
+from bridle.safety.paths import SessionFolders
 
 
 def sandboxed(
-    folders: Folders,
+    folders: SessionFolders,
     *,
     mode: SandboxMode = "workspace-write",
     network: Literal["inherit", "deny"] = "inherit",

@@ -73,7 +73,7 @@ class Database:
     def connect(self) -> Connection:
         """A connection to a database of this version's schema, created or migrated first where needed.
 
-        Raises `StoreError`: `StoreUnwritable`, `StoreWrongKey` or `StoreNewer`.
+        Raises `StoreError`: `StoreUnwritable`, `StoreDamaged`, `StoreBadKey`, `StoreWrongKey` or `StoreNewer`.
         """
         with self.errors():
             if not self.exists():
@@ -94,6 +94,8 @@ class Database:
             yield
         except apsw.NotADBError:
             raise StoreError("StoreWrongKey", path=self.path, key_path=self.key_path) from None
+        except apsw.CorruptError as problem:
+            raise StoreError("StoreDamaged", path=self.path, problem=str(problem)) from problem
         except apsw.Error as problem:
             raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
         except OSError as problem:

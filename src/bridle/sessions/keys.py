@@ -38,4 +38,4 @@ def make_key(key_path: str) -> None:
 
 
 def _wrong(database_path: str, key_path: str, problem: str) -> StoreError:
-    return StoreError("StoreWrongKey", path=database_path, key_path=key_path, problem=problem)
+    return StoreError("StoreBadKey", path=database_path, key_path=key_path, problem=problem)

@@ -63,12 +63,10 @@ async def bash(args: BashArgs, context: ToolContext) -> ToolOutput:
             on_output=output.feed,
         )
     except CannotStart as problem:
-        message = f"The command could not be started: {problem.reason}."
-        data = {"problem": problem.reason, "message": message}
         return ToolOutput(
             outcome="error",
             reason="CannotStart",
-            content=sentence("CannotStart", data),
+            content=sentence("CannotStart", {"problem": problem.reason}),
             metadata={"sandbox": context.spawn.adapter},
         )
     try:

@@ -177,7 +177,7 @@ def _past_end(path: str, offset: int, lines: int) -> ToolOutput:
 
 
 def _failed(path: str, problem: str) -> ToolOutput:
-    data = {"path": path, "problem": problem, "message": f"{path} cannot be read: {problem}."}
+    data = {"path": path, "problem": problem}
     return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
 
 

@@ -95,7 +95,7 @@ def _relative(resolved: str, cwd: str) -> str:
 
 
 def _failed(path: str, problem: str) -> ToolOutput:
-    data = {"path": path, "problem": problem, "message": f"{path} cannot be written: {problem}."}
+    data = {"path": path, "problem": problem}
     return ToolOutput(outcome="error", reason="FileUnwritable", content=sentence("FileUnwritable", data))
 
 

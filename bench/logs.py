@@ -1,0 +1,270 @@
+"""What the log costs: appending, the barrier before a call that changes something, and coming back to a long one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+
+from measure import Figure, middle, scratch
+
+from bridle.base.clock import SystemClock
+from bridle.base.ids import Ids
+from bridle.config.folders import folders
+from bridle.conformance.harness import harness
+from bridle.engine.conversation import Conversation
+from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
+from bridle.engine.request import encode
+from bridle.protocol import events as e
+from bridle.protocol.codec import encode_payload
+from bridle.protocol.messages import TextBlock
+from bridle.providers.scripted import ScriptedWire
+from bridle.sessions.log import StoredLog
+from bridle.sessions.store import SessionStore
+
+EVENTS = 100_000
+STEPS_PER_TURN = 20
+_CLIENT = "cli_" + "0" * 26
+_SHA = "0" * 64
+
+
+# Appending
+
+
+def append() -> list[Figure]:
+    """Ten events, then wait for the commit; and everything at once, in the groups the writer makes itself."""
+    with scratch() as folder:
+        store = _store(folder)
+        log = store.create(folder, profile="default")
+        grouped, free, appended = asyncio.run(_append_rates(log))
+        assert sum(1 for _ in store.events(log.session)) == appended, "every event is in the log"
+        log.verify()
+        log.close()
+        store.close()
+    return [
+        Figure(
+            name="append, 10 per commit",
+            value=grouped / 1000,
+            unit="k/s",
+            target=80,
+            at_least=True,
+            how="N=5 x 200 commits, each waited for",
+        ),
+        Figure(
+            name="append, free running", value=free / 1000, unit="k/s", how="N=5 x 4,000, one wait at the end"
+        ),
+    ]
+
+
+async def _append_rates(log: StoredLog) -> tuple[float, float, int]:
+    grouped: list[float] = []
+    free: list[float] = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        for _ in range(200):
+            for _ in range(10):
+                _append(log, e.TextDelta(text="a few words, as a model says them"))
+            await log.committed()
+        grouped.append(2_000 / (time.perf_counter() - begun))
+        begun = time.perf_counter()
+        for _ in range(4_000):
+            _append(log, e.TextDelta(text="a few words, as a model says them"))
+        await log.committed()
+        free.append(4_000 / (time.perf_counter() - begun))
+    return middle(grouped), middle(free), log.last_id
+
+
+def barrier() -> list[Figure]:
+    """An intent on the disk, against 4 KB appended to a file beside the database and synced."""
+    rounds = 300
+    with scratch() as folder:
+        store = _store(folder)
+        log = store.create(folder, profile="default")
+        raw, durable = asyncio.run(_barriers(log, os.path.join(folder, "raw"), rounds))
+        assert log.last_id == rounds
+        log.close()
+        store.close()
+    how = f"N={rounds}, raw fdatasync {raw * 1000:.2f} ms, barrier {durable * 1000:.2f} ms"
+    return [Figure(name="durable barrier", value=durable / raw, unit="x", target=2, how=how)]
+
+
+async def _barriers(log: StoredLog, path: str, rounds: int) -> tuple[float, float]:
+    raw: list[float] = []
+    durable: list[float] = []
+    sync = getattr(os, "fdatasync", os.fsync)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        for number in range(rounds):
+            begun = time.perf_counter()
+            os.write(fd, bytes(4096))
+            sync(fd)
+            raw.append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            _append(log, _intent(f"call_{number:026}", number))
+            await log.durable()
+            durable.append(time.perf_counter() - begun)
+    finally:
+        os.close(fd)
+    return middle(raw), middle(durable)
+
+
+# Resuming
+
+
+def resume() -> list[Figure]:
+    """A log of 100,000 events: all of it verified, all of it folded, and a session taken up again."""
+    with scratch() as home:
+        where = folders({"BRIDLE_HOME": home})
+        session = asyncio.run(_write_long_log(where.data, home))
+        verified = _verified(where.data, session)
+        folded, messages = _folded(where.data, session)
+        resumed = [asyncio.run(_resumed(home, session)) for _ in range(3)]
+    how = f"N=3, {EVENTS:,} events"
+    return [
+        Figure(name="resume, whole log verified", value=verified, unit="s", target=0.5, how=how),
+        Figure(
+            name="resume, fold to request",
+            value=folded,
+            unit="s",
+            target=0.15,
+            how=f"{how}, {messages:,} messages read, folded, encoded",
+        ),
+        Figure(
+            name="resume, through the engine",
+            value=middle(resumed),
+            unit="s",
+            how="N=3, from CreateSession to the model being asked; the last 1,000 verified",
+        ),
+    ]
+
+
+def _verified(folder: str, session: str) -> float:
+    took: list[float] = []
+    store = _store(folder)
+    log = store.open(session)
+    for _ in range(3):
+        begun = time.perf_counter()
+        log.verify()
+        took.append(time.perf_counter() - begun)
+    log.close()
+    store.close()
+    return middle(took)
+
+
+def _folded(folder: str, session: str) -> tuple[float, int]:
+    took: list[float] = []
+    conversation = Conversation()
+    for _ in range(3):
+        store = _store(folder)
+        begun = time.perf_counter()
+        conversation = Conversation.of(store.events(session))
+        body = encode(conversation, ScriptedWire())
+        took.append(time.perf_counter() - begun)
+        store.close()
+        assert conversation.last_id >= EVENTS
+        assert len(body) > 1_000_000
+        assert not conversation.turn_is_open
+    return middle(took), len(conversation.messages)
+
+
+async def _resumed(home: str, session: str) -> float:
+    """Seconds from asking for the session to its first request. Each time leaves a few events more."""
+    model = _FirstRequest()
+    begun = time.perf_counter()
+    async with harness(model, home=home, resume=session) as resumed:
+        events = await resumed.ask("go on")
+    assert len(model.asked_s) == 1, "a resumed session asks once"
+    assert isinstance(events[-1], e.TurnEnded)
+    return model.asked_s[0] - begun
+
+
+class _FirstRequest:
+    """Notes when it was asked and ends the turn."""
+
+    name = "bench"
+    wire = ScriptedWire()
+
+    def __init__(self) -> None:
+        self.asked_s: list[float] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        self.asked_s.append(time.perf_counter())
+        yield ModelText("ok")
+        yield ModelDone("end_turn")
+
+
+async def _write_long_log(folder: str, cwd: str) -> str:
+    store = _store(folder)
+    log = store.create(cwd, profile="default")
+    for number, (event, turn) in enumerate(_long_session(log.log, cwd), 1):
+        _append(log, event, turn)
+        if number % 5_000 == 0:
+            await log.committed()
+    assert log.last_id >= EVENTS
+    log.close()
+    store.close()
+    return log.session
+
+
+def _long_session(log_id: str, cwd: str) -> Iterator[tuple[e.DurableEvent, int | None]]:
+    """Events as real turns leave them, each with its turn: at least `EVENTS` of them, the last turn ended."""
+    yield e.SessionCreated(log=log_id, cwd=cwd, profile="default", mode="auto", resumed=False), None
+    yield e.ModelChanged(provider="bench", model="scripted"), None
+    count, turn, step = 2, 0, 0
+    while count < EVENTS:
+        turn += 1
+        question = (TextBlock(text=f"Question {turn}: what does this do, and why?"),)
+        yield e.InputAccepted(content=question, mode="queue"), None
+        yield e.TurnStarted(input=count + 1), turn
+        count += 2
+        if turn == 1:
+            yield e.PrefixSet(provider="bench", model="scripted", system="You are a bench."), turn
+            count += 1
+        for _ in range(STEPS_PER_TURN):
+            step += 1
+            for event in _step(step):
+                yield event, turn
+                count += 1
+        yield e.StepStarted(step=step + 1, provider="bench", model="scripted"), turn
+        yield e.TextDelta(text="That is all."), turn
+        yield e.StepEnded(step=step + 1, stop="end_turn", text_sha256=_SHA), turn
+        yield e.TurnEnded(stop="end_turn", steps=STEPS_PER_TURN + 1), turn
+        step, count = step + 1, count + 4
+
+
+def _step(step: int) -> Iterator[e.DurableEvent]:
+    call_id, arguments = f"call_{step:026}", {"command": f"sed -n {step},{step + 9}p module.py"}
+    yield e.StepStarted(step=step, provider="bench", model="scripted")
+    for words in ("Let me look at ", f"lines {step} and following ", "of that module first."):
+        yield e.TextDelta(text=words)
+    call = e.RequestedCall(call_id=call_id, wire_id=f"c{step}_0", tool="bash", input=arguments)
+    yield e.StepEnded(step=step, stop="tool_use", text_sha256=_SHA, calls=(call,))
+    yield e.ToolCallRequested(call_id=call_id, tool="bash", input=arguments, step=step)
+    yield e.PermissionDecided(call_id=call_id, tool="bash", verdict="allow", decided_by="mode", rule="auto")
+    yield _intent(call_id, step)
+    result = "".join(f"    value_{line} = compute({line})\n" for line in range(6))
+    yield e.ToolResult(call_id=call_id, tool="bash", outcome="ok", content=result, duration_ms=3)
+
+
+def _intent(call_id: str, number: int) -> e.ToolCallStarted:
+    arguments = {"command": f"sed -n {number},{number + 9}p module.py"}
+    return e.ToolCallStarted(call_id=call_id, tool="bash", input=arguments, mutating=True, input_sha256=_SHA)
+
+
+def _append(log: StoredLog, event: e.DurableEvent, turn: int | None = 1) -> None:
+    envelope = e.Envelope(
+        id=log.last_id + 1,
+        kind=type(event).__name__,
+        session=log.session,
+        originator=_CLIENT,
+        ts_ms=1_700_000_000_000 + log.last_id,
+        event=event,
+        turn=turn,
+    )
+    log.append(envelope, encode_payload(event))
+
+
+def _store(folder: str) -> SessionStore:
+    clock = SystemClock()
+    return SessionStore(folder, ids=Ids(clock.now_ms, os.urandom), clock=clock)

@@ -1,0 +1,119 @@
+"""What every row shares: a figure and its verdict, child processes with their CPU, medians, a scratch folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple, TypeVar
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PYTHON = sys.executable
+BRIDLE = os.path.join(os.path.dirname(sys.executable), "bridle")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One line of the report. Without a target it only informs; `at_least` turns the comparison round."""
+
+    name: str
+    value: float
+    unit: str
+    how: str
+    target: float | None = None
+    at_least: bool = False
+
+    @property
+    def verdict(self) -> str:
+        if self.target is None:
+            return ""
+        missed = self.value < self.target if self.at_least else self.value > self.target
+        return "over" if missed and not self.at_least else "under" if missed else "ok"
+
+
+class Child(NamedTuple):
+    """A process that ended. `cpu_s` counts it and what it waited for; `marks_s` says when a line came."""
+
+    wall_s: float
+    cpu_s: float
+    out: bytes
+    marks_s: dict[bytes, float]
+
+
+def child(argv: Sequence[str], *, env: dict[str, str], cwd: str, marks: Sequence[bytes] = ()) -> Child:
+    """Runs a program to its end. Raises when it fails, with what it said.
+
+    For each of `marks` the time is kept at which the first line of its output that holds it was read.
+    """
+    seen: dict[bytes, float] = {}
+    lines: list[bytes] = []
+    with tempfile.TemporaryFile() as said:
+        begun = time.perf_counter()
+        process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=said, bufsize=0)
+        assert process.stdout is not None
+        for line in process.stdout:
+            now = time.perf_counter()
+            for mark in marks:
+                if mark in line:
+                    seen.setdefault(mark, now - begun)
+            lines.append(line)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - begun
+        process.stdout.close()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        assert process.returncode == 0, f"{argv} ended with {process.returncode}: {said.read().decode()}"
+    return Child(wall_s, usage.ru_utime + usage.ru_stime, b"".join(lines), seen)
+
+
+def interleaved(rounds: int, *subjects: Callable[[], Result]) -> list[list[Result]]:
+    """Runs the subjects in turn, so that a noisy moment hits all of them. The first round is not counted."""
+    results: list[list[Result]] = [[] for _ in subjects]
+    for number in range(rounds + 1):
+        for subject, kept in zip(subjects, results, strict=True):
+            result = subject()
+            if number:
+                kept.append(result)
+    return results
+
+
+def middle(values: Iterator[float] | Sequence[float]) -> float:
+    return median(list(values))
+
+
+@contextmanager
+def scratch() -> Iterator[str]:
+    """A folder of this row, on the file system that holds temporary files."""
+    with tempfile.TemporaryDirectory(prefix="bridle-bench-") as folder:
+        yield folder
+
+
+def plain_env(home: str) -> dict[str, str]:
+    """What a run sees: nothing of the caller but where programs are."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": home,
+        "BRIDLE_HOME": os.path.join(home, "bridle"),
+    }
+
+
+def peak_mib() -> float:
+    """The most memory this process ever held, from the kernel's own high-water mark."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) / 1024
+    except FileNotFoundError:
+        pass
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)  # macOS counts bytes

@@ -1,0 +1,159 @@
+"""Single parts: memory, size on disk, redaction, starting a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import time
+from importlib.metadata import Distribution, distribution
+from importlib.util import find_spec
+
+from measure import PYTHON, Figure, child, middle, plain_env, scratch
+
+from bridle.base.processes import Processes
+from bridle.base.redact import StreamRedactor, might_hold_secret, redact
+
+
+def memory() -> list[Figure]:
+    """The high-water mark of `bridle run` at its exit, after 50 and after 500 tool calls."""
+    rounds = 3
+    return [
+        Figure(
+            name=f"peak memory, {calls} calls",
+            value=middle([_peak_of_run(calls) for _ in range(rounds)]),
+            unit="MiB",
+            target=target,
+            how=f"N={rounds}, VmHWM at exit of a run of {calls + 1} steps",
+        )
+        for calls, target in ((50, 45), (500, 51))
+    ]
+
+
+def _peak_of_run(calls: int) -> float:
+    with scratch() as home:
+        script, report = os.path.join(home, "calls.script"), os.path.join(home, "peak")
+        with open(script, "w", encoding="utf-8") as file:
+            file.writelines(
+                f'call bash {{"command": "echo step-{number}"}}\n---\n' for number in range(calls)
+            )
+            file.write("say done\n")
+        with_peak = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_peak.py")
+        options = ["--mode", "auto", "--max-steps", str(calls + 1), "-m", f"demo:{script}"]
+        ran = child(
+            [PYTHON, with_peak, report, "run", "--stream-json", *options, "go"], env=plain_env(home), cwd=home
+        )
+        assert ran.out.count(b'"eventType":"StepStarted"') == calls + 1
+        assert ran.out.count(b'"outcome":"ok"') == calls
+        with open(report, encoding="ascii") as file:
+            return float(file.read())
+
+
+def size() -> list[Figure]:
+    """Our package and what it cannot run without, as installed, compiled files included."""
+    parts = {"bridle": _folder_bytes(_package_folder())} | {
+        name: _distribution_bytes(found) for name, found in _required("bridle").items()
+    }
+    assert {"msgspec", "apsw-sqlite3mc"} <= parts.keys(), parts.keys()
+    assert all(parts.values()), parts
+    how = ", ".join(f"{name} {count / (1 << 20):.1f}" for name, count in parts.items())
+    return [
+        Figure(name="installed size", value=sum(parts.values()) / (1 << 20), unit="MiB", target=60, how=how),
+    ]
+
+
+def _package_folder() -> str:
+    spec = find_spec("bridle")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return spec.submodule_search_locations[0]
+
+
+def _folder_bytes(folder: str) -> int:
+    return sum(
+        os.path.getsize(os.path.join(parent, name)) for parent, _, names in os.walk(folder) for name in names
+    )
+
+
+def _required(name: str) -> dict[str, Distribution]:
+    """What `name` needs without extras, and what that needs in turn."""
+    found: dict[str, Distribution] = {}
+    for requirement in distribution(name).requires or ():
+        needed = re.match(r"[A-Za-z0-9._-]+", requirement)
+        assert needed is not None
+        if "extra ==" not in requirement and "python_version <" not in requirement:
+            found |= {needed[0]: distribution(needed[0])} | _required(needed[0])
+    return found
+
+
+def _distribution_bytes(found: Distribution) -> int:
+    paths = [os.fspath(found.locate_file(file)) for file in found.files or ()]
+    return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+
+
+def redaction() -> list[Figure]:
+    """What it costs to find out that a megabyte holds no secret: at once, in pieces, line by line."""
+    line = "2031-04-05 12:30:00 INFO worker {0:>6}: handled 18 items of batch {0} in 4 ms, 0 failed, 3 left\n"
+    lines = [line.format(number) for number in range(12_000)]
+    text = "".join(lines)
+    assert not might_hold_secret(text.encode())
+    pieces = [text[at : at + 4096] for at in range(0, len(text), 4096)]
+    rounds = 7
+    how = f"N={rounds}, {len(text) / 1e6:.1f} MB of clean log lines"
+    return [
+        Figure(name="redact, whole", value=_ms_per_mb(text, [text], rounds), unit="ms/MB", how=how),
+        Figure(name="redact, pieces of 4 KB", value=_ms_per_mb(text, pieces, rounds), unit="ms/MB", how=how),
+        Figure(name="redact, line by line", value=_ms_per_mb(text, lines, rounds), unit="ms/MB", how=how),
+    ]
+
+
+def _ms_per_mb(text: str, pieces: list[str], rounds: int) -> float:
+    took: list[float] = []
+    for _ in range(rounds):
+        begun = time.process_time()
+        if len(pieces) == 1:
+            result = redact(text)
+        else:
+            stream = StreamRedactor()
+            result = "".join([stream.feed(piece) for piece in pieces]) + stream.flush()
+        took.append(time.process_time() - begun)
+        assert result == text, "clean text was changed"
+    return middle(took) * 1000 / (len(text) / 1e6)
+
+
+def spawn() -> list[Figure]:
+    """`true` through `base.processes`, with its guardian and its own session, against plain `Popen`."""
+    rounds = 200
+    raw, ours, own_cpu = asyncio.run(_spawns(rounds))
+    how = f"N={rounds}, Popen and wait {raw * 1000:.2f} ms, ours {ours * 1000:.2f} ms, own CPU {own_cpu * 1000:.2f} ms"
+    return [Figure(name="spawn of true", value=ours / raw, unit="x", how=how)]
+
+
+async def _spawns(rounds: int) -> tuple[float, float, float]:
+    raw: list[float] = []
+    ours: list[float] = []
+    cpu: list[float] = []
+    env = {"PATH": os.defpath}
+    processes = Processes()
+    try:
+        for number in range(rounds + 10):
+            raw_s = _raw_spawn(env)
+            begun, cpu_begun = time.perf_counter(), time.process_time()
+            done = await processes.run(["true"], cwd="/", env=env, timeout_s=10, max_output_bytes=100)
+            ours_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_begun
+            assert done == (0, b"", b"", False, False)
+            if number >= 10:
+                raw.append(raw_s)
+                ours.append(ours_s)
+                cpu.append(cpu_s)
+    finally:
+        await processes.close()
+    return middle(raw), middle(ours), middle(cpu)
+
+
+def _raw_spawn(env: dict[str, str]) -> float:
+    begun = time.perf_counter()
+    with subprocess.Popen(["true"], env=env, cwd="/", stdout=subprocess.DEVNULL) as popen:
+        assert popen.wait() == 0
+    return time.perf_counter() - begun

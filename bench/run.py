@@ -1,0 +1,104 @@
+"""`make bench`: prints what Bridle costs, next to what it may cost. Targets are printed, never enforced.
+
+Every row runs in a process of its own, one after the other, and asserts that it did what it measures. The exit code is
+0 unless a row could not be measured. `docs/performance.md` says what the rows mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+
+from measure import Figure
+
+ROWS = {
+    "version": "startup:version",
+    "run": "startup:one_turn",
+    "step": "turns:step",
+    "growth": "turns:growth",
+    "deltas": "turns:deltas",
+    "memory": "parts:memory",
+    "body": "turns:body",
+    "resume": "logs:resume",
+    "append": "logs:append",
+    "barrier": "logs:barrier",
+    "size": "parts:size",
+    "redact": "parts:redaction",
+    "spawn": "parts:spawn",
+}
+"""Row names and where each is measured, in the order they are printed."""
+
+
+def main() -> int:
+    options = _options()
+    if options.in_process:
+        json.dump([asdict(figure) for figure in _measured(options.in_process)], sys.stdout)
+        return 0
+    begun = time.perf_counter()
+    if not options.json:
+        _print_head()
+    figures: list[Figure] = []
+    broken: list[str] = []
+    for name in options.rows:
+        found = _measured_apart(name)
+        if found is None:
+            broken.append(name)
+            continue
+        figures += found
+        if not options.json:
+            for figure in found:
+                _print_row(figure)
+    if options.json:
+        print(json.dumps([{**asdict(figure), "verdict": figure.verdict} for figure in figures], indent=1))
+    else:
+        print(
+            f"\n{time.perf_counter() - begun:.0f} s"
+            + (f"; could not measure: {', '.join(broken)}" if broken else "")
+        )
+    return 1 if broken else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/run.py", description="Measure what Bridle costs.")
+    parser.add_argument("--rows", nargs="+", choices=tuple(ROWS), default=tuple(ROWS), metavar="NAME")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--in-process", choices=tuple(ROWS), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _measured(name: str) -> list[Figure]:
+    module, _, function = ROWS[name].partition(":")
+    return getattr(importlib.import_module(module), function)()
+
+
+def _measured_apart(name: str) -> list[Figure] | None:
+    """The figures of a row from a fresh process; None when it failed, which stderr explains."""
+    ran = subprocess.run(
+        [sys.executable, os.path.abspath(__file__), "--in-process", name], stdout=subprocess.PIPE, check=False
+    )
+    if ran.returncode != 0:
+        print(f"{name}: could not be measured", file=sys.stderr)
+        return None
+    return [Figure(**figure) for figure in json.loads(ran.stdout)]
+
+
+def _print_head() -> None:
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"Python {python} on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
+    print(f"{'':<28}{'value':>10}       {'target':>8}          measured")
+
+
+def _print_row(figure: Figure) -> None:
+    target = "" if figure.target is None else f"{'≥' if figure.at_least else '≤'} {figure.target:g}"
+    value = f"{figure.value:>10.2f} {figure.unit:<6}{target:>8} {figure.verdict:<6}"
+    print(f"{figure.name:<28}{value}   {figure.how}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,326 @@
+"""`bridle run`: where the answer goes, what the JSON says, and what the exit code means."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from cli_kit import BRIDLE, Place, kinds
+
+from bridle.protocol.events import InputAccepted, TurnEnded, text_of
+
+requirement = pytest.mark.requirement
+
+WORK = """\
+say Looking first.
+call read_file {"path": "notes.txt"}
+call bash {"command": "echo from the shell"}
+call write_file {"path": "new.txt", "content": "one line\\n"}
+---
+say All done.
+"""
+RESULT_FIELDS = {
+    "schemaVersion", "command", "threadId", "sessionId", "success", "finalResponse", "events", "error",
+    "exit_code", "reason", "denied", "changed_files",
+}  # fmt: skip
+
+
+@requirement("D13.15", "G1.1")
+def test_the_answer_is_all_of_stdout_and_the_story_all_of_stderr(place: Place) -> None:
+    (place.work / "notes.txt").write_text("a note\n")
+    ran = place.bridle("run", "-y", "-m", place.script(WORK), "work")
+    assert (ran.code, ran.out) == (0, "[scripted] All done.\n")
+    told = "\n".join(ran.story)
+    assert "ran      read notes.txt" in told
+    assert "ran      echo from the shell            exit 0   allowed by --yes" in told
+    assert "ran      write new.txt                  +1 -0   allowed by --yes" in told
+    assert ran.story[-1].startswith("done ")
+    assert ran.story[-1].endswith(" · 2 steps · 1 file changed")
+    assert (place.work / "new.txt").read_text() == "one line\n"
+
+
+@requirement("D13.15")
+def test_a_pipe_gets_no_escape_codes_that_we_wrote_and_the_words_as_they_are(place: Place) -> None:
+    ran = place.bridle(
+        "run", "-y", "-m", place.script('call bash {"command": "printf \'\\\\033[31mred\'"}\n---\nsay täxt ✓\n'), "x"
+    )
+    assert ran.out == "[scripted] täxt ✓\n"
+    assert "\x1b" not in ran.err
+
+
+def test_quiet_leaves_only_the_answer(place: Place) -> None:
+    ran = place.bridle("run", "-q", "-m", place.script("say short\n"), "x")
+    assert ran == (0, "[scripted] short\n", "")
+
+
+@requirement("T18.1", "P11")
+def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
+    (place.work / "notes.txt").write_text("a note\n")
+    model = place.script(WORK)
+    ran = place.bridle("run", "--json", "--allow", "edit", "-m", model, "work")
+    result = ran.result
+    assert result.keys() == RESULT_FIELDS
+    events = result.pop("events")
+    assert result == {
+        "schemaVersion": 1,
+        "command": "run",
+        "threadId": result["sessionId"],
+        "sessionId": place.sessions()[0]["id"],
+        "success": True,
+        "finalResponse": "[scripted] All done.",
+        "error": None,
+        "exit_code": 0,
+        "reason": None,
+        "denied": [{"tool": "bash", "call": "echo from the shell", "reason": "NoApprover"}],
+        "changed_files": ["new.txt"],
+    }
+    assert ran.code == 0
+    assert [event["id"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[0]["kind"], events[-1]["kind"]) == ("SessionCreated", "TurnEnded")
+
+
+@requirement("T18.2", "P11")
+def test_stream_json_is_one_object_a_line_and_ends_with_the_result(place: Place) -> None:
+    (place.work / "notes.txt").write_text("a note\n")
+    ran = place.bridle("run", "--stream-json", "-y", "-m", place.script(WORK), "work")
+    *lines, last = ran.stream
+    session = place.sessions()[0]["id"]
+    for line in lines:
+        assert line.keys() == {"schemaVersion", "command", "threadId", "eventType", "event"}
+        assert (line["schemaVersion"], line["command"], line["threadId"]) == (1, "run", session)
+        assert line["eventType"] == line["event"]["kind"]
+    assert last.keys() == (RESULT_FIELDS - {"events"}) | {"eventType"}
+    assert (last["eventType"], last["exit_code"], ran.code) == ("run.result", 0, 0)
+    assert last["finalResponse"] == "[scripted] All done."
+    stored = [envelope.id for envelope in place.exported(session)]
+    streamed = [line["event"]["id"] for line in lines if "id" in line["event"]]
+    assert streamed == stored[: len(streamed)]
+    assert "ToolCallProgress" in {line["eventType"] for line in lines}
+
+
+@requirement("T18.2", "C22")
+def test_json_and_stream_json_together_are_a_mistake(place: Place) -> None:
+    ran = place.bridle("run", "--json", "--stream-json", "-m", "demo", "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.story == ["--json and --stream-json exclude each other. Choose one"]
+    assert os.listdir(place.home) == []
+
+
+@requirement("C22", "T18.1", "P11")
+@pytest.mark.parametrize(
+    ("script", "options", "code", "reason"),
+    [
+        ("say hi\n", (), 0, None),
+        ('call read_file {"path": "x"}\n---\nsay done\n', ("--max-steps", "1"), 1, "StepLimit"),
+        ("fail garbage\n", (), 5, "BadStream"),
+        ("fail bad_credentials\n", (), 4, "BadCredentials"),
+        ("bogus\n", (), 2, "BadScript"),
+        ("say hi\n", ("-r", "nowhere"), 2, "UnknownSession"),
+        ("say hi\n", ("-c",), 2, "NoSessionHere"),
+        ("say hi\n", ("-C", "missing"), 2, "UnreadableFolder"),
+        ("say hi\n", ("-m", "nobody:x"), 2, "UnknownProvider"),
+        ("say hi\n", ("-m", "demo:missing.script"), 2, "Usage"),
+        ("say hi\n", ("-m", ""), 4, "NoModel"),
+        ("say hi\n", ("--allow", "bash("), 2, "Usage"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int | str | None) and "\n" not in str(value) else "",
+)
+def test_the_exit_code_follows_from_the_reason_and_json_always_says_both(
+    place: Place, script: str, options: tuple[str, ...], code: int, reason: str | None
+) -> None:
+    ran = place.bridle("run", "--json", "-m", place.script(script), *options, "x")
+    result = ran.result
+    assert result.keys() == RESULT_FIELDS
+    assert (ran.code, result["exit_code"], result["reason"]) == (code, code, reason)
+    assert result["success"] is (code == 0)
+    assert (result["error"] or {}).get("name") == reason
+    assert "Traceback" not in ran.err
+
+
+@requirement("C22")
+def test_stream_json_tells_a_failure_on_its_last_line_too(place: Place) -> None:
+    ran = place.bridle("run", "--stream-json", "-m", "nobody:x", "x")
+    (last,) = ran.stream
+    assert (last["eventType"], last["exit_code"], ran.code) == ("run.result", 2, 2)
+
+
+def test_a_script_that_cannot_be_read_is_named_with_its_line(place: Place) -> None:
+    ran = place.bridle("run", "-m", place.script("say one\n---\nsya two\n", "mine.script"), "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.story == ['mine.script, line 3: there is no statement "sya"; the nearest is say.']
+    assert place.sessions() == []
+
+
+@requirement("C22")
+def test_without_a_model_a_run_says_where_it_looked_and_never_plays_the_demo(place: Place) -> None:
+    ran = place.bridle("run", "x", env={"BRIDLE_MODEL": ""})
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err.startswith("bridle: no model is configured and no key was found.\n")
+    assert "BRIDLE_MODEL" in ran.err
+    assert os.listdir(place.home) == []
+
+
+def test_the_model_may_come_from_the_environment_and_an_option_wins(place: Place) -> None:
+    named = place.script("say from the variable\n")
+    given = place.script("say from the option\n", "other.script")
+    assert "variable" in place.bridle("run", "x", env={"BRIDLE_MODEL": named}).out
+    assert "option" in place.bridle("run", "-m", given, "x", env={"BRIDLE_MODEL": named}).out
+
+
+# The prompt
+
+
+@requirement("D13.4")
+@pytest.mark.parametrize(
+    ("words", "stdin", "heard"),
+    [
+        (("fix", "the", "test"), "", "fix the test"),
+        ((), "  from a pipe\n", "from a pipe"),
+        (("-",), "grün\nand more\n", "grün\nand more"),
+        (("fix it",), "left alone", "fix it"),
+        (("--", "-c is a flag"), "", "-c is a flag"),
+    ],
+)
+def test_the_prompt_is_the_words_or_else_what_is_on_stdin(
+    place: Place, words: tuple[str, ...], stdin: str, heard: str
+) -> None:
+    ran = place.bridle("run", "--json", "-m", "demo", *words, stdin=stdin)
+    inputs = [event for event in ran.result["events"] if event["kind"] == "InputAccepted"]
+    assert [event["payload"]["content"] for event in inputs] == [[{"type": "text", "text": heard}]]
+
+
+@requirement("D13.4", "C22")
+@pytest.mark.parametrize(
+    ("words", "stdin"), [((), ""), (("-",), " \n\t"), (("",), ""), (("  ",), ""), (("-",), "x" * 2_100_000)]
+)
+def test_an_impossible_prompt_is_refused_before_anything_is_made(
+    place: Place, words: tuple[str, ...], stdin: str
+) -> None:
+    ran = place.bridle("run", "-m", "demo", *words, stdin=stdin)
+    assert (ran.code, ran.out, len(ran.story)) == (2, "", 1)
+    assert os.listdir(place.home) == []
+
+
+@requirement("D13.4")
+@pytest.mark.parametrize(("words", "code"), [((), 2), (("hi",), 0)])
+def test_a_closed_stdin_is_an_empty_one(place: Place, words: tuple[str, ...], code: int) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *BRIDLE, "run", "-m", "demo", *words],
+        env=place.environment(),
+        cwd=place.work,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+
+
+# Folders that cannot be used
+
+
+@requirement("C22")
+@pytest.mark.parametrize("variable", ["HOME", "BRIDLE_HOME", "XDG_DATA_HOME"])
+def test_a_home_that_cannot_be_written_is_named_and_nothing_runs(place: Place, variable: str) -> None:
+    file = place.work / "a-file"
+    file.write_text("precious\n")
+    model = place.script('call bash {"command": "touch ran"}\n---\nsay done\n')
+    ran = place.bridle("run", "-y", "-m", model, "x", env={variable: str(file / "below")})
+    assert (ran.code, ran.out) == (2, "")
+    (line,) = ran.story
+    assert line.startswith(f"Cannot write {file}")
+    assert line.endswith("nothing was run.")
+    assert file.read_text() == "precious\n"
+    assert not (place.work / "ran").exists()
+
+
+@requirement("C22")
+@pytest.mark.parametrize("folder", ["missing", "a-file"])
+def test_a_folder_that_cannot_be_worked_in_is_named(place: Place, folder: str) -> None:
+    (place.work / "a-file").write_text("")
+    ran = place.bridle("run", "-m", "demo", "-C", folder, "x")
+    assert ran.code == 2
+    (line,) = ran.story
+    assert line.startswith(f"{place.work / folder} is not a folder Bridle can work in (")
+    assert place.sessions() == []
+
+
+def test_a_run_works_in_the_folder_it_is_told_to(place: Place) -> None:
+    (place.work / "inside").mkdir()
+    model = place.script('call bash {"command": "pwd > where"}\n---\nsay done\n')
+    assert place.bridle("run", "-y", "-C", "inside", "-m", model, "x").code == 0
+    assert (place.work / "inside/where").read_text() == f"{(place.work / 'inside').resolve()}\n"
+
+
+# Readers that go away
+
+
+def many_events() -> str:
+    step = 'say some words\ncall read_file {"path": "it.script"}\n---\n'
+    return step * 60 + "say done\n"
+
+
+@requirement("C22", "T18.2")
+@pytest.mark.parametrize("lines", [0, 1], ids=["before the first line", "after the first line"])
+def test_when_the_reader_of_a_stream_goes_away_the_run_ends_quietly_and_the_session_is_whole(
+    place: Place, lines: int
+) -> None:
+    model = place.script(many_events())
+    with place.started("run", "--stream-json", "-m", model, "x") as running:
+        stdout = running.process.stdout
+        assert stdout is not None
+        for _ in range(lines):
+            assert stdout.readline()
+        stdout.close()
+        running.process.stdout = None
+        ran = running.end() if sys.version_info < (3, 0) else _end_without_stdout(running)
+    code, err = ran
+    assert code == 141
+    assert [line for line in err.splitlines() if not line.startswith("bridle: ")] == []
+    (row,) = place.sessions()
+    events = place.exported(row["id"])
+    assert kinds(events)[0] == "SessionCreated"
+    assert [event.event.stop for event in events if isinstance(event.event, TurnEnded)] == ["cancelled"]
+    place.verify(row["id"])
+
+
+def _end_without_stdout(running) -> tuple[int, str]:
+    _, err = running.process.communicate(timeout=30)
+    return running.process.returncode, err.decode()
+
+
+@requirement("C22")
+def test_an_answer_nobody_reads_is_still_in_the_session(place: Place) -> None:
+    with place.started("run", "-m", place.script("say the answer\n"), "the question") as running:
+        assert running.process.stdout is not None
+        running.process.stdout.close()
+        running.process.stdout = None
+        code, err = _end_without_stdout(running)
+    assert code == 141
+    assert "Traceback" not in err
+    (row,) = place.sessions()
+    events = place.exported(row["id"])
+    asked = [text_of(event.event.content) for event in events if isinstance(event.event, InputAccepted)]
+    assert asked == ["the question"]
+    assert [event.event.stop for event in events if isinstance(event.event, TurnEnded)] == ["end_turn"]
+    place.verify(row["id"])
+
+
+@requirement("D13.15")
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_run_without_stdout_or_stderr_does_its_work(place: Place, closed: str) -> None:
+    model = place.script('call bash {"command": "touch ran"}\n---\nsay done\n')
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *BRIDLE, "run", "-y", "-m", model, "x"],
+        env=place.environment(),
+        cwd=place.work,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert (place.work / "ran").exists()
+    (row,) = place.sessions()
+    place.verify(row["id"])

@@ -1,0 +1,180 @@
+"""Bridle as a person uses it: a real process, an empty home, a folder to work in, nothing else of ours around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bridle.app import session_store
+from bridle.protocol.codec import decode_envelope
+from bridle.protocol.events import Envelope
+
+# A warning inside Bridle is an error there too, and shows as one on stderr.
+BRIDLE = (sys.executable, "-W", "error", "-m", "bridle")
+TIMEOUT_S = 40
+
+
+class Ran(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        (line,) = self.out.splitlines()
+        return json.loads(line)
+
+    @property
+    def stream(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def story(self) -> list[str]:
+        """The lines on stderr, without the prefix that every one of them has."""
+        lines = self.err.splitlines()
+        assert [line for line in lines if not line.startswith("bridle: ")] == []
+        return [line.removeprefix("bridle: ") for line in lines]
+
+
+class Place:
+    """A home and a working folder. Every command gets both, and of our environment only the PATH."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.work = root / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+
+    @property
+    def data(self) -> Path:
+        return self.home / ".local/share/bridle"
+
+    def environment(self, **also: str) -> dict[str, str]:
+        path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
+        return {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", **also}
+
+    def script(self, text: str, name: str = "it.script") -> str:
+        """Writes a script into the working folder; returns the model that plays it."""
+        (self.work / name).write_text(text, encoding="utf-8")
+        return f"demo:{name}"
+
+    def bridle(
+        self, *words: str, stdin: str = "", cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Ran:
+        """Runs `bridle WORDS…` to its end."""
+        done = subprocess.run(
+            [*BRIDLE, *words],
+            input=stdin.encode(),
+            capture_output=True,
+            cwd=cwd or self.work,
+            env=self.environment(**(env or {})),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    @contextmanager
+    def started(self, *words: str) -> Iterator[Running]:
+        """The same, while it runs. Whatever happens, it is gone afterwards."""
+        process = subprocess.Popen(
+            [*BRIDLE, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.work,
+            env=self.environment(),
+        )
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+            process.communicate(timeout=TIMEOUT_S)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """What `sessions list --all` knows, newest first."""
+        listed = self.bridle("sessions", "list", "--all", "--json")
+        assert (listed.code, listed.err) == (0, "")
+        return json.loads(listed.out)
+
+    def exported(self, session: str) -> list[Envelope]:
+        """The events of a session, from its export; ids are checked on the way."""
+        exported = self.bridle("sessions", "export", session)
+        assert (exported.code, exported.err) == (0, "")
+        envelopes = [decode_envelope(line.encode()) for line in exported.out.splitlines()]
+        assert [envelope.id for envelope in envelopes] == list(range(1, len(envelopes) + 1))
+        return envelopes
+
+    def verify(self, session: str) -> None:
+        """Raises unless the stored log is whole: every digest, every link, and its end."""
+        store = session_store(self.environment())
+        try:
+            log = store.open(session)
+            try:
+                log.verify()
+            finally:
+                log.close()
+        finally:
+            store.close()
+
+
+class Running:
+    """A command in the middle of its work, with `--stream-json` on its stdout."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.printed: list[dict[str, Any]] = []
+
+    def until(self, kind: str) -> dict[str, Any]:
+        """Reads the stream up to the first line of a kind and returns that one."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.printed.append(json.loads(line))
+            if self.printed[-1]["eventType"] == kind:
+                return self.printed[-1]
+        assert self.process.stderr is not None
+        raise AssertionError(f"the stream ended before {kind}: {self.process.stderr.read().decode()}")
+
+    def signal(self, number: signal.Signals) -> Ran:
+        """Sends a signal and waits for the end."""
+        self.process.send_signal(number)
+        return self.end()
+
+    def end(self) -> Ran:
+        out, err = self.process.communicate(timeout=TIMEOUT_S)
+        return Ran(self.process.returncode, out.decode(), err.decode())
+
+
+class SignOfLife:
+    """A named pipe that commands hold open while they live: when its last holder dies, the reading end knows.
+
+    Unlike a process number it cannot come to mean somebody else, and nobody has to ask again and again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "alive"
+        os.mkfifo(path)
+        self.hold = f"exec 9>{path.name}"
+        self._reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether every process that ran `hold` is gone, now or so much later. One must have begun."""
+        ready, _, _ = select.select([self._reading], [], [], seconds)
+        return bool(ready) and os.read(self._reading, 1) == b""
+
+    def close(self) -> None:
+        os.close(self._reading)
+
+
+def kinds(envelopes: list[Envelope]) -> list[str]:
+    return [envelope.kind for envelope in envelopes]
