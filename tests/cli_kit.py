@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridle.app import session_store
-from bridle.protocol.codec import decode_envelope
 from bridle.protocol.events import Envelope
+from bridle.sessions.store import SessionRow, SessionStore
 
 # A warning inside Bridle is an error there too, and shows as one on stderr.
 BRIDLE = (sys.executable, "-W", "error", "-m", "bridle")
@@ -101,31 +101,29 @@ class Place:
             process.kill()
             process.communicate(timeout=TIMEOUT_S)
 
-    def sessions(self) -> list[dict[str, Any]]:
-        """What `sessions list --all` knows, newest first."""
-        listed = self.bridle("sessions", "list", "--all", "--json")
-        assert (listed.code, listed.err) == (0, "")
-        return json.loads(listed.out)
+    def sessions(self) -> list[SessionRow]:
+        """Every stored session, newest first."""
+        with self._store() as store:
+            return store.list()
 
-    def exported(self, session: str) -> list[Envelope]:
-        """The events of a session, from its export; ids are checked on the way."""
-        exported = self.bridle("sessions", "export", session)
-        assert (exported.code, exported.err) == (0, "")
-        envelopes = [decode_envelope(line.encode()) for line in exported.out.splitlines()]
+    def only_session(self) -> str:
+        (row,) = self.sessions()
+        return row.id
+
+    def events(self, session: str) -> list[Envelope]:
+        """What is stored of a session; ids are checked on the way."""
+        with self._store() as store:
+            envelopes = list(store.events(session))
         assert [envelope.id for envelope in envelopes] == list(range(1, len(envelopes) + 1))
         return envelopes
 
     def verify(self, session: str) -> None:
         """Raises unless the stored log is whole: every digest, every link, and its end."""
-        store = session_store(self.environment())
-        try:
-            log = store.open(session)
-            try:
-                log.verify()
-            finally:
-                log.close()
-        finally:
-            store.close()
+        with self._store() as store, closing(store.open(session)) as log:
+            log.verify()
+
+    def _store(self) -> closing[SessionStore]:
+        return closing(session_store(self.environment()))
 
 
 class Running:
@@ -150,9 +148,15 @@ class Running:
         self.process.send_signal(number)
         return self.end()
 
+    def stop_reading(self) -> None:
+        """The reader of its stdout goes away."""
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process.stdout = None
+
     def end(self) -> Ran:
         out, err = self.process.communicate(timeout=TIMEOUT_S)
-        return Ran(self.process.returncode, out.decode(), err.decode())
+        return Ran(self.process.returncode, (out or b"").decode(), err.decode())
 
 
 class SignOfLife:

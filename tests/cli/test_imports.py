@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+
 from cli_kit import Place
 
 # Says on its last line what was imported by the time the command ended.

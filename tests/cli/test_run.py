@@ -2,12 +2,11 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
-from cli_kit import BRIDLE, Place, kinds
 
 from bridle.protocol.events import InputAccepted, TurnEnded, text_of
+from cli_kit import BRIDLE, Place, kinds
 
 requirement = pytest.mark.requirement
 
@@ -42,7 +41,11 @@ def test_the_answer_is_all_of_stdout_and_the_story_all_of_stderr(place: Place) -
 @requirement("D13.15")
 def test_a_pipe_gets_no_escape_codes_that_we_wrote_and_the_words_as_they_are(place: Place) -> None:
     ran = place.bridle(
-        "run", "-y", "-m", place.script('call bash {"command": "printf \'\\\\033[31mred\'"}\n---\nsay täxt ✓\n'), "x"
+        "run",
+        "-y",
+        "-m",
+        place.script('call bash {"command": "printf \'\\\\033[31mred\'"}\n---\nsay täxt ✓\n'),
+        "x",
     )
     assert ran.out == "[scripted] täxt ✓\n"
     assert "\x1b" not in ran.err
@@ -65,7 +68,7 @@ def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
         "schemaVersion": 1,
         "command": "run",
         "threadId": result["sessionId"],
-        "sessionId": place.sessions()[0]["id"],
+        "sessionId": place.only_session(),
         "success": True,
         "finalResponse": "[scripted] All done.",
         "error": None,
@@ -84,7 +87,7 @@ def test_stream_json_is_one_object_a_line_and_ends_with_the_result(place: Place)
     (place.work / "notes.txt").write_text("a note\n")
     ran = place.bridle("run", "--stream-json", "-y", "-m", place.script(WORK), "work")
     *lines, last = ran.stream
-    session = place.sessions()[0]["id"]
+    session = place.only_session()
     for line in lines:
         assert line.keys() == {"schemaVersion", "command", "threadId", "eventType", "event"}
         assert (line["schemaVersion"], line["command"], line["threadId"]) == (1, "run", session)
@@ -92,7 +95,7 @@ def test_stream_json_is_one_object_a_line_and_ends_with_the_result(place: Place)
     assert last.keys() == (RESULT_FIELDS - {"events"}) | {"eventType"}
     assert (last["eventType"], last["exit_code"], ran.code) == ("run.result", 0, 0)
     assert last["finalResponse"] == "[scripted] All done."
-    stored = [envelope.id for envelope in place.exported(session)]
+    stored = [envelope.id for envelope in place.events(session)]
     streamed = [line["event"]["id"] for line in lines if "id" in line["event"]]
     assert streamed == stored[: len(streamed)]
     assert "ToolCallProgress" in {line["eventType"] for line in lines}
@@ -267,43 +270,32 @@ def test_when_the_reader_of_a_stream_goes_away_the_run_ends_quietly_and_the_sess
 ) -> None:
     model = place.script(many_events())
     with place.started("run", "--stream-json", "-m", model, "x") as running:
-        stdout = running.process.stdout
-        assert stdout is not None
-        for _ in range(lines):
-            assert stdout.readline()
-        stdout.close()
-        running.process.stdout = None
-        ran = running.end() if sys.version_info < (3, 0) else _end_without_stdout(running)
-    code, err = ran
-    assert code == 141
-    assert [line for line in err.splitlines() if not line.startswith("bridle: ")] == []
-    (row,) = place.sessions()
-    events = place.exported(row["id"])
+        if lines:
+            running.until("SessionCreated")
+        running.stop_reading()
+        ran = running.end()
+    assert ran.code == 141
+    assert ran.story
+    session = place.only_session()
+    events = place.events(session)
     assert kinds(events)[0] == "SessionCreated"
     assert [event.event.stop for event in events if isinstance(event.event, TurnEnded)] == ["cancelled"]
-    place.verify(row["id"])
-
-
-def _end_without_stdout(running) -> tuple[int, str]:
-    _, err = running.process.communicate(timeout=30)
-    return running.process.returncode, err.decode()
+    place.verify(session)
 
 
 @requirement("C22")
 def test_an_answer_nobody_reads_is_still_in_the_session(place: Place) -> None:
     with place.started("run", "-m", place.script("say the answer\n"), "the question") as running:
-        assert running.process.stdout is not None
-        running.process.stdout.close()
-        running.process.stdout = None
-        code, err = _end_without_stdout(running)
-    assert code == 141
-    assert "Traceback" not in err
-    (row,) = place.sessions()
-    events = place.exported(row["id"])
+        running.stop_reading()
+        ran = running.end()
+    assert ran.code == 141
+    assert ran.story[-1].startswith("done ")
+    session = place.only_session()
+    events = place.events(session)
     asked = [text_of(event.event.content) for event in events if isinstance(event.event, InputAccepted)]
     assert asked == ["the question"]
     assert [event.event.stop for event in events if isinstance(event.event, TurnEnded)] == ["end_turn"]
-    place.verify(row["id"])
+    place.verify(session)
 
 
 @requirement("D13.15")
@@ -322,5 +314,4 @@ def test_a_run_without_stdout_or_stderr_does_its_work(place: Place, closed: str)
     assert done.returncode == 0
     assert b"Traceback" not in done.stderr
     assert (place.work / "ran").exists()
-    (row,) = place.sessions()
-    place.verify(row["id"])
+    place.verify(place.only_session())

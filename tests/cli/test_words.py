@@ -4,10 +4,10 @@ import os
 import subprocess
 
 import pytest
-from cli_kit import BRIDLE, Place
 
 from bridle._version import __version__
 from bridle.cli.help import PAGES
+from cli_kit import BRIDLE, Place
 
 TOPICS = [topic for topic in PAGES if topic]
 

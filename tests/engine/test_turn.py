@@ -40,7 +40,6 @@ from bridle.protocol.events import (
 )
 from bridle.providers.script import answer, call, fail, say, think, wait
 
-
 requirement = pytest.mark.requirement
 
 

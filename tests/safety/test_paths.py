@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.safety.paths import (
-    SessionFolders,
     PathRefused,
+    SessionFolders,
     is_beneath,
     is_inside_same_folder,
     is_process_state,

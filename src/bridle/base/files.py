@@ -132,10 +132,10 @@ class FileLock:
 
         None when there is no note (or not yet).
         """
-        import json  # only needed on a conflict
+        import msgspec
 
         try:
-            note: object = json.loads(read_limited(self.path, _NOTE_LIMIT).data)
+            note: object = msgspec.json.decode(read_limited(self.path, _NOTE_LIMIT).data)
         except (OSError, ValueError):
             return None
         if not isinstance(note, dict):
@@ -181,10 +181,10 @@ class FileLock:
             return False
 
     def _write_note(self, note: Mapping[str, str | int]) -> None:
-        import json
+        import msgspec
 
         assert self._fd is not None
-        text = json.dumps(dict(note)).encode()
+        text = msgspec.json.encode(dict(note))
         if len(text) > _NOTE_LIMIT:
             self.release()
             raise ValueError(f"a lock's note has at most {_NOTE_LIMIT} bytes")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
-from importlib.resources import files
 
 from bridle.app import running_engine, session_environment
 from bridle.base.processes import CannotStart, Processes
@@ -17,6 +17,7 @@ from bridle.clients.story import Story
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
+from bridle.providers.script import shipped_folder
 
 PROMPT = "The cart total is wrong when an item is bought twice. Find out why and fix it."
 
@@ -54,11 +55,9 @@ async def _demo(env: Mapping[str, str]) -> int:
 
 def _write_project(folder: str) -> None:
     """A small project with a failing test."""
-    shipped = files("bridle.providers").joinpath("scripts", "fix-test")
+    shipped = os.path.join(shipped_folder(), "fix-test")
     for name in ("cart.py", "test_cart.py"):
-        text = shipped.joinpath(f"{name}.txt").read_text(encoding="utf-8")
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-            file.write(text)
+        shutil.copyfile(os.path.join(shipped, f"{name}.txt"), os.path.join(folder, name))
 
 
 async def _make_repository(folder: str, env: Mapping[str, str]) -> None:

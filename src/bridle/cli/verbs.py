@@ -6,9 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
-from bridle.cli import say
 from bridle.cli.help import PAGES
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import Mode
@@ -18,6 +17,10 @@ VERBS = ("run", "demo", "sessions", "help")
 
 class _Parser(argparse.ArgumentParser):
     """Argument errors in our words; help pages instead of generated lists."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        # a fixed width: asking the terminal would import `shutil` for lists that are never shown
+        super().__init__(*arguments, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **options)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See: bridle help {self._topic}".rstrip())
@@ -121,6 +124,3 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0')
     return number
-
-
-__all__ = ["run_verb", "say"]

@@ -7,7 +7,6 @@ from types import TracebackType
 
 from bridle.base.clock import Clock, Timer
 
-
 TOLERANCE_S = 0.001
 """A timer may come this much early; arming it again for less would never end."""
 

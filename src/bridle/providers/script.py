@@ -26,6 +26,7 @@ Reading a script touches no file but in `find_script`; every problem is a `BadSc
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from textwrap import dedent
@@ -184,11 +185,18 @@ def find_script(name_or_path: str) -> tuple[str, str]:
 
 def shipped_scripts() -> Mapping[str, str]:
     """The scripts that come with Bridle: name to text, in order of name."""
-    from importlib.resources import files  # slow to import, and needed only when a script is asked for
+    folder = shipped_folder()
+    names = sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIX))
+    texts: dict[str, str] = {}
+    for name in names:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            texts[name.removesuffix(_SUFFIX)] = file.read()
+    return texts
 
-    found = (entry for entry in files("bridle.providers").joinpath("scripts").iterdir() if entry.is_file())
-    scripts = {entry.name.removesuffix(_SUFFIX): entry for entry in found if entry.name.endswith(_SUFFIX)}
-    return {name: scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)}
+
+def shipped_folder() -> str:
+    """Where the shipped scripts lie. `importlib.resources` would cost more than the rest of a short run."""
+    return os.path.join(os.path.dirname(__file__), "scripts")
 
 
 def parse_script(text: str, *, path: str) -> Script:

@@ -16,8 +16,8 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
 from bridle.safety.closed import check_failed, fail_closed
 from bridle.safety.paths import (
-    SessionFolders,
     PathRefused,
+    SessionFolders,
     is_beneath_any,
     is_inside_same_folder,
     is_process_state,

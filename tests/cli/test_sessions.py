@@ -1,0 +1,144 @@
+"""`bridle sessions` and going on with one: what was done is found again, shown, exported and continued."""
+
+import json
+import re
+
+import pytest
+from cli_kit import Place, kinds
+
+from bridle.protocol.codec import decode_envelope
+from bridle.protocol.events import SessionCreated
+
+requirement = pytest.mark.requirement
+
+TALK = "say one\n---\nsay two\n---\nsay three\n---\nsay four\n"
+
+
+def test_a_folder_lists_its_own_sessions_and_all_lists_every_one(place: Place) -> None:
+    elsewhere = place.work / "elsewhere"
+    elsewhere.mkdir()
+    place.bridle("run", "-m", "demo", "the first\nof two lines")
+    place.bridle("run", "-m", "demo", "the second", cwd=elsewhere)
+    second, first = place.sessions()
+
+    here = place.bridle("sessions")
+    assert here == place.bridle("sessions", "list")
+    assert (here.code, here.err) == (0, "")
+    assert re.fullmatch(rf"{first.id}   the first.*of two lines +just now +1 turn\n", here.out)
+    everywhere = place.bridle("sessions", "list", "--all").out.splitlines()
+    assert [line.split()[0] for line in everywhere] == [second.id, first.id]
+    assert everywhere[0].endswith(str(elsewhere))
+
+
+def test_a_list_for_programs_has_the_same_sessions(place: Place) -> None:
+    place.bridle("run", "-m", "demo", "hello there")
+    (row,) = json.loads(place.bridle("sessions", "list", "--json").out)
+    assert (row["id"], row["title"], row["turns"]) == (place.only_session(), "hello there", 1)
+    assert (row["cwd"], row["model"], row["stop"]) == (str(place.work), "demo:hello", "end_turn")
+
+
+def test_an_empty_list_says_what_to_do(place: Place) -> None:
+    listed = place.bridle("sessions")
+    assert (listed.code, listed.err) == (0, "")
+    assert "bridle run" in listed.out
+
+
+@requirement("G31.2")
+def test_an_export_is_the_events_one_a_line_from_the_first_without_gaps(place: Place) -> None:
+    ran = place.bridle("run", "--json", "-m", "demo", "hello")
+    session = place.only_session()
+    exported = place.bridle("sessions", "export", session)
+    assert (exported.code, exported.err) == (0, "")
+    lines = exported.out.splitlines()
+    envelopes = [decode_envelope(line.encode()) for line in lines]
+    assert [envelope.id for envelope in envelopes] == list(range(1, len(envelopes) + 1))
+    assert kinds(envelopes)[0] == "SessionCreated"
+    assert kinds(envelopes)[-1] == "SessionEnded"
+    printed = ran.result["events"]
+    assert [json.loads(line) for line in lines][: len(printed)] == printed
+    assert envelopes == place.events(session)
+    assert place.bridle("sessions", "export", "--session", session, "--format", "jsonl") == exported
+
+
+def test_what_is_shown_of_a_session_is_what_was_said_and_done(place: Place) -> None:
+    (place.work / "notes.txt").write_text("old\n")
+    script = 'say First.\ncall write_file {"path": "notes.txt", "content": "new\\n"}\n---\nsay Second.\n'
+    place.bridle("run", "--mode", "auto", "-m", place.script(script), "change\x1b[31m it")
+    shown = place.bridle("sessions", "show", place.only_session())
+    assert (shown.code, shown.err) == (0, "")
+    lines = [line.strip() for line in shown.out.splitlines()]
+    wanted = ["you", "change⟨ESC⟩[31m it", "[scripted] First.", "-old", "+new", "[scripted] Second."]
+    assert [line for line in lines if line in wanted] == wanted
+    assert "ran      write notes.txt                +1 -1" in lines
+
+
+@requirement("C22")
+@pytest.mark.parametrize("verb", [("sessions", "show"), ("sessions", "export"), ("run", "-m", "demo", "-r")])
+def test_a_session_nobody_knows_and_one_that_could_be_several_are_refused(
+    place: Place, verb: tuple[str, ...]
+) -> None:
+    rest = ("x",) if verb[0] == "run" else ()
+    place.bridle("run", "-m", "demo", "same words")
+    place.bridle("run", "-m", "demo", "same words")
+    before = place.sessions()
+    unknown = place.bridle(*verb, "nowhere", *rest)
+    assert (unknown.code, unknown.out) == (2, "")
+    assert unknown.story == ['There is no session "nowhere". List them: bridle sessions']
+    several = place.bridle(*verb, "same words", *rest)
+    assert (several.code, several.out) == (2, "")
+    (line,) = several.story
+    assert line.startswith('"same words" fits more than one session: ')
+    assert all(row.id in line for row in before)
+    assert place.sessions() == before
+
+
+def test_continue_goes_on_with_the_newest_session_of_this_folder(place: Place) -> None:
+    model = place.script(TALK)
+    place.bridle("run", "-m", "demo", "older")
+    assert place.bridle("run", "-m", model, "newer").out == "[scripted] one\n"
+    newer, older = place.sessions()
+    went_on = place.bridle("run", "-c", "-m", model, "and then")
+    assert (went_on.code, went_on.out) == (0, "[scripted] two\n")
+    assert [(row.id, row.turns, row.title) for row in place.sessions()] == [
+        (newer.id, 2, "newer"),
+        (older.id, 1, "older"),
+    ]
+    created = [event.event for event in place.events(newer.id) if isinstance(event.event, SessionCreated)]
+    assert [event.resumed for event in created] == [False, True]
+    place.verify(newer.id)
+
+
+def test_resume_takes_any_unique_beginning_of_the_id_or_the_title(place: Place) -> None:
+    model = place.script(TALK)
+    place.bridle("run", "-m", model, "a title of its own")
+    session = place.only_session()
+    place.bridle("run", "-m", "demo", "another")
+    beginning = session.removeprefix("sess_")[:-1].lower()
+    assert place.bridle("run", "-r", session, "-m", model, "x").out == "[scripted] two\n"
+    assert place.bridle("run", "-r", beginning, "-m", model, "x").out == "[scripted] three\n"
+    assert place.bridle("run", "-r", "a title of its own", "-m", model, "x").out == "[scripted] four\n"
+
+
+def test_a_resumed_session_stays_in_the_folder_it_was_made_in(place: Place) -> None:
+    elsewhere = place.work / "elsewhere"
+    elsewhere.mkdir()
+    script = place.work / "it.script"
+    script.write_text('say one\n---\ncall bash {"command": "touch here"}\n---\nsay two\n')
+    place.bridle("run", "-m", f"demo:{script}", "x")
+    ran = place.bridle("run", "-y", "-r", place.only_session(), "-m", f"demo:{script}", "x", cwd=elsewhere)
+    assert ran.out == "[scripted] two\n"
+    assert (place.work / "here").exists()
+
+
+def test_a_continued_session_keeps_its_model(place: Place) -> None:
+    place.bridle("run", "-m", place.script(TALK), "x")
+    ran = place.bridle("run", "-c", "and then")
+    assert (ran.code, ran.out) == (0, "[scripted] two\n")
+
+
+def test_a_continued_session_finds_its_script_from_another_folder(place: Place) -> None:
+    elsewhere = place.work / "elsewhere"
+    elsewhere.mkdir()
+    place.bridle("run", "-m", place.script(TALK), "x")
+    ran = place.bridle("run", "-r", place.only_session(), "and then", cwd=elsewhere)
+    assert (ran.code, ran.out) == (0, "[scripted] two\n")
