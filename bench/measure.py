@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -85,12 +85,12 @@ def interleaved(rounds: int, *subjects: Callable[[], Result]) -> list[list[Resul
     return results
 
 
-def middle(values: Iterator[float] | Sequence[float]) -> float:
-    return median(list(values))
+def middle(values: Sequence[float]) -> float:
+    return median(values)
 
 
 @contextmanager
-def scratch() -> Iterator[str]:
+def scratch() -> Generator[str]:
     """A folder of this row, on the file system that holds temporary files."""
     with tempfile.TemporaryDirectory(prefix="bridle-bench-") as folder:
         yield folder

@@ -18,7 +18,7 @@ from bridle.base.redact import StreamRedactor, might_hold_secret, redact
 
 def memory() -> list[Figure]:
     """The high-water mark of `bridle run` at its exit, after 50 and after 500 tool calls."""
-    rounds = 3
+    rounds = 2
     return [
         Figure(
             name=f"peak memory, {calls} calls",
@@ -88,7 +88,7 @@ def _required(name: str) -> dict[str, Distribution]:
 
 
 def _distribution_bytes(found: Distribution) -> int:
-    paths = [os.fspath(found.locate_file(file)) for file in found.files or ()]
+    paths = [str(found.locate_file(file)) for file in found.files or ()]
     return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
 
 

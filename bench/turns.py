@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
+import subprocess
+import tempfile
 import time
-from collections.abc import AsyncIterator
-from itertools import pairwise
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from statistics import fmean
 from typing import NamedTuple
 
 from measure import Figure, middle
@@ -26,66 +30,107 @@ WARM_UP = 20
 BATCH = 50
 
 
-class Moment(NamedTuple):
+class Spent(NamedTuple):
     wall_s: float
-    cpu_s: float
+    own_s: float
+
+    def since(self, begun: Spent) -> Spent:
+        return Spent(self.wall_s - begun.wall_s, self.own_s - begun.own_s)
+
+
+def _now() -> Spent:
+    return Spent(time.perf_counter(), time.process_time())
 
 
 class CallingModel:
-    """Asks for one bash call per request, `steps` times, then ends the turn. Every call is a different one."""
+    """Asks for one bash call per request, `steps` times, then ends the turn. Every call is a different one.
+
+    With a `floor`, that is done before each answer, outside of what counts as the step.
+    """
 
     name = "bench"
     wire = ScriptedWire()
 
-    def __init__(self, steps: int, *, filler_bytes: int = 0) -> None:
-        self._steps = steps
+    def __init__(
+        self, steps: int, *, filler_bytes: int = 0, floor: Callable[[str], None] | None = None
+    ) -> None:
+        self._wanted = steps
         self._filler = "." * filler_bytes
-        self.moments: list[Moment] = []
-        self.body_bytes: list[int] = []
+        self._floor = floor
+        self._answered: Spent | None = None
+        self.requests = 0
+        self.body_bytes = 0
+        self.steps: list[Spent] = []
+        self.floors: list[Spent] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        self.moments.append(Moment(time.perf_counter(), time.process_time()))
-        self.body_bytes.append(len(request.body))
-        if request.answers == self._steps:
+        asked = _now()
+        if self._answered is not None:
+            self.steps.append(asked.since(self._answered))
+        self.requests += 1
+        self.body_bytes = len(request.body)
+        if request.answers == self._wanted:
             yield ModelText("done")
             yield ModelDone("end_turn")
             return
-        yield ModelCall("bash", json.dumps({"command": f"echo {self.output(request.answers).rstrip()}"}))
+        command = f"echo {self.output(request.answers).rstrip()}"
+        if self._floor is not None:
+            self._floor(command)
+            self.floors.append(_now().since(asked))
+        self._answered = _now()
+        yield ModelCall("bash", json.dumps({"command": command}))
         yield ModelDone("tool_use")
 
     def output(self, number: int) -> str:
         return f"step-{number}{self._filler}\n"
 
-    def batches(self) -> list[Moment]:
-        """Wall and own CPU per step, as means of `BATCH` steps, without the warm-up."""
-        marks = self.moments[WARM_UP::BATCH]
-        return [
-            Moment((end.wall_s - begin.wall_s) / BATCH, (end.cpu_s - begin.cpu_s) / BATCH)
-            for begin, end in pairwise(marks)
-        ]
+
+def _batches(spent: list[Spent]) -> list[Spent]:
+    """Means of `BATCH` neighbours, without the warm-up: what comes only now and then is in them."""
+    kept = spent[WARM_UP:]
+    groups = [kept[at : at + BATCH] for at in range(0, len(kept), BATCH)]
+    return [Spent(fmean(one.wall_s for one in group), fmean(one.own_s for one in group)) for group in groups]
 
 
 def step() -> list[Figure]:
-    """One tool step, bash `echo`, with every layer and the intent on disk before the call."""
+    """One tool step, bash `echo`, with every layer and the intent on disk before the call.
+
+    The floor is the same command started by `Popen` with its output read, and 4 KB written and synced.
+    """
     steps = WARM_UP + 5 * BATCH
-    model = CallingModel(steps)
-    children_before = _children_cpu()
-    asyncio.run(_turn_of_calls(model, steps))
-    children_ms = (_children_cpu() - children_before) / steps * 1000
-    batches = model.batches()
+    children_before = _children_s()
+    with tempfile.TemporaryFile() as file:
+        model = CallingModel(steps, floor=partial(_floor, file.fileno()))
+        asyncio.run(_turn_of_calls(model, steps))
+    # The guardian is counted too; half of the shells were the floor's.
+    children_ms = (_children_s() - children_before) / 2 / steps * 1000
+    batches, floors = _batches(model.steps), _batches(model.floors)
     wall_ms = middle([batch.wall_s for batch in batches]) * 1000
-    own_ms = middle([batch.cpu_s for batch in batches]) * 1000
+    own_ms = middle([batch.own_s for batch in batches]) * 1000
+    floor_ms = middle([batch.wall_s for batch in floors]) * 1000
     how = f"{steps} steps, median of {len(batches)} batches of {BATCH}"
     return [
         Figure(name="tool step, wall", value=wall_ms, unit="ms", target=4, how=how),
         Figure(
-            name="tool step, CPU", value=own_ms + children_ms, unit="ms", target=3.5, how="own and children"
+            name="tool step, wall ratio",
+            value=wall_ms / floor_ms,
+            unit="x",
+            how=f"to Popen, read, write and fdatasync: {floor_ms:.2f} ms",
         ),
-        Figure(name="tool step, own CPU", value=own_ms, unit="ms", target=2, how=how),
         Figure(
-            name="tool step, children's CPU", value=children_ms, unit="ms", how="the shell and the guardian"
+            name="tool step, CPU", value=own_ms + children_ms, unit="ms", target=3.5, how="own and children's"
         ),
+        Figure(name="tool step, own CPU", value=own_ms, unit="ms", target=2, how="all threads of the engine"),
+        Figure(name="tool step, children's CPU", value=children_ms, unit="ms", how="shell and guardian"),
     ]
+
+
+def _floor(fd: int, command: str) -> None:
+    with subprocess.Popen(["/bin/bash", "-c", command], stdout=subprocess.PIPE) as popen:
+        assert popen.stdout is not None
+        assert popen.stdout.read() == command.removeprefix("echo ").encode() + b"\n"
+    os.write(fd, bytes(4096))
+    getattr(os, "fdatasync", os.fsync)(fd)
 
 
 def growth() -> list[Figure]:
@@ -100,14 +145,14 @@ def _growth(name: str, *, filler_bytes: int, least_body_bytes: int, target: floa
     ratios: list[float] = []
     firsts: list[float] = []
     steps = WARM_UP + 500
-    for _ in range(3):
+    for _ in range(2):
         model = CallingModel(steps, filler_bytes=filler_bytes)
         asyncio.run(_turn_of_calls(model, steps))
-        assert model.body_bytes[-1] >= least_body_bytes, model.body_bytes[-1]
-        batches = model.batches()
+        assert model.body_bytes >= least_body_bytes, model.body_bytes
+        batches = _batches(model.steps)
         assert len(batches) == 10
-        firsts.append(batches[0].cpu_s)
-        ratios.append(batches[-1].cpu_s / batches[0].cpu_s)
+        firsts.append(batches[0].own_s)
+        ratios.append(batches[-1].own_s / batches[0].own_s)
     how = f"N={len(ratios)}, first 50 at {middle(firsts) * 1000:.2f} ms of own CPU"
     return Figure(name=name, value=middle(ratios), unit="x", target=target, how=how)
 
@@ -118,7 +163,8 @@ async def _turn_of_calls(model: CallingModel, steps: int) -> None:
         events = await session.ask("go")
         stored = await session.stored()
     results, intents = of_kind(events, ToolResult), of_kind(events, ToolCallStarted)
-    assert len(model.moments) == steps + 1, f"{len(model.moments)} requests for {steps} steps"
+    assert model.requests == steps + 1, f"{model.requests} requests for {steps} steps"
+    assert len(model.steps) == steps
     assert [result.content for result in results] == [model.output(number) for number in range(steps)]
     assert len(intents) == steps
     assert all(intent.mutating for intent in intents), (
@@ -146,7 +192,7 @@ def deltas() -> list[Figure]:
 
 
 DELTAS = 20_000
-_TOKEN = "token "
+_TOKEN = "words "
 
 
 class PacedModel:
@@ -213,6 +259,6 @@ def _ended_well(events: list[AnyEvent]) -> bool:
     return isinstance(ended, TurnEnded) and ended.stop == "end_turn"
 
 
-def _children_cpu() -> float:
+def _children_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

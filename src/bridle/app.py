@@ -37,7 +37,7 @@ from bridle.protocol.events import Degraded, IdentityClass, ModelChanged, Sessio
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import Usage
 from bridle.providers.retry import retry
-from bridle.providers.script import find_script, parse_script
+from bridle.providers.script import find_script, parse_script, script_name
 from bridle.providers.scripted import ScriptedModel
 from bridle.safety.guards import PathPolicy, guarded, rechecked
 from bridle.safety.paths import session_folders
@@ -51,6 +51,8 @@ from bridle.tools.builtin import BUILTIN_TOOLS
 from bridle.tools.output import Spill, capped
 
 DEMO = "demo"
+VERIFIED_ON_RESUME = 1_000
+"""How many of the last events are checked against the chain before a session goes on."""
 UNSANDBOXED = (
     "Commands are not sandboxed: they run with your rights; only the environment is cleaned. "
     "File tools cannot write outside this folder."
@@ -81,6 +83,7 @@ class Engine:
         self._where = where
         self._clock = clock
         self._model = model
+        self._scripts: dict[str, ScriptedModel] = {}
         self._ids = Ids(clock.now_ms, os.urandom)
         self._processes = Processes()
         self._spawn: Spawn = EnvOnlySpawn(self._processes)
@@ -114,36 +117,46 @@ class Engine:
             raise CommandRefused("NoModel")
         log = self._open_log(command, cwd)
         try:
-            conversation = Conversation()
-            if command.resume is not None:
-                log.verify(last=1_000)
-                for envelope in self.store.events(log.session):
-                    conversation.apply(envelope)
-                _refuse_orphans(conversation, options)
-                cwd = conversation.cwd
-            session = self._compose(log, conversation, cwd, command.env, options)
-            journal = session.journal
-            journal.originator = client
-            for event in closing_events(conversation):
-                journal.emit(event)
-            journal.emit(
-                SessionCreated(
-                    log=log.log,
-                    cwd=cwd,
-                    profile=command.profile or "default",
-                    mode=command.mode or conversation.mode,
-                    resumed=command.resume is not None,
-                )
-            )
-            if chosen is not None and chosen != conversation.model:
-                journal.emit(chosen)
-            journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=UNSANDBOXED))
+            conversation = self._resumed(log, options) if command.resume is not None else Conversation()
+            session = self._compose(log, conversation, conversation.cwd or cwd, command.env, options)
+            session.journal.originator = client
+            self._begin(session.journal, command, log.log, cwd, chosen)
             await log.committed()
         except BaseException:
             log.close()
             raise
         self._logs.append(log)
         return session
+
+    def _resumed(self, log: StoredLog, options: SessionOptions) -> Conversation:
+        """The stored conversation, if it is sound and nobody has to judge anything first."""
+        log.verify(last=VERIFIED_ON_RESUME)
+        conversation = Conversation.of(self.store.events(log.session))
+        _refuse_orphans(conversation, options)
+        if conversation.model is not None:
+            self._provider(conversation.model.provider, conversation.model.model)
+        return conversation
+
+    @staticmethod
+    def _begin(
+        journal: Journal, command: CreateSession, log: str, cwd: str, chosen: ModelChanged | None
+    ) -> None:
+        """The first events of a run: the past is closed, then what holds from here on."""
+        conversation = journal.conversation
+        for event in closing_events(conversation):
+            journal.emit(event)
+        journal.emit(
+            SessionCreated(
+                log=log,
+                cwd=conversation.cwd or cwd,
+                profile=command.profile or "default",
+                mode=command.mode or conversation.mode,
+                resumed=command.resume is not None,
+            )
+        )
+        if chosen is not None and chosen != conversation.model:
+            journal.emit(chosen)
+        journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=UNSANDBOXED))
 
     def _open_log(self, command: CreateSession, cwd: str) -> StoredLog:
         if command.resume is None:
@@ -235,20 +248,23 @@ class Engine:
         )
 
     def _choose_model(self, name: str) -> ModelChanged:
-        """Reads `provider:model`. The only provider so far is the script player."""
+        """Reads `provider:model` and makes sure that it can be used."""
         provider, _, model = name.partition(":")
+        if provider == DEMO and self._model is None:
+            model = script_name(model or "hello")
+        self._provider(provider, model)
+        return ModelChanged(provider=provider, model=model)
+
+    def _provider(self, provider: str, model: str) -> Provider:
+        """The only provider so far is the script player, one for each script."""
         if self._model is not None and provider == self._model.name:
-            return ModelChanged(provider=provider, model=model or "scripted")
+            return self._model
         if provider != DEMO:
             raise CommandRefused("UnknownProvider", provider=provider, known=DEMO)
-        path, text = find_script(model or "hello")
-        self._model = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
-        return ModelChanged(provider=DEMO, model=path)
-
-    def _provider(self, name: str) -> Provider:
-        if self._model is None:
-            raise CommandRefused("UnknownProvider", provider=name, known=DEMO)
-        return self._model
+        if model not in self._scripts:
+            path, text = find_script(model)
+            self._scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
+        return self._scripts[model]
 
 
 @asynccontextmanager

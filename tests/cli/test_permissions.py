@@ -1,6 +1,7 @@
 """What a run may do when nobody is there to ask, and what the options change about it."""
 
 import pytest
+
 from cli_kit import Place, Ran
 
 requirement = pytest.mark.requirement
@@ -38,7 +39,9 @@ def test_a_call_that_was_not_run_never_looks_as_if_it_ran(place: Place) -> None:
     assert ran.story[-1].endswith("3 calls not run")
 
 
-@pytest.mark.parametrize("option", [("-y",), ("--yes",), ("--mode", "auto"), ("--mode", "yolo")], ids=" ".join)
+@pytest.mark.parametrize(
+    "option", [("-y",), ("--yes",), ("--mode", "auto"), ("--mode", "yolo")], ids=" ".join
+)
 def test_yes_and_the_generous_modes_run_everything(place: Place, option: tuple[str, ...]) -> None:
     ran, denied, made = run(place, *option)
     assert (ran.code, denied, made) == (0, {}, ["made", "new.txt"])

@@ -4,10 +4,10 @@ import json
 import re
 
 import pytest
-from cli_kit import Place, kinds
 
 from bridle.protocol.codec import decode_envelope
 from bridle.protocol.events import SessionCreated
+from cli_kit import Place, kinds
 
 requirement = pytest.mark.requirement
 
@@ -141,4 +141,13 @@ def test_a_continued_session_finds_its_script_from_another_folder(place: Place) 
     elsewhere.mkdir()
     place.bridle("run", "-m", place.script(TALK), "x")
     ran = place.bridle("run", "-r", place.only_session(), "and then", cwd=elsewhere)
+    assert (ran.code, ran.out) == (0, "[scripted] two\n")
+
+
+def test_a_session_whose_script_is_gone_goes_on_with_another_model(place: Place) -> None:
+    place.bridle("run", "-m", place.script(TALK), "x")
+    (place.work / "it.script").unlink()
+    without = place.bridle("run", "-c", "and then")
+    assert (without.code, without.out, len(without.story)) == (2, "", 1)
+    ran = place.bridle("run", "-c", "-m", place.script(TALK, "other.script"), "and then")
     assert (ran.code, ran.out) == (0, "[scripted] two\n")

@@ -20,7 +20,9 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         # a fixed width: asking the terminal would import `shutil` for lists that are never shown
-        super().__init__(*arguments, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **options)
+        super().__init__(
+            *arguments, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **options
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See: bridle help {self._topic}".rstrip())

@@ -80,7 +80,7 @@ class Model:
     def __init__(
         self,
         *,
-        provider: Callable[[str], Provider],
+        provider: Callable[[str, str], Provider],
         ids: Ids,
         clock: Clock,
         stopwatch: Stopwatch,
@@ -99,7 +99,7 @@ class Model:
         conversation = step.journal.conversation
         prefix = conversation.prefix
         assert prefix is not None, "a request layer sets the prefix before the first request"
-        provider = self._provider(prefix.provider)
+        provider = self._provider(prefix.provider, prefix.model)
         request = ModelRequest(
             model=prefix.model,
             body=self._buffer.body(conversation, provider.wire),

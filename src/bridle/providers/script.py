@@ -180,7 +180,21 @@ def find_script(name_or_path: str) -> tuple[str, str]:
         raise UsageError(f"The script {name_or_path} cannot be read ({problem}).") from None
     if len(raw) > _MAX_BYTES:
         raise UsageError(f"The script {name_or_path} is longer than {_MAX_BYTES // 1000} KB.")
-    return name_or_path, _as_text(raw, name_or_path)
+    shown = _shown(name_or_path)
+    return shown, _as_text(raw, shown)
+
+
+def _shown(path: str) -> str:
+    """The path as people read it: relative below the current folder, else as it is."""
+    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if relative.startswith("..") else relative
+
+
+def script_name(name_or_path: str) -> str:
+    """What a session remembers: a shipped script's name, or a file's absolute path."""
+    if os.path.exists(os.path.join(shipped_folder(), name_or_path + _SUFFIX)):
+        return name_or_path
+    return os.path.abspath(name_or_path)
 
 
 def shipped_scripts() -> Mapping[str, str]:

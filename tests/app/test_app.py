@@ -1,0 +1,187 @@
+"""The composition root: the order of the layers, and an engine that opens and closes cleanly."""
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from bridle.app import Engine
+from bridle.base.clock import SystemClock
+from bridle.config.folders import folders
+from bridle.conformance.harness import harness
+from bridle.conformance.models import scripted
+from bridle.protocol.commands import CreateSession, SendInput
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError
+from bridle.protocol.messages import TextBlock
+from bridle.providers.script import call, say
+
+requirement = pytest.mark.requirement
+
+
+def documented(page: str) -> dict[str, list[str]]:
+    """The layers that the page on architecture lists, by group, outermost first."""
+    (block,) = re.findall(r"^```\n(request layers.*?)^```", page, re.MULTILINE | re.DOTALL)
+    request, tool = block.split("tool layers")
+    one_at_a_time, together = tool.split("\n  together ")
+    names = {
+        "request": request,
+        "one_at_a_time": one_at_a_time,
+        "together": "                    " + together.strip(),
+    }
+    return {group: _first_words(text) for group, text in names.items()}
+
+
+def _first_words(text: str) -> list[str]:
+    """The name on every line: what stands at column 20, before two spaces and an explanation."""
+    return [match[1] for line in text.splitlines() if (match := re.match(r".{0,20}\b(\w+)  ", line + "  "))]
+
+
+def built(source: str) -> dict[str, list[str]]:
+    """The layers that `app.py` builds, by group, as its tuples name them."""
+    found: dict[str, list[str]] = {}
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id="request_layers"), value=ast.Tuple(elts=layers)):
+                found["request"] = _called(layers)
+            case ast.keyword(arg=("one_at_a_time" | "together") as group, value=ast.Tuple(elts=layers)):
+                found[str(group)] = _called(layers)
+            case _:
+                pass
+    return found
+
+
+def _called(layers: list[ast.expr]) -> list[str]:
+    return [
+        layer.func.id for layer in layers if isinstance(layer, ast.Call) and isinstance(layer.func, ast.Name)
+    ]
+
+
+@requirement("G1.5")
+def test_the_two_tuples_are_in_the_documented_order(repository: Path) -> None:
+    page = (repository / "docs/architecture.md").read_text(encoding="utf-8")
+    source = (repository / "src/bridle/app.py").read_text(encoding="utf-8")
+    assert built(source) == documented(page)
+
+
+def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -> None:
+    layers = built((repository / "src/bridle/app.py").read_text(encoding="utf-8"))
+    tools = [*layers["one_at_a_time"], *layers["together"]]
+    order = ["validated", "guarded", "permitted", "recorded", "deadline", "redacted", "sandboxed"]
+    assert [name for name in tools if name in order] == order
+    assert tools.index("capped") < tools.index("redacted")
+
+
+def engine_in(home: Path) -> Engine:
+    return Engine(where=folders({"BRIDLE_HOME": str(home)}), clock=SystemClock(), model=scripted(say("hi")))
+
+
+def create(cwd: Path, **fields: object) -> CreateSession:
+    return CreateSession(cwd=str(cwd), env={"PATH": os.defpath}, model=f"{scripted().name}:x", **fields)
+
+
+@requirement("H2.5")
+async def test_an_engine_may_be_closed_twice_and_before_anything_was_opened(tmp_path: Path) -> None:
+    engine = engine_in(tmp_path / "home")
+    await engine.close()
+    await engine.close()
+    assert not (tmp_path / "home").exists()
+
+
+async def test_an_engine_with_a_session_may_be_closed_twice_and_leaves_a_whole_log(tmp_path: Path) -> None:
+    async with harness(scripted(say("hello")), home=str(tmp_path / "home")) as session:
+        await session.ask("hi")
+        await session.engine.close()
+        await session.engine.close()
+    again = engine_in(tmp_path / "home")
+    try:
+        log = again.store.open(session.id)
+        log.verify()
+        log.close()
+    finally:
+        await again.close()
+
+
+async def test_an_engine_whose_store_cannot_be_written_refuses_and_runs_nothing(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "a-file"
+    in_the_way.write_text("precious")
+    engine = engine_in(in_the_way / "home")
+    connection = engine.connect(name="test", answers=False)
+    try:
+        with pytest.raises(StoreError) as refusal:
+            await connection.send(create(tmp_path))
+        assert (refusal.value.reason, refusal.value.exit_code) == ("StoreUnwritable", 2)
+        assert str(in_the_way) in refusal.value.message
+        with pytest.raises(CommandRefused, match="There is no session"):
+            await connection.send(SendInput(session="sess_x", content=(TextBlock(text="x"),)))
+    finally:
+        await engine.close()
+    assert in_the_way.read_text() == "precious"
+
+
+async def test_looking_for_sessions_works_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "a-file").write_text("")
+    engine = engine_in(tmp_path / "a-file/home")
+    assert engine.store.list() == []
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (CreateSession(cwd="."), "NoModel"),
+        (CreateSession(cwd=".", model="nobody:x"), "UnknownProvider"),
+        (CreateSession(cwd="/nonexistent/folder", model="demo"), "UnreadableFolder"),
+        (CreateSession(cwd=".", model="demo", config={"colour": "red"}), "BadCommand"),
+        (CreateSession(cwd=".", model="demo", config={"max_steps": "many"}), "BadCommand"),
+        (CreateSession(cwd=".", model="demo", config={"allow": ["("]}), "Usage"),
+        (CreateSession(cwd=".", model="demo", resume="sess_nowhere"), "UnknownSession"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_session_that_cannot_be_opened_is_refused_with_a_reason_and_leaves_nothing(
+    tmp_path: Path, command: CreateSession, reason: str
+) -> None:
+    engine = Engine(where=folders({"BRIDLE_HOME": str(tmp_path / "home")}), clock=SystemClock())
+    try:
+        with pytest.raises(BridleError) as refusal:
+            await engine.connect(name="test", answers=False).send(command)
+        assert refusal.value.reason == reason
+        assert engine.store.list() == []
+    finally:
+        await engine.close()
+
+
+@requirement("T18.12")
+async def test_a_session_open_in_one_engine_is_busy_for_another(tmp_path: Path) -> None:
+    async with harness(scripted(say("hello")), home=str(tmp_path / "home")) as session:
+        other = engine_in(tmp_path / "home")
+        try:
+            with pytest.raises(CommandRefused) as refusal:
+                await other.connect(name="test", answers=False).send(create(tmp_path, resume=session.id))
+            assert refusal.value.reason == "SessionBusy"
+            assert refusal.value.data["pid"] == os.getpid()
+        finally:
+            await other.close()
+
+
+async def test_closing_an_engine_stops_a_command_that_is_still_running(tmp_path: Path) -> None:
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        model = scripted(call("bash", command=f"exec 9>{fifo}; echo begun; sleep 600"), say("done"))
+        async with harness(model, yes=True) as session:
+            async for envelope in _following(session):
+                if envelope.kind == "ToolCallProgress":
+                    break
+        assert os.read(reading, 1) == b""
+    finally:
+        os.close(reading)
+
+
+async def _following(session):
+    number = await session.send("go")
+    async for envelope in session.connection.events(session.id, since=number):
+        yield envelope

@@ -1,0 +1,208 @@
+"""The words for what happens: ran, not run, stopped, unknown, and nothing a terminal would obey."""
+
+import re
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridle.base.visible import hidden_characters
+from bridle.clients.story import COMMAND_WIDTH, Story, describe_call
+from bridle.protocol import events as e
+
+CALL = "call_1"
+HOSTILE = "rm\x1b[2K\x1b[1Aecho\u202e fine\u200b"
+RAN_WORDS = re.compile(r"exit \d|\d s$|[+]\d+ -\d+|^ran ")
+
+
+def told(
+    *events: e.AnyEvent, tool: str = "bash", given: dict[str, Any] | None = None, **options: bool
+) -> list[str]:
+    """The lines for a call and what became of it."""
+    story = Story(**options)
+    call = {"command": "npm test"} if given is None else given
+    lines = story.lines(e.ToolCallRequested(call_id=CALL, tool=tool, input=call, step=1))
+    for event in events:
+        lines += story.lines(event)
+    return lines
+
+
+def result(outcome: e.Outcome, **fields: Any) -> e.ToolResult:
+    values = {"call_id": CALL, "tool": "bash", "content": "some output\nand more", **fields}
+    return e.ToolResult(outcome=outcome, **values)
+
+
+def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
+    return e.PermissionDecided(call_id=CALL, tool="bash", verdict=verdict, decided_by=by, **fields)
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (result("ok", metadata={"exit_code": 0}), "ran      npm test                       exit 0"),
+        (
+            result("ok", metadata={"exit_code": 1}, duration_ms=4_210),
+            "ran      npm test                       exit 1   4.2 s",
+        ),
+        (
+            result("ok", metadata={"exit_code": 0}, duration_ms=99),
+            "ran      npm test                       exit 0",
+        ),
+        (result("error"), "ran      npm test                       some output"),
+        (
+            result("timeout", reason="ToolTimeout", duration_ms=120_000),
+            "ran      npm test                       stopped: it took too long   120.0 s",
+        ),
+        (result("cancelled", duration_ms=900), "stopped  npm test"),
+        (result("unknown"), "unknown  npm test                       Bridle stopped while it ran"),
+        (
+            result("denied", reason="NoApprover", duration_ms=5),
+            "not run  npm test                       nobody is here to ask",
+        ),
+        (
+            result("denied", reason="PermissionTimeout"),
+            "not run  npm test                       nobody answered (no one was attached)",
+        ),
+        (result("denied", reason="PermissionDenied"), "not run  npm test                       you said no"),
+        (
+            result("denied", reason="ModeDenied", content="Mode safe does not allow it.\nmore"),
+            "not run  npm test                       Mode safe does not allow it.",
+        ),
+        (
+            result("blocked", reason="PathOutsideWorkspace", content="/etc is outside."),
+            "not run  npm test                       /etc is outside.",
+        ),
+        (
+            result("error", reason="InvalidInput", content="The input is not valid."),
+            "not run  npm test                       The input is not valid.",
+        ),
+        (
+            result("error", reason="UnknownTool", content="There is no tool."),
+            "not run  npm test                       There is no tool.",
+        ),
+    ],
+    ids=lambda value: f"{value.outcome} {value.reason or ''}" if isinstance(value, e.ToolResult) else "",
+)
+def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
+    assert told(event) == [line]
+
+
+@pytest.mark.parametrize(
+    ("decision", "end"),
+    [
+        (decided("allow", "yes"), "allowed by --yes"),
+        (
+            decided("allow", "rule", rule='allow "npm test*"', origin="--allow"),
+            'allowed by --allow "npm test*"',
+        ),
+        (decided("allow", "person", answered_by="cli_1"), "allowed by you"),
+        (decided("allow", "mode", rule="auto"), "exit 0"),
+    ],
+)
+def test_a_call_that_ran_says_who_allowed_it(decision: e.PermissionDecided, end: str) -> None:
+    (line,) = told(decision, result("ok", metadata={"exit_code": 0}))
+    assert line.startswith("ran      npm test                       exit 0")
+    assert line.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("decision", "reason", "why"),
+    [
+        (
+            decided("deny", "rule", rule='deny "npm*"', origin="user config, line 12"),
+            "RuleDenied",
+            'rule deny "npm*" (user config, line 12)',
+        ),
+        (decided("deny", "person", note="use yarn"), "PermissionDenied", 'you said no: "use yarn"'),
+    ],
+)
+def test_a_call_that_was_refused_says_by_what(decision: e.PermissionDecided, reason: str, why: str) -> None:
+    assert told(decision, result("denied", reason=reason)) == [
+        f"not run  npm test                       {why}"
+    ]
+
+
+@given(
+    outcome=st.sampled_from(get_args(e.Outcome)),
+    reason=st.sampled_from([None, "NoApprover", "RuleDenied", "InvalidInput", "UnknownTool", "ToolTimeout"]),
+    metadata=st.fixed_dictionaries(
+        {}, optional={"exit_code": st.integers(0, 255), "added": st.integers(0, 9)}
+    ),
+    duration_ms=st.none() | st.integers(0, 10**7),
+)
+def test_a_call_that_did_not_run_never_looks_as_if_it_ran(
+    outcome: e.Outcome, reason: str | None, metadata: dict[str, Any], duration_ms: int | None
+) -> None:
+    (line,) = told(
+        result(outcome, reason=reason, metadata=metadata, duration_ms=duration_ms, content="words")
+    )
+    if outcome not in ("ok", "error", "timeout") or line.startswith("not run"):
+        assert RAN_WORDS.search(line) is None
+
+
+def test_a_change_shows_its_size_and_its_diff_where_wanted() -> None:
+    diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old\n+new\x1b[31m\n"
+    changed = result("ok", tool="write_file", metadata={"added": 3, "removed": 1, "diff": diff})
+    assert told(changed, tool="write_file", given={"path": "src/a.txt"}) == [
+        "ran      write src/a.txt                +3 -1"
+    ]
+    _, *shown = told(changed, tool="write_file", given={"path": "src/a.txt"}, diffs=True)
+    assert shown == ["    @@ -1 +1 @@", "    -old", "    +new⟨ESC⟩[31m"]
+
+
+def test_words_before_calls_are_told_where_wanted_and_a_failed_attempt_takes_its_words_back() -> None:
+    def step(*events: e.AnyEvent, words: bool) -> list[str]:
+        story = Story(words=words)
+        return [line for event in events for line in story.lines(event)]
+
+    calls = (e.RequestedCall(call_id=CALL, wire_id="w", tool="bash", input={}),)
+    started = e.StepStarted(step=1, provider="p", model="m")
+    failed = e.StepFailed(
+        step=1, attempt=1, reason="Overloaded", message="It is overloaded.", retry_in_ms=1500
+    )
+    with_calls = e.StepEnded(step=1, stop="tool_use", text_sha256="", calls=calls)
+    events = (started, e.TextDelta(text="lost"), failed, e.TextDelta(text="kept "), e.TextDelta(text="words"))
+    again = "It is overloaded. Trying again in 1.5 s."
+    assert step(*events, with_calls, words=True) == [again, "kept words"]
+    assert step(*events, with_calls, words=False) == [again]
+    assert step(*events, e.StepEnded(step=1, stop="end_turn", text_sha256=""), words=True) == [again]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (result("ok", metadata={"exit_code": 0}),),
+        (result("error", content=HOSTILE),),
+        (result("blocked", content=HOSTILE),),
+        (decided("deny", "rule", rule=HOSTILE, origin="x"), result("denied", reason="RuleDenied")),
+        (decided("allow", "rule", rule=HOSTILE, origin="x"), result("ok")),
+        (decided("deny", "person", note=HOSTILE), result("denied", reason="PermissionDenied")),
+        (e.Notice(reason="x", message=HOSTILE),),
+        (e.Degraded(what="x", reason="x", message=HOSTILE),),
+        (e.Error(reason="x", message=HOSTILE),),
+        (e.StepFailed(step=1, attempt=1, reason="x", message=HOSTILE),),
+        (e.HookError(event="x", command=HOSTILE, exit_code=1, message=HOSTILE),),
+        (e.BackgroundStarted(call_id=CALL, command=HOSTILE),),
+    ],
+    ids=lambda events: " ".join(type(event).__name__ for event in events),
+)
+def test_nothing_in_a_line_is_obeyed_by_a_terminal_or_hidden_by_it(events: tuple[e.AnyEvent, ...]) -> None:
+    lines = told(*events, given={"command": HOSTILE})
+    assert lines
+    assert [hidden_characters(line) for line in lines] == [[]] * len(lines)
+
+
+@given(st.text(), st.sampled_from(["bash", "read_file", "write_file", "edit_file", "other"]))
+def test_a_call_in_a_few_words_is_one_short_visible_line(text: str, tool: str) -> None:
+    for given_input in ({"command": text, "path": text}, {"path": text}, {"path": 7}, {}):
+        words = describe_call(tool, given_input)
+        assert len(words) <= COMMAND_WIDTH + len("read_file ")
+        assert "\n" not in words
+        assert hidden_characters(words) == []
+
+
+def test_a_gap_and_a_stop_are_said() -> None:
+    story = Story()
+    assert story.lines(e.StreamGap(first=3, last=7, reason="slow")) == ["5 events were skipped here"]
+    assert story.lines(e.Cancelled(by="cli_1")) == ["stopped"]
