@@ -17,8 +17,6 @@ from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
 
-requirement = pytest.mark.requirement
-
 
 def documented(page: str) -> dict[str, list[str]]:
     """The layers that the page on architecture lists, by group, outermost first."""
@@ -58,7 +56,6 @@ def _called(layers: list[ast.expr]) -> list[str]:
     ]
 
 
-@requirement("G1.5")
 def test_the_two_tuples_are_in_the_documented_order(repository: Path) -> None:
     page = (repository / "docs/architecture.md").read_text(encoding="utf-8")
     source = (repository / "src/bridle/app.py").read_text(encoding="utf-8")
@@ -81,7 +78,7 @@ def create(cwd: Path, **fields: object) -> CreateSession:
     return CreateSession(cwd=str(cwd), env={"PATH": os.defpath}, model=f"{scripted().name}:x", **fields)
 
 
-@requirement("H2.5")
+@pytest.mark.requirement("H2.5")
 async def test_an_engine_may_be_closed_twice_and_before_anything_was_opened(tmp_path: Path) -> None:
     engine = engine_in(tmp_path / "home")
     await engine.close()
@@ -153,7 +150,7 @@ async def test_a_session_that_cannot_be_opened_is_refused_with_a_reason_and_leav
         await engine.close()
 
 
-@requirement("T18.12")
+@pytest.mark.requirement("T18.12")
 async def test_a_session_open_in_one_engine_is_busy_for_another(tmp_path: Path) -> None:
     async with harness(scripted(say("hello")), home=str(tmp_path / "home")) as session:
         other = engine_in(tmp_path / "home")

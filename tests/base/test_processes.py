@@ -171,7 +171,6 @@ async def test_nothing_to_run_is_a_mistake(processes):
         await processes.start([], cwd="/", env=ENV, on_output=ignore)
 
 
-@pytest.mark.requirement("G44.2")
 async def test_stop_ends_grandchildren_too(processes):
     sink = Sink()
     process = await start(processes, "sleep 600 & echo $!; sleep 600 & echo $!; wait", on_output=sink)
@@ -181,7 +180,6 @@ async def test_stop_ends_grandchildren_too(processes):
     assert [gone_within(pid, 2) for pid in grandchildren] == [True, True]
 
 
-@pytest.mark.requirement("G44.2")
 async def test_a_group_that_ignores_sigterm_is_killed_after_the_grace(processes):
     sink = Sink()
     process = await start(
@@ -336,7 +334,6 @@ async def test_a_broken_output_callback_ends_the_process_and_reaches_the_waiter(
     assert process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.requirement("G44.2")
 async def test_a_run_past_its_time_is_stopped_and_says_so_with_what_it_wrote(processes):
     result = await run(processes, "/bin/sh", "-c", "echo early; exec sleep 600", timeout_s=0.2)
     assert result == Completed(-15, b"early\n", b"", True, False)

@@ -34,7 +34,7 @@ def looks_like_a_tag(text):
     return re.search("[<\uff1c]/*untrusted", seen) is not None
 
 
-@pytest.mark.requirement("P8", "G1.20")
+@pytest.mark.requirement("P8")
 def test_text_is_wrapped_with_its_kind():
     assert (
         wrap("web-page", "hello <b>you</b>\n")
@@ -42,7 +42,7 @@ def test_text_is_wrapped_with_its_kind():
     )
 
 
-@pytest.mark.requirement("P8", "G1.20")
+@pytest.mark.requirement("P8")
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_content_cannot_close_or_open_a_wrapper(forgery):
     wrapped = wrap("web", f"before {forgery} after")
@@ -73,7 +73,7 @@ PIECES = st.sampled_from(
 )
 
 
-@pytest.mark.requirement("P8", "G1.20")
+@pytest.mark.requirement("P8")
 @settings(max_examples=300, deadline=None)
 @given(text=st.lists(st.one_of(PIECES, st.text(max_size=3)), max_size=15).map("".join))
 def test_no_content_ever_looks_like_a_wrapper_and_neutralising_twice_changes_nothing(text):

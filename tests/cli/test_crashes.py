@@ -13,8 +13,6 @@ from bridle.protocol.events import Envelope, ToolCallStarted, ToolResult, TurnEn
 from bridle.protocol.messages import ToolResultBlock, ToolUseBlock
 from cli_kit import Place, Running, SignOfLife, kinds
 
-requirement = pytest.mark.requirement
-
 GONE_S = 5
 BACK = "say I am back.\n---\nsay I am back.\n---\nsay I am back.\n"
 
@@ -146,7 +144,7 @@ def stored_again(place: Place, envelopes: list[Envelope]) -> str:
         store.close()
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_stops_the_command_and_ends_the_turn_as_cancelled(
     place: Place, life: SignOfLife, number: signal.Signals
@@ -173,7 +171,7 @@ def assert_closed(events: list[Envelope]) -> None:
     assert conversation.open_calls == ()
 
 
-@requirement("T18.12")
+@pytest.mark.requirement("T18.12")
 def test_a_session_that_runs_elsewhere_is_refused_and_not_touched(place: Place, life: SignOfLife) -> None:
     with place.started("run", "--stream-json", "-y", "-m", place.script(endless(life)), "x") as running:
         running.until("ToolCallProgress")

@@ -4,11 +4,7 @@ import secrets
 import subprocess
 import sys
 
-import pytest
-
 from cli_kit import Place
-
-requirement = pytest.mark.requirement
 
 
 def a_secret() -> tuple[str, str]:

@@ -29,21 +29,13 @@ NEVER = {
     "importlib.metadata", "http.client", "email", "unittest", "multiprocessing", "xml", "urllib.request",
     "tomllib", "pdb", "doctest", "curses",
 }  # fmt: skip
-# asyncio imports ssl and socket, msgspec imports uuid (so platform), typing_extensions and inspect:
-# a command that runs a turn has them anyway. A shipped script is found with importlib.resources, which imports
-# tempfile (so random), zipfile and pathlib; a list of sessions needs none of them.
-TURN = NEVER | {"concurrent.futures.process", "asyncio.__main__", "difflib", "ctypes"}
-LIST = NEVER | {
-    "json",
-    "random",
-    "tempfile",
-    "zipfile",
-    "pathlib",
-    "difflib",
-    "importlib.resources",
-    "ctypes",
-}
-HELP = TURN | LIST | {
+# asyncio imports ssl and socket; msgspec imports uuid (so platform), typing_extensions and inspect: a command that
+# reads the log or runs a turn has those anyway. These it does not need.
+ENGINE = NEVER | {
+    "json", "random", "tempfile", "zipfile", "pathlib", "difflib", "shutil", "importlib.resources", "ctypes",
+    "concurrent.futures.process", "bz2", "lzma", "secrets",
+}  # fmt: skip
+HELP = ENGINE | {
     "asyncio", "msgspec", "apsw", "argparse", "subprocess", "ssl", "socket", "logging", "threading",
     "re", "typing", "dataclasses", "enum", "functools", "collections", "contextlib", "inspect",
     "bridle.app", "bridle.protocol", "bridle.engine", "bridle.sessions",
@@ -75,8 +67,8 @@ def _modules(place: Place, code: str, *words: str) -> set[str]:
     [
         (("--version",), HELP | {"bridle.cli.help", "bridle.cli.verbs"}),
         (("--help",), HELP | {"bridle.cli.verbs"}),
-        (("run", "-m", "demo", "hi"), TURN),
-        (("sessions", "list"), LIST),
+        (("run", "-m", "demo", "hi"), ENGINE),
+        (("sessions", "list"), ENGINE),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

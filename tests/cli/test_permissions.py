@@ -4,8 +4,6 @@ import pytest
 
 from cli_kit import Place, Ran
 
-requirement = pytest.mark.requirement
-
 SCRIPT = """\
 call bash {"command": "echo hi"}
 call bash {"command": "touch made"}
@@ -24,7 +22,7 @@ def run(place: Place, *options: str) -> tuple[Ran, dict[str, str], list[str]]:
     return ran, denied, made
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 def test_by_default_nothing_that_would_ask_is_run_and_the_turn_still_ends_well(place: Place) -> None:
     ran, denied, made = run(place)
     assert denied == dict.fromkeys(EVERYTHING, "NoApprover")

@@ -8,8 +8,6 @@ import pytest
 from bridle.protocol.events import InputAccepted, TurnEnded, text_of
 from cli_kit import BRIDLE, Place, kinds
 
-requirement = pytest.mark.requirement
-
 WORK = """\
 say Looking first.
 call read_file {"path": "notes.txt"}
@@ -24,7 +22,7 @@ RESULT_FIELDS = {
 }  # fmt: skip
 
 
-@requirement("D13.15", "G1.1")
+@pytest.mark.requirement("D13.15", "G1.1")
 def test_the_answer_is_all_of_stdout_and_the_story_all_of_stderr(place: Place) -> None:
     (place.work / "notes.txt").write_text("a note\n")
     ran = place.bridle("run", "-y", "-m", place.script(WORK), "work")
@@ -38,7 +36,7 @@ def test_the_answer_is_all_of_stdout_and_the_story_all_of_stderr(place: Place) -
     assert (place.work / "new.txt").read_text() == "one line\n"
 
 
-@requirement("D13.15")
+@pytest.mark.requirement("D13.15")
 def test_a_pipe_gets_no_escape_codes_that_we_wrote_and_the_words_as_they_are(place: Place) -> None:
     ran = place.bridle(
         "run",
@@ -56,7 +54,7 @@ def test_quiet_leaves_only_the_answer(place: Place) -> None:
     assert ran == (0, "[scripted] short\n", "")
 
 
-@requirement("T18.1", "P11")
+@pytest.mark.requirement("T18.1", "P11")
 def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
     (place.work / "notes.txt").write_text("a note\n")
     model = place.script(WORK)
@@ -82,7 +80,7 @@ def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
     assert (events[0]["kind"], events[-1]["kind"]) == ("SessionCreated", "TurnEnded")
 
 
-@requirement("T18.2", "P11")
+@pytest.mark.requirement("T18.2", "P11")
 def test_stream_json_is_one_object_a_line_and_ends_with_the_result(place: Place) -> None:
     (place.work / "notes.txt").write_text("a note\n")
     ran = place.bridle("run", "--stream-json", "-y", "-m", place.script(WORK), "work")
@@ -101,7 +99,7 @@ def test_stream_json_is_one_object_a_line_and_ends_with_the_result(place: Place)
     assert "ToolCallProgress" in {line["eventType"] for line in lines}
 
 
-@requirement("T18.2", "C22")
+@pytest.mark.requirement("T18.2", "C22")
 def test_json_and_stream_json_together_are_a_mistake(place: Place) -> None:
     ran = place.bridle("run", "--json", "--stream-json", "-m", "demo", "x")
     assert (ran.code, ran.out) == (2, "")
@@ -109,7 +107,7 @@ def test_json_and_stream_json_together_are_a_mistake(place: Place) -> None:
     assert os.listdir(place.home) == []
 
 
-@requirement("C22", "T18.1", "P11")
+@pytest.mark.requirement("C22", "T18.1", "P11")
 @pytest.mark.parametrize(
     ("script", "options", "code", "reason"),
     [
@@ -140,7 +138,7 @@ def test_the_exit_code_follows_from_the_reason_and_json_always_says_both(
     assert "Traceback" not in ran.err
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 def test_stream_json_tells_a_failure_on_its_last_line_too(place: Place) -> None:
     ran = place.bridle("run", "--stream-json", "-m", "nobody:x", "x")
     (last,) = ran.stream
@@ -154,7 +152,7 @@ def test_a_script_that_cannot_be_read_is_named_with_its_line(place: Place) -> No
     assert place.sessions() == []
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 def test_without_a_model_a_run_says_where_it_looked_and_never_plays_the_demo(place: Place) -> None:
     ran = place.bridle("run", "x", env={"BRIDLE_MODEL": ""})
     assert (ran.code, ran.out) == (4, "")
@@ -173,7 +171,7 @@ def test_the_model_may_come_from_the_environment_and_an_option_wins(place: Place
 # The prompt
 
 
-@requirement("D13.4")
+@pytest.mark.requirement("D13.4")
 @pytest.mark.parametrize(
     ("words", "stdin", "heard"),
     [
@@ -192,7 +190,7 @@ def test_the_prompt_is_the_words_or_else_what_is_on_stdin(
     assert [event["payload"]["content"] for event in inputs] == [[{"type": "text", "text": heard}]]
 
 
-@requirement("D13.4", "C22")
+@pytest.mark.requirement("D13.4", "C22")
 @pytest.mark.parametrize(
     ("words", "stdin"), [((), ""), (("-",), " \n\t"), (("",), ""), (("  ",), ""), (("-",), "x" * 2_100_000)]
 )
@@ -204,7 +202,7 @@ def test_an_impossible_prompt_is_refused_before_anything_is_made(
     assert os.listdir(place.home) == []
 
 
-@requirement("D13.4")
+@pytest.mark.requirement("D13.4")
 @pytest.mark.parametrize(("words", "code"), [((), 2), (("hi",), 0)])
 def test_a_closed_stdin_is_an_empty_one(place: Place, words: tuple[str, ...], code: int) -> None:
     done = subprocess.run(
@@ -222,7 +220,7 @@ def test_a_closed_stdin_is_an_empty_one(place: Place, words: tuple[str, ...], co
 # Folders that cannot be used
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 @pytest.mark.parametrize("variable", ["HOME", "BRIDLE_HOME", "XDG_DATA_HOME"])
 def test_a_home_that_cannot_be_written_is_named_and_nothing_runs(place: Place, variable: str) -> None:
     file = place.work / "a-file"
@@ -237,7 +235,7 @@ def test_a_home_that_cannot_be_written_is_named_and_nothing_runs(place: Place, v
     assert not (place.work / "ran").exists()
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 @pytest.mark.parametrize("folder", ["missing", "a-file"])
 def test_a_folder_that_cannot_be_worked_in_is_named(place: Place, folder: str) -> None:
     (place.work / "a-file").write_text("")
@@ -263,7 +261,7 @@ def many_events() -> str:
     return step * 60 + "say done\n"
 
 
-@requirement("C22", "T18.2")
+@pytest.mark.requirement("C22", "T18.2")
 @pytest.mark.parametrize("lines", [0, 1], ids=["before the first line", "after the first line"])
 def test_when_the_reader_of_a_stream_goes_away_the_run_ends_quietly_and_the_session_is_whole(
     place: Place, lines: int
@@ -283,7 +281,7 @@ def test_when_the_reader_of_a_stream_goes_away_the_run_ends_quietly_and_the_sess
     place.verify(session)
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 def test_an_answer_nobody_reads_is_still_in_the_session(place: Place) -> None:
     with place.started("run", "-m", place.script("say the answer\n"), "the question") as running:
         running.stop_reading()
@@ -298,7 +296,7 @@ def test_an_answer_nobody_reads_is_still_in_the_session(place: Place) -> None:
     place.verify(session)
 
 
-@requirement("D13.15")
+@pytest.mark.requirement("D13.15")
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_a_run_without_stdout_or_stderr_does_its_work(place: Place, closed: str) -> None:
     model = place.script('call bash {"command": "touch ran"}\n---\nsay done\n')

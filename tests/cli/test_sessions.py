@@ -9,8 +9,6 @@ from bridle.protocol.codec import decode_envelope
 from bridle.protocol.events import SessionCreated
 from cli_kit import Place, kinds
 
-requirement = pytest.mark.requirement
-
 TALK = "say one\n---\nsay two\n---\nsay three\n---\nsay four\n"
 
 
@@ -43,7 +41,7 @@ def test_an_empty_list_says_what_to_do(place: Place) -> None:
     assert "bridle run" in listed.out
 
 
-@requirement("G31.2")
+@pytest.mark.requirement("G31.2")
 def test_an_export_is_the_events_one_a_line_from_the_first_without_gaps(place: Place) -> None:
     ran = place.bridle("run", "--json", "-m", "demo", "hello")
     session = place.only_session()
@@ -72,23 +70,20 @@ def test_what_is_shown_of_a_session_is_what_was_said_and_done(place: Place) -> N
     assert "ran      write notes.txt                +1 -1" in lines
 
 
-@requirement("C22")
-@pytest.mark.parametrize("verb", [("sessions", "show"), ("sessions", "export"), ("run", "-m", "demo", "-r")])
-def test_a_session_nobody_knows_and_one_that_could_be_several_are_refused(
-    place: Place, verb: tuple[str, ...]
-) -> None:
-    rest = ("x",) if verb[0] == "run" else ()
+@pytest.mark.requirement("C22")
+def test_a_session_nobody_knows_and_one_that_could_be_several_are_refused(place: Place) -> None:
     place.bridle("run", "-m", "demo", "same words")
     place.bridle("run", "-m", "demo", "same words")
     before = place.sessions()
-    unknown = place.bridle(*verb, "nowhere", *rest)
-    assert (unknown.code, unknown.out) == (2, "")
-    assert unknown.story == ['There is no session "nowhere". List them: bridle sessions']
-    several = place.bridle(*verb, "same words", *rest)
-    assert (several.code, several.out) == (2, "")
-    (line,) = several.story
-    assert line.startswith('"same words" fits more than one session: ')
-    assert all(row.id in line for row in before)
+    for verb in (("sessions", "show"), ("sessions", "export"), ("run", "-m", "demo", "x", "-r")):
+        unknown = place.bridle(*verb, "nowhere")
+        assert (unknown.code, unknown.out) == (2, "")
+        assert unknown.story == ['There is no session "nowhere". List them: bridle sessions']
+        several = place.bridle(*verb, "same words")
+        assert (several.code, several.out) == (2, "")
+        (line,) = several.story
+        assert line.startswith('"same words" fits more than one session: ')
+        assert all(row.id in line for row in before)
     assert place.sessions() == before
 
 

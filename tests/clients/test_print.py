@@ -14,8 +14,6 @@ from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.handshake import Handshake, handshake
 from bridle.protocol.messages import TextBlock
 
-requirement = pytest.mark.requirement
-
 SESSION = "sess_01JV0000000000000000000000"
 CREATE = CreateSession(cwd="/work", model="demo:x")
 INPUT = 2
@@ -105,7 +103,7 @@ async def printed(
     return code, out.getvalue(), story
 
 
-@requirement("D13.15")
+@pytest.mark.requirement("D13.15")
 async def test_a_run_creates_a_session_sends_the_prompt_and_prints_the_last_answer() -> None:
     connection = Replay(started(), *step("not this"), *step("the "), e.TextDelta(text="answer"), ended())
     assert await printed(connection) == (0, "the answer\n", ["done     6.0 s · 1 step"])
@@ -128,7 +126,7 @@ async def test_a_turn_of_somebody_else_does_not_end_the_run() -> None:
     assert (code, out) == (0, "mine\n")
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 @pytest.mark.parametrize(
     ("stop", "reason", "code"),
     [
@@ -156,7 +154,7 @@ async def test_the_exit_code_is_that_of_the_reason(stop: e.TurnStop, reason: str
     assert result["error"] == expected
 
 
-@requirement("T18.1", "P11")
+@pytest.mark.requirement("T18.1", "P11")
 async def test_the_json_result_holds_stored_events_calls_not_run_and_changed_files() -> None:
     def asked(call_id: str, tool: str, **given: str) -> e.ToolCallRequested:
         return e.ToolCallRequested(call_id=call_id, tool=tool, input=dict(given), step=1)
@@ -192,7 +190,7 @@ async def test_the_json_result_holds_stored_events_calls_not_run_and_changed_fil
     assert story[-1].endswith("1 step · 1 file changed · 2 calls not run")
 
 
-@requirement("T18.2", "P11")
+@pytest.mark.requirement("T18.2", "P11")
 async def test_the_stream_has_live_events_too_and_ends_with_the_result() -> None:
     connection = Replay(started(), e.ToolCallProgress(call_id="c", text="x"), *step("done"), ended())
     _, out, _ = await printed(connection, "stream-json")
@@ -209,7 +207,7 @@ async def test_the_stream_has_live_events_too_and_ends_with_the_result() -> None
     assert lines[-1]["finalResponse"] == "done"
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
 async def test_a_refused_command_is_one_sentence_and_one_object(form: Format) -> None:
     refusal = CommandRefused("UnknownProvider", provider="no\x1bbody", known="demo")
@@ -221,7 +219,7 @@ async def test_a_refused_command_is_one_sentence_and_one_object(form: Format) ->
         assert json.loads(out)["error"] == {"name": "UnknownProvider", "message": refusal.message}
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 async def test_a_log_that_fails_in_the_middle_ends_the_run_with_its_reason() -> None:
     failure = StoreError("StoreUnwritable", path="/data", problem="disk full")
     code, out, story = await printed(Replay(started(), *step("half"), failure), "json")
@@ -231,7 +229,7 @@ async def test_a_log_that_fails_in_the_middle_ends_the_run_with_its_reason() -> 
     assert story == [failure.message]
 
 
-@requirement("C22")
+@pytest.mark.requirement("C22")
 @pytest.mark.parametrize("form", ["json", "stream-json"])
 async def test_a_session_that_ends_under_a_run_is_a_failed_run(form: Format) -> None:
     code, out, _ = await printed(Replay(started(), *step("half")), form)

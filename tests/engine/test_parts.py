@@ -13,15 +13,14 @@ from bridle.conformance.clock import FakeClock
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.deadline import Deadline
-from bridle.engine.dispatch import runs
-from bridle.engine.journal import redacted
+from bridle.engine.dispatch import Dispatcher, runs
+from bridle.engine.journal import Journal, redacted
 from bridle.engine.loops import LoopDetector
+from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import BUILTIN, Registry, Tool, ToolOrigin, ToolOutput
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.messages import TextBlock
-
-requirement = pytest.mark.requirement
 
 
 def envelope(number, event, turn=1):
@@ -49,7 +48,7 @@ def call_of(tool, name="call"):
     return e.RequestedCall(call_id=name, wire_id=name, tool=tool, input={})
 
 
-@requirement("D7.6", "T2.5")
+@pytest.mark.requirement("D7.6", "T2.5")
 @given(st.lists(st.sampled_from(["read", "write", "other_read"])))
 def test_runs_keep_the_order_and_join_only_neighbours_that_are_parallel_safe(tools):
     grouped = runs(
@@ -62,7 +61,7 @@ def test_runs_keep_the_order_and_join_only_neighbours_that_are_parallel_safe(too
         assert one[0].tool == "write" or other[0].tool == "write"
 
 
-@requirement("G5.6", "G26.2", "G20.1")
+@pytest.mark.requirement("G5.6", "G26.2", "G20.1")
 async def test_a_reader_gets_what_came_before_and_then_what_comes():
     bus = Bus(1)
     for number in (1, 2, 3):
@@ -79,7 +78,7 @@ async def test_a_reader_gets_what_came_before_and_then_what_comes():
         await anext(reader)
 
 
-@requirement("G9.7")
+@pytest.mark.requirement("G9.7")
 async def test_a_reader_that_falls_out_of_the_ring_is_told_what_it_missed():
     bus = Bus(1, ring_events=3)
     reader = bus.follow(EmptyLog(), 0)
@@ -120,7 +119,7 @@ async def test_readers_learn_why_a_bus_was_closed():
         await anext(reader)
 
 
-@requirement("G1.6")
+@pytest.mark.requirement("G1.6")
 def test_every_durable_event_either_changes_the_conversation_or_is_known_not_to():
     changes_nothing = {
         "ThinkingDelta", "ToolCallRequested", "PermissionRequested", "PermissionDecided", "QuestionAsked",
@@ -224,7 +223,7 @@ def tool_named(name, description=""):
     return Tool(name=name, description=description, args=NoArgs, risk="read", run=run)
 
 
-@requirement("D5.1", "D5.2", "D5.3", "T2.2", "T2.6")
+@pytest.mark.requirement("D5.2", "T2.2", "T2.6")
 def test_the_first_tool_of_a_name_stays_and_hidden_ones_are_not_there():
     registry = Registry()
     mine, theirs = tool_named("bash", "ours"), tool_named("bash", "theirs")
@@ -251,3 +250,36 @@ def test_redacting_an_event_changes_only_its_texts():
     clean = redacted(event)
     assert secret not in encode_payload(clean).decode()
     assert (clean.metadata["exit_code"], clean.metadata["lines"][1], clean.outcome) == (0, 3, "ok")
+
+
+@pytest.mark.requirement("H2.1", "T2.8", "G1.4")
+async def test_the_function_that_runs_a_tool_is_given_and_dispatch_adds_no_policy(tmp_path):
+    clock = FakeClock()
+    seen = []
+
+    async def run_tool(call):
+        seen.append((call.name, call.input))
+        return ToolOutput(outcome="error" if call.name == "rm" else "ok", content=call.name)
+
+    journal = Journal(session="s", log=KeptLog(), clock=clock, bus=Bus(1), conversation=Conversation())
+    dispatcher = Dispatcher(
+        journal=journal,
+        clock=clock,
+        stopwatch=Stopwatch(clock),
+        run_tool=run_tool,
+        concurrency=lambda name: "parallel_safe" if name == "ls" else "serial",
+    )
+    calls = [call_of(name, f"call {index}") for index, name in enumerate(["ls", "ls", "rm", "ls"])]
+    results = await dispatcher.run(calls, step=1, identity="human")
+    assert [(result.call_id, result.outcome) for result in results] == [
+        ("call 0", "ok"),
+        ("call 1", "ok"),
+        ("call 2", "error"),
+        ("call 3", "ok"),
+    ]
+    assert [name for name, _ in seen] == ["ls", "ls", "rm", "ls"]
+
+
+class KeptLog(EmptyLog):
+    def append(self, envelope, payload):
+        self.last_id += 1

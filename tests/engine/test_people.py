@@ -20,8 +20,6 @@ from bridle.protocol.events import (
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import answer, call, say
 
-requirement = pytest.mark.requirement
-
 
 def touching(*names):
     return [call("bash", command=f"touch {name}") for name in names]
@@ -33,7 +31,7 @@ async def said(session, request, word, **fields):
     )
 
 
-@requirement("G16.3", "H2.2", "D6.8")
+@pytest.mark.requirement("G16.3", "H2.2", "D6.8")
 async def test_a_yes_lets_the_call_run_and_the_log_says_whose_it_was():
     async with harness(scripted(*touching("a"), say("Done.")), answers=True) as session:
         number = await session.send("go")
@@ -47,7 +45,7 @@ async def test_a_yes_lets_the_call_run_and_the_log_says_whose_it_was():
     assert (decided.verdict, decided.answered_by) == ("allow", session.connection.client)
 
 
-@requirement("G47.4")
+@pytest.mark.requirement("G47.4")
 async def test_a_no_with_a_note_reaches_the_model():
     model = RecordingModel(scripted(*touching("a"), say("I see.")))
     async with harness(model, answers=True) as session:
@@ -60,7 +58,7 @@ async def test_a_no_with_a_note_reaches_the_model():
     assert b"use b instead" in model.bodies[1]
 
 
-@requirement("G8.1", "G8.6")
+@pytest.mark.requirement("G8.1")
 async def test_a_yes_for_the_pattern_is_literal_and_lasts_for_the_session():
     model = scripted(*touching("a", "a", "b"), say("Done."))
     async with harness(model, answers=True) as session:
@@ -81,7 +79,7 @@ async def test_a_yes_for_the_pattern_is_literal_and_lasts_for_the_session():
     assert len(of_kind(events, GrantAdded)) == 1
 
 
-@requirement("G20.6", "C18", "G20.8")
+@pytest.mark.requirement("G20.6", "C18", "G20.8")
 async def test_an_agent_cannot_say_yes_not_even_to_somebody_elses_turn():
     async with harness(scripted(*touching("a"), say("Done.")), answers=True) as session:
         agent = session.engine.connect(name="outer", identity="agent", answers=True)
@@ -95,7 +93,7 @@ async def test_an_agent_cannot_say_yes_not_even_to_somebody_elses_turn():
         assert outcomes(await session.turn_of(sent.event)) == ["ok"]
 
 
-@requirement("G20.6", "D16.1")
+@pytest.mark.requirement("G20.6")
 async def test_the_first_answer_counts_and_a_second_changes_nothing():
     async with harness(scripted(*touching("a"), say("Done.")), answers=True) as session:
         number = await session.send("go")
@@ -127,7 +125,7 @@ async def test_where_nobody_can_ever_answer_the_call_is_denied_at_once_with_a_wa
     assert not of_kind(events, PermissionRequested)
 
 
-@requirement("G20.7", "G20.9")
+@pytest.mark.requirement("G20.7", "G20.9")
 async def test_the_clock_of_a_question_runs_only_while_no_person_is_there():
     clock = FakeClock()
     async with harness(
@@ -175,7 +173,7 @@ async def test_questions_of_one_step_come_one_at_a_time_and_then_the_calls_run_t
     assert len(of_kind(events, ToolCallStarted)) == 1
 
 
-@requirement("D13.11", "C25")
+@pytest.mark.requirement("D13.11")
 async def test_yes_answers_questions_and_lifts_no_denial():
     model = scripted(answer(*touching("a"), call("bash", command="touch b")), say("Done."))
     async with harness(model, yes=True, deny=["bash(touch b)"]) as session:

@@ -16,8 +16,6 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import SessionCreated, ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import answer, call, fail, say, think
 
-requirement = pytest.mark.requirement
-
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=40)
 STATEMENTS = st.one_of(
     TEXTS.map(say),
@@ -42,7 +40,7 @@ class Unhurried(SystemClock):
         await asyncio.sleep(0)
 
 
-@requirement("G6.2", "G1.7", "D7.4")
+@pytest.mark.requirement("G6.2", "G1.7")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(answers=ANSWERS, prompts=st.lists(TEXTS, min_size=1, max_size=3))
 async def test_every_request_is_the_encoded_fold_of_the_reopened_log(answers, prompts):
@@ -61,7 +59,7 @@ async def test_every_request_is_the_encoded_fold_of_the_reopened_log(answers, pr
     assert bodies == model.bodies
 
 
-@requirement("G34.1", "G1.7", "D7.9")
+@pytest.mark.requirement("G34.1", "G1.7", "G26.4", "D7.9")
 async def test_a_resumed_session_goes_on_where_it_was(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
@@ -80,7 +78,7 @@ async def test_a_resumed_session_goes_on_where_it_was(tmp_path):
     assert len(model.bodies) == 3
 
 
-@requirement("G32.3", "G1.7")
+@pytest.mark.requirement("G32.3", "G1.7")
 async def test_a_turn_that_was_cut_off_is_closed_and_an_unstarted_call_is_not_run_again(tmp_path):
     places = await _interrupted(tmp_path, drop_from="ToolCallStarted")
     async with harness(scripted(say("x"), say("Back.")), resume=places.pop("session"), **places) as session:
@@ -91,7 +89,7 @@ async def test_a_turn_that_was_cut_off_is_closed_and_an_unstarted_call_is_not_ru
         assert (await session.ask("go on"))[-1].stop == "end_turn"
 
 
-@requirement("G32.3")
+@pytest.mark.requirement("G32.3")
 async def test_a_mutating_call_without_an_end_is_a_persons_to_judge(tmp_path):
     places = await _interrupted(tmp_path, drop_from="ToolResult")
     session_id = places.pop("session")

@@ -22,15 +22,13 @@ from bridle.protocol.errors import (
 from bridle.protocol.handshake import PROTOCOL_VERSION, check_version, handshake
 from bridle.protocol.tokens import read_claims
 
-requirement = pytest.mark.requirement
-
 
 def claims(**changes):
     fields = {"ver": 1, "jti": "tok_" + "0" * 26, "identity_class": "agent", "exp": 10, **changes}
     return json.dumps(fields).encode()
 
 
-@requirement("G47.1")
+@pytest.mark.requirement("G47.1")
 def test_every_reason_has_one_sentence_and_a_documented_exit_code():
     for reason, known in SENTENCES.items():
         assert re.fullmatch(r"[A-Z][A-Za-z0-9]+", reason)
@@ -38,7 +36,7 @@ def test_every_reason_has_one_sentence_and_a_documented_exit_code():
         assert known.exit_code in {1, 2, 3, 4, 5, 124}
 
 
-@requirement("G47.1", "G47.2", "G47.3", "G47.4", "G47.11", "G47.16")
+@pytest.mark.requirement("G47.1", "G47.2", "G47.3", "G47.4", "G47.11", "G47.16")
 @pytest.mark.parametrize(
     ("reason", "data", "text"),
     [
@@ -66,7 +64,7 @@ def test_a_missing_value_stays_visible_and_never_raises():
     assert sentence("UnknownTool", {}) == 'There is no tool "<tool>". Tools: <known>.'
 
 
-@requirement("G47.18")
+@pytest.mark.requirement("G47.18")
 def test_a_plugins_own_reason_brings_its_own_message():
     assert BridleError("Custom:acme:full", message="The tank is full.").message == "The tank is full."
     assert exit_code_of("Custom:acme:full") == 1
@@ -79,7 +77,7 @@ def test_a_provider_error_says_whether_and_when_to_try_again():
     assert "Retrying in 2.5s" in error.message
 
 
-@requirement("G23.1", "G23.5", "G1.8")
+@pytest.mark.requirement("G23.1", "G23.5", "G1.8")
 def test_the_handshake_lists_versions_kinds_and_only_features_that_exist():
     hello = handshake(features=("ws", "rest"))
     assert hello.protocol_version == "0.1.0"
@@ -91,7 +89,7 @@ def test_the_handshake_lists_versions_kinds_and_only_features_that_exist():
     assert handshake().features == ()
 
 
-@requirement("G23.4")
+@pytest.mark.requirement("G23.4")
 @pytest.mark.parametrize(
     ("theirs", "ours", "fits"),
     [
@@ -121,7 +119,7 @@ def test_any_version_text_fits_or_is_refused(theirs):
         assert refused.reason == "HandshakeVersionMismatch"
 
 
-@requirement("G22.1", "G22.2", "P5")
+@pytest.mark.requirement("G22.1", "G22.2")
 def test_absent_sessions_mean_all_and_an_empty_list_means_none():
     everything = read_claims(claims())
     nothing = read_claims(claims(sessions=[], commands=[]))
@@ -136,7 +134,7 @@ def test_absent_sessions_mean_all_and_an_empty_list_means_none():
     assert not everything.can_mint
 
 
-@requirement("G22.3", "G22.6", "G25.2")
+@pytest.mark.requirement("G22.3", "G22.6", "G25.2")
 @pytest.mark.parametrize(
     "raw",
     [
@@ -156,7 +154,7 @@ def test_claims_that_are_not_understood_are_refused(raw):
     assert refused.value.reason == "TokenInvalid"
 
 
-@requirement("G25.2", "G25.5")
+@pytest.mark.requirement("G25.2")
 def test_unknown_claims_that_are_not_critical_are_ignored():
     assert read_claims(claims(x_vendor=1, critical_claims=["sessions", "exp"], sessions=[])).exp == 10
 

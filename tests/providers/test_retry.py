@@ -101,7 +101,7 @@ async def test_a_step_that_succeeds_is_asked_once_and_says_nothing():
     assert (retried.attempts, retried.failed) == ([1], [])
 
 
-@pytest.mark.requirement("D8.70", "D8.72")
+@pytest.mark.requirement("D8.70")
 async def test_a_retryable_failure_is_tried_again_and_each_failure_is_an_event():
     retried = Retried(overloaded(), rate_limited())
     assert await retried.run() == OK

@@ -249,7 +249,6 @@ def use_of(values: dict[str, object]) -> Message:
     return Message(role="assistant", content=(ToolUseBlock(wire_id="c", tool="read_file", input=values),))
 
 
-@pytest.mark.requirement("G12.4")
 def test_the_wire_targets_the_version_of_the_messages_it_was_written_for():
     assert ScriptedWire.canonical_form_version == CANONICAL_FORM_VERSION == 1
 

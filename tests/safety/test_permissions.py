@@ -39,7 +39,7 @@ TABLE = {  # mode: verdict for quiet calls and for others, by risk
 }
 
 
-@pytest.mark.requirement("T4.1", "T4.2", "T4.3", "T4.4", "T4.5", "C25")
+@pytest.mark.requirement("T4.1", "T4.2", "T4.3", "T4.4", "T4.5")
 @pytest.mark.parametrize("mode", TABLE)
 def test_the_mode_decides_when_nothing_else_does(mode) -> None:
     for risk, cell in zip(RISKS, TABLE[mode], strict=True):

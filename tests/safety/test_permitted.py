@@ -87,7 +87,7 @@ async def test_a_denied_call_is_a_result_with_evidence_and_an_audit(calls, works
     ]
 
 
-@pytest.mark.requirement("T4.2", "C25")
+@pytest.mark.requirement("T4.2")
 @pytest.mark.parametrize("mode", ["safe", "plan"])
 async def test_neither_a_person_nor_the_yes_flag_upgrades_a_mode_that_denies(calls, workspace, mode) -> None:
     desk = Desk(calls, workspace, answer=yes(), mode=mode, yes=True)
@@ -96,14 +96,13 @@ async def test_neither_a_person_nor_the_yes_flag_upgrades_a_mode_that_denies(cal
     assert output.content == f"Mode {mode} does not allow bash (shell)."
 
 
-@pytest.mark.requirement("C25")
 async def test_the_yes_flag_answers_questions(calls, workspace) -> None:
     desk = Desk(calls, workspace, yes=True)
     assert (await desk.run("bash", command="ls")).ok
     assert (desk.asked, desk.log[0].decided_by, desk.log[0].verdict) == ([], "yes", "allow")
 
 
-@pytest.mark.requirement("T4.4", "C25")
+@pytest.mark.requirement("T4.4")
 async def test_the_yes_flag_and_yolo_lift_no_guard(calls, workspace) -> None:
     desk = Desk(calls, workspace, mode="yolo", yes=True, rules=[parse_rule("edit(/**)", "allow")])
     output = await desk.run("write_file", path="../outside")

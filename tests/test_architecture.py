@@ -1,0 +1,107 @@
+"""Promises about the whole: what the core depends on, what the loop knows, what leaves the machine."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ALLOWED = {"apsw", "msgspec"}
+FORBIDDEN_SDKS = {
+    "openai",
+    "anthropic",
+    "google",
+    "langchain",
+    "litellm",
+    "llama_index",
+    "mistralai",
+    "cohere",
+    "boto3",
+}
+
+
+def imported(path):
+    """Top-level names of everything a file imports, wherever it does so."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+
+
+def sources(repository, *parts):
+    return sorted(Path(repository, "src", "bridle", *parts).rglob("*.py"))
+
+
+@pytest.mark.requirement("G1.9", "D1.4", "D22.1", "D22.2", "G1.10")
+def test_the_core_needs_two_packages_and_no_vendors_sdk(repository):
+    project = tomllib.loads(Path(repository, "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=\[]", need)[0] for need in project["dependencies"]}
+    assert names == {"apsw-sqlite3mc", "msgspec"}
+    wanted = {
+        re.split(r"[<>=\[]", need)[0] for group in project["optional-dependencies"].values() for need in group
+    }
+    assert wanted.isdisjoint(FORBIDDEN_SDKS)
+    used = {name.split(".")[0] for path in sources(repository) for name in imported(path)}
+    assert used - set(sys.stdlib_module_names) - {"bridle"} == ALLOWED
+
+
+@pytest.mark.requirement("G1.2")
+def test_the_loop_knows_only_the_step_before_it_and_the_words_of_the_protocol(repository):
+    turn = Path(repository, "src", "bridle", "engine", "turn.py")
+    ours = {name for name in imported(turn) if name.startswith("bridle")}
+    assert ours == {"bridle.engine.loops", "bridle.engine.steps", "bridle.protocol.events"}
+    assert len(turn.read_text().splitlines()) <= 60, "the turn fits on a screen"
+
+
+@pytest.mark.requirement("G1.1")
+def test_the_engine_never_touches_a_terminal(repository):
+    for package in ("engine", "control", "protocol", "providers", "tools", "safety", "context", "sessions"):
+        for path in sources(repository, package):
+            names = {name.split(".")[0] for name in imported(path)}
+            assert names.isdisjoint({"curses", "tty", "termios", "readline", "webbrowser", "tkinter"}), path
+            calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+            assert not any(
+                isinstance(call.func, ast.Name) and call.func.id in ("print", "input") for call in calls
+            ), path
+
+
+@pytest.mark.requirement("D1.5", "D7.2", "D9.13", "D20.3")
+async def test_a_single_agent_is_never_told_of_delegation(repository):
+    from bridle.conformance.harness import harness
+    from bridle.conformance.models import RecordingModel, scripted
+    from bridle.providers.script import say
+
+    model = RecordingModel(scripted(say("Hi.")))
+    async with harness(model) as session:
+        await session.ask("hello")
+    assert b"delegate" not in model.bodies[0]
+    assert b'"name":"read_file"' in model.bodies[0]
+
+
+@pytest.mark.requirement("T1.1", "D20.1", "D1.1")
+def test_a_run_opens_no_connection_and_listens_nowhere(tmp_path):
+    """The whole program under an audit hook that notes every use of the network."""
+    program = (
+        "import sys\n"
+        "seen = []\n"
+        "sys.addaudithook(lambda name, args: seen.append(name) if name in WATCHED else None)\n"
+        "from bridle.cli import main\n"
+        "try:\n    main(['run', '-y', '-q', '-m', 'demo:calls.script', 'hello'])\n"
+        "finally:\n    print('network:', sorted(set(seen)))\n"
+    )
+    watched = "WATCHED = {'socket.connect', 'socket.bind', 'socket.getaddrinfo', 'socket.sendto'}\n"
+    (tmp_path / "calls.script").write_text('call bash {"command": "echo hi"}\n---\nsay Done.\n')
+    done = subprocess.run(
+        [sys.executable, "-c", watched + program],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("network: []\n")
