@@ -23,7 +23,7 @@ from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import Dispatcher, ToolLayers
 from bridle.engine.journal import Journal
-from bridle.engine.layers import deadline, known_and_visible, recorded, validated
+from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated
 from bridle.engine.ports import Provider, Spawn
 from bridle.engine.questions import Questions
 from bridle.engine.resume import closing_events, orphans
@@ -47,7 +47,8 @@ from bridle.safety.redacted import redacted
 from bridle.safety.sandboxed import sandboxed
 from bridle.safety.spawn import EnvOnlySpawn, allowed_environment
 from bridle.sessions.store import SessionStore, StoredLog
-from bridle.tools.builtin import BUILTIN_TOOLS
+from bridle.tools.builtin import builtin_tools
+from bridle.tools.jobs import Jobs
 from bridle.tools.output import Spill, capped
 
 DEMO = "demo"
@@ -66,6 +67,9 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     max_steps: int = 100
+    add_dirs: tuple[str, ...] = ()
+    dry_run: bool = False
+    on_ask: Literal["deny", "fail", "wait"] = "deny"
     on_orphan: Literal["fail", "mark-unknown"] = "fail"
 
 
@@ -111,6 +115,7 @@ class Engine:
 
     async def _open_session(self, command: CreateSession, client: str) -> Session:
         options = _options(command)
+        rules = _rules(options)
         cwd = _working_folder(command.cwd)
         chosen = self._choose_model(command.model) if command.model else None
         if command.resume is None and chosen is None:
@@ -118,7 +123,7 @@ class Engine:
         log = self._open_log(command, cwd)
         try:
             conversation = self._resumed(log, options) if command.resume is not None else Conversation()
-            session = self._compose(log, conversation, conversation.cwd or cwd, command.env, options)
+            session = self._compose(log, conversation, conversation.cwd or cwd, command.env, options, rules)
             session.journal.originator = client
             self._begin(session.journal, command, log.log, cwd, chosen)
             await log.committed()
@@ -170,19 +175,19 @@ class Engine:
         cwd: str,
         env: Mapping[str, str],
         options: SessionOptions,
+        rules: list[Rule],
     ) -> Session:
         """The objects of one session, and the two tuples around the model and around a tool."""
         clock, spawn = self._clock, self._spawn
         bus = Bus(conversation.last_id + 1)
         journal = Journal(session=log.session, log=log, clock=clock, bus=bus, conversation=conversation)
         stopwatch = Stopwatch(clock)
-        questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: False)
-        registry = _builtin_registry()
-        here = session_folders(cwd)
+        questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
+        jobs = Jobs(journal.emit)
+        registry = _builtin_registry(jobs)
+        here = session_folders(cwd, options.add_dirs)
         paths = PathPolicy(folders=here, protected=self._where.all)
-        permissions = Permissions(
-            folders=here, mode=lambda: conversation.mode, rules=_rules(options), yes=options.yes
-        )
+        permissions = Permissions(folders=here, mode=lambda: conversation.mode, rules=rules, yes=options.yes)
         spill = Spill(os.path.join(self._where.state, "outputs", log.session))
 
         request_layers: tuple[RequestLayer, ...] = (
@@ -195,6 +200,7 @@ class Engine:
                 validated(),
                 guarded(paths),
                 permitted(permissions, questions.ask_permission, journal.emit),
+                dry_run(options.dry_run),
             ),
             together=(
                 recorded(journal, rechecked(paths), stopwatch),
@@ -214,6 +220,9 @@ class Engine:
                 clock=clock,
                 spawn=spawn,
                 spilled=spill.path_of,
+                emit=journal.emit,
+                ask=questions.ask,
+                dry_run=options.dry_run,
             )
             return await call.definition.run(call.args, context)
 
@@ -235,7 +244,9 @@ class Engine:
             ),
             questions=questions,
             stopwatch=stopwatch,
-            limits=Limits(max_steps=options.max_steps),
+            ids=self._ids,
+            at_end=jobs.close,
+            limits=Limits(max_steps=options.max_steps, stop_unanswered=options.on_ask == "fail"),
         )
 
     def _system_text(self, cwd: str) -> str:
@@ -313,9 +324,9 @@ def _working_folder(cwd: str) -> str:
     return resolved
 
 
-def _builtin_registry() -> Registry:
+def _builtin_registry(jobs: Jobs) -> Registry:
     registry = Registry()
-    for tool in BUILTIN_TOOLS:
+    for tool in builtin_tools(jobs):
         registry.register(tool, BUILTIN)
     return registry
 

@@ -7,17 +7,26 @@ import pytest
 from bridle.conformance.clock import FakeClock
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.conformance.models import RecordingModel, scripted
-from bridle.protocol.commands import AnswerPermission, AttachSession, SendInput, SetMode
+from bridle.protocol.commands import (
+    AnswerPermission,
+    AnswerQuestion,
+    AttachSession,
+    SendInput,
+    SetMode,
+    ShellRequest,
+)
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import (
+    ContextAdded,
     GrantAdded,
     PermissionDecided,
     PermissionRequested,
+    QuestionAsked,
     ToolCallRequested,
     ToolCallStarted,
     ToolResult,
 )
-from bridle.protocol.messages import TextBlock
+from bridle.protocol.messages import FileMention, TextBlock
 from bridle.providers.script import answer, call, say
 
 
@@ -195,3 +204,93 @@ async def test_the_mode_can_change_while_a_session_lives():
         await session.connection.send(SetMode(session=session.id, mode="auto"))
         await session.ask("again")
         assert os.listdir(session.folder) == ["c"]
+
+
+async def test_a_command_a_person_typed_is_not_asked_about_and_stays_out_of_the_conversation():
+    async with harness(scripted(say("Hi."))) as session:
+        person = session.engine.connect(name="terminal", answers=True)
+        await person.send(AttachSession(session=session.id))
+        await person.send(ShellRequest(session=session.id, command="echo made > a"))
+        result = await session.until(ToolResult)
+        assert (result.outcome, os.listdir(session.folder)) == ("ok", ["a"])
+        assert session.conversation.messages == []
+        await session.ask("go")
+        await person.send(ShellRequest(session=session.id, command="cat a", share=True))
+        added = await session.until(ContextAdded)
+        assert added.content[0].text == "I ran this command:\ncat a\n\nmade\n"
+
+
+async def test_a_denied_command_stays_denied_when_a_person_types_it():
+    async with harness(scripted(say("Hi.")), deny=["bash(touch*)"], answers=True) as session:
+        await session.connection.send(ShellRequest(session=session.id, command="touch a"))
+        result = await session.until(ToolResult)
+        assert (result.outcome, os.listdir(session.folder)) == ("denied", [])
+
+
+async def test_only_a_person_at_a_terminal_may_type_commands():
+    async with harness(scripted(say("Hi."))) as session:
+        agent = session.engine.connect(name="outer", identity="agent", answers=True)
+        for client in (session.connection, agent):
+            with pytest.raises(CommandRefused) as refused:
+                await client.send(ShellRequest(session=session.id, command="true"))
+            assert refused.value.reason == "NotAPerson"
+
+
+async def test_a_mentioned_file_joins_the_conversation_behind_the_words():
+    model = RecordingModel(scripted(say("I see.")))
+    async with harness(model) as session:
+        with open(os.path.join(session.folder, "notes.txt"), "w") as file:
+            file.write("remember the milk")
+        content = (TextBlock(text="look at"), FileMention(path="notes.txt"))
+        sent = await session.connection.send(SendInput(session=session.id, content=content))
+        events = await session.turn_of(sent.event)
+    assert of_kind(events, ContextAdded)[0].source == "mention"
+    body = model.bodies[0].decode()
+    assert body.index("look at") < body.index("remember the milk")
+
+
+async def test_at_the_step_limit_a_person_decides_whether_to_go_on():
+    answers = [call("bash", command=f"echo {index}") for index in range(9)]
+    async with harness(scripted(*answers), mode="auto", max_steps=2, answers=True) as session:
+        number = await session.send("go")
+        first = await session.until(QuestionAsked, since=number)
+        assert "2 steps done and still working" in first.question
+        await session.connection.send(
+            AnswerQuestion(session=session.id, question_id=first.question_id, answer="go on")
+        )
+        asked = []
+        async for envelope in session.connection.events(session.id, since=number):
+            if isinstance(envelope.event, QuestionAsked):
+                asked.append(envelope.event)
+            if len(asked) == 2:
+                break
+        await session.connection.send(
+            AnswerQuestion(session=session.id, question_id=asked[1].question_id, answer="stop here")
+        )
+        events = await session.turn_of(number)
+    assert (events[-1].reason, events[-1].steps) == ("StepLimit", 4)
+
+
+@pytest.mark.requirement("D9.8")
+async def test_a_dry_run_stops_what_would_change_something_and_lets_reading_pass():
+    model = scripted(
+        answer(*touching("a"), call("write_file", path="b", content="x"), call("read_file", path="c")),
+        say("Ok."),
+    )
+    async with harness(model, mode="auto", dry_run=True) as session:
+        events = await session.ask("go")
+        assert os.listdir(session.folder) == []
+    assert [result.reason for result in of_kind(events, ToolResult)] == ["DryRun", "DryRun", "FileUnreadable"]
+
+
+async def test_a_question_nobody_can_answer_ends_the_turn_when_asked_to():
+    async with harness(scripted(*touching("a"), say("never")), on_ask="fail") as session:
+        events = await session.ask("go")
+    assert (events[-1].stop, events[-1].reason) == ("error", "NoApprover")
+
+
+async def test_added_folders_may_be_written(tmp_path):
+    model = scripted(call("write_file", path=str(tmp_path / "x"), content="hi"), say("Ok."))
+    async with harness(model, mode="auto", add_dirs=[str(tmp_path)]) as session:
+        await session.ask("go")
+    assert (tmp_path / "x").read_text() == "hi"

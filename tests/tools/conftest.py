@@ -17,7 +17,8 @@ from bridle.safety.paths import session_folders
 from bridle.safety.redacted import redacted
 from bridle.safety.sandboxed import sandboxed
 from bridle.safety.spawn import EnvOnlySpawn
-from bridle.tools.builtin import BUILTIN_TOOLS
+from bridle.tools.builtin import builtin_tools
+from bridle.tools.jobs import Jobs
 from bridle.tools.output import Spill, capped
 
 
@@ -28,9 +29,12 @@ class Bench:
         self.partial: list[str] = []
         self.env = {"PATH": os.environ["PATH"], "HOME": str(workspace)}
         self.spill = Spill(str(state / "outputs"))
+        self.emitted: list[Any] = []
+        self.answer: str | None = None
         self._spawn = EnvOnlySpawn(processes)
         registry = Registry()
-        for tool in BUILTIN_TOOLS:
+        self.jobs = Jobs(self.emitted.append)
+        for tool in builtin_tools(self.jobs):
             assert registry.register(tool, BUILTIN)
         folders = session_folders(str(workspace))
         clock = SystemClock()
@@ -62,8 +66,13 @@ class Bench:
             clock=self._clock,
             spawn=self._spawn,
             spilled=self.spill.path_of,
+            emit=self.emitted.append,
+            ask=self._ask,
         )
         return await call.definition.run(call.args, context)
+
+    async def _ask(self, _question_id: str, _question: str, _choices: tuple[str, ...]) -> str | None:
+        return self.answer
 
 
 async def _at_once() -> None:

@@ -38,7 +38,10 @@ class _Parser(argparse.ArgumentParser):
 
 def run_verb(arguments: list[str]) -> int:
     try:
-        parsed = _parser().parse_args(_without_habits(arguments))
+        words = [
+            os.fsencode(word).decode("utf-8", "replace") for word in arguments
+        ]  # bytes of any kind arrive
+        parsed = _parser().parse_args(_without_habits(words))
         match parsed.verb:
             case "run":
                 from bridle.cli.run import run

@@ -17,7 +17,7 @@ from bridle.protocol.commands import (
     DetachSession,
     EndSession,
     SendInput,
-    ShellRequest,
+    Undo,
 )
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
@@ -61,7 +61,7 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
     session = (await connection.send(create)).session
     await _refused(connection, SendInput(session="sess_" + "0" * 26, content=()), "UnknownSession")
     await _refused(connection, CancelTurn(session=session), "NoTurn")
-    await _refused(connection, ShellRequest(session=session, command="true"), "NotSupported")
+    await _refused(connection, Undo(session=session), "NotSupported")
 
     sent = await connection.send(SendInput(session=session, content=(TextBlock(text="hello"),)))
     seen = await _until_turn_ended(connection, session, since=0)
@@ -98,9 +98,7 @@ async def _until_turn_ended(connection: Connection, session: str, *, since: int)
     raise AssertionError("the events ended before the turn did")
 
 
-async def _refused(
-    connection: Connection, command: SendInput | CancelTurn | ShellRequest, reason: str
-) -> None:
+async def _refused(connection: Connection, command: SendInput | CancelTurn | Undo, reason: str) -> None:
     try:
         await connection.send(command)
     except BridleError as refused:

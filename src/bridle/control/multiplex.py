@@ -15,6 +15,7 @@ from bridle.protocol.codec import kind_of_command
 from bridle.protocol.commands import (
     Accepted,
     AnswerPermission,
+    AnswerQuestion,
     AnyCommand,
     AttachSession,
     CancelTurn,
@@ -24,6 +25,7 @@ from bridle.protocol.commands import (
     SendInput,
     SetMode,
     SetModel,
+    ShellRequest,
 )
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Envelope, IdentityClass, ModeChanged, ModelChanged
@@ -82,6 +84,12 @@ class Multiplexer:
                 return Accepted(session=command.session)
             case AnswerPermission():
                 self.session(command.session).questions.answer(client, command)
+                return Accepted(session=command.session)
+            case AnswerQuestion():
+                self.session(command.session).questions.answer_question(client, command)
+                return Accepted(session=command.session)
+            case ShellRequest():
+                self.session(command.session).run_for_person(client, command)
                 return Accepted(session=command.session)
             case SetMode():
                 session = self.session(command.session)

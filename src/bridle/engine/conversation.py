@@ -27,6 +27,7 @@ from bridle.protocol.events import (
     StepFailed,
     StepStarted,
     TextDelta,
+    ToolCallRequested,
     ToolCallStarted,
     ToolResult,
     TurnEnded,
@@ -72,6 +73,7 @@ class Conversation:
         self._calls: dict[str, OpenCall] = {}
         self._results: dict[str, ToolResultBlock] = {}
         self._held_back: list[tuple[InputBlock, ...]] = []
+        self._persons_calls: dict[str, OpenCall] = {}
 
     @classmethod
     def of(cls, envelopes: Iterable[Envelope]) -> Conversation:
@@ -91,8 +93,9 @@ class Conversation:
 
     @property
     def open_calls(self) -> tuple[OpenCall, ...]:
-        """Calls of the current step that have no result yet, in the order the model asked for them."""
-        return tuple(call for call_id, call in self._calls.items() if call_id not in self._results)
+        """Calls that have no result yet: of the current step as the model asked for them, then a person's own."""
+        asked = (call for call_id, call in self._calls.items() if call_id not in self._results)
+        return (*asked, *self._persons_calls.values())
 
     def _created(self, event: SessionCreated, _envelope: Envelope) -> None:
         self.cwd = event.cwd
@@ -155,12 +158,21 @@ class Conversation:
         self._calls = {call.call_id: OpenCall(call=call) for call in event.calls}
         self._results = {}
 
+    def _call_requested(self, event: ToolCallRequested, _envelope: Envelope) -> None:
+        """A call outside any step is a person's; the model hears of it only as context."""
+        if event.step == 0:
+            call = RequestedCall(call_id=event.call_id, wire_id="", tool=event.tool, input=event.input)
+            self._persons_calls[event.call_id] = OpenCall(call=call)
+
     def _call_started(self, event: ToolCallStarted, _envelope: Envelope) -> None:
+        if persons := self._persons_calls.get(event.call_id):
+            self._persons_calls[event.call_id] = OpenCall(call=persons.call, started=event)
         if open_call := self._calls.get(event.call_id):
             self._calls[event.call_id] = OpenCall(call=open_call.call, started=event)
 
     def _tool_result(self, event: ToolResult, _envelope: Envelope) -> None:
         """Results reach the model in the order it asked, whatever order they came in."""
+        self._persons_calls.pop(event.call_id, None)
         open_call = self._calls.get(event.call_id)
         if open_call is None:
             return
@@ -208,6 +220,7 @@ class Conversation:
         TextDelta: _text_delta,
         StepFailed: _step_failed,
         StepEnded: _step_ended,
+        ToolCallRequested: _call_requested,
         ToolCallStarted: _call_started,
         ToolResult: _tool_result,
         Compacted: _compacted,

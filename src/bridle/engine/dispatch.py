@@ -24,6 +24,9 @@ from bridle.protocol.events import (
     ToolResult,
 )
 
+BY_PERSON = 0
+"""The step of a call that no model asked for: a person typed it."""
+
 
 class ToolLayers(msgspec.Struct, frozen=True, kw_only=True):
     """The layers around a tool, outermost first. Between the two groups the calls of a run wait for each other."""
@@ -144,6 +147,7 @@ class Dispatcher:
             step=step,
             originator=self._journal.originator,
             identity=identity,
+            by_person=step == BY_PERSON,
             problem=requested.problem,
             write=progress.write,
             passed_gates=passed_gates,

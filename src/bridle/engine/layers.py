@@ -6,6 +6,7 @@ What may say no for the person's sake lives in `safety`; what shapes output live
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -80,11 +81,29 @@ def recorded(journal: Journal, recheck: Recheck, stopwatch: Stopwatch) -> ToolLa
     return layer
 
 
+def dry_run(active: bool) -> ToolLayer:
+    """With `--dry-run`, a call that could change something stops here: allowed, and not run."""
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if active and call.mutating:
+            return ToolOutput(
+                outcome="blocked", reason="DryRun", content=sentence("DryRun", {"tool": call.name})
+            )
+        return await proceed(call)
+
+    return layer
+
+
 def deadline(clock: Clock) -> ToolLayer:
-    """Stops a call that takes too long. The time starts here, so it never counts a person."""
+    """Stops a call that takes too long. The time starts here, so it never counts a person.
+
+    A tool whose limit is infinite waits for a person by nature.
+    """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         limit_s = call.definition.timeout_s(call.args)
+        if limit_s == math.inf:
+            return await proceed(call)
         try:
             async with Deadline(clock, limit_s):
                 return await proceed(call)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from bridle.base.clock import Clock, Timer
 from bridle.engine.journal import Journal
 from bridle.engine.tools import ToolCall
-from bridle.protocol.commands import Answer, AnswerPermission
+from bridle.protocol.commands import Answer, AnswerPermission, AnswerQuestion
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import IdentityClass, PermissionRequested
+from bridle.protocol.events import IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
 
 PERMISSION_TIMEOUT_S = 60.0
 
@@ -46,9 +46,12 @@ class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Open(msgspec.Struct, frozen=True, kw_only=True):
-    call_id: str
-    digest: str
-    future: asyncio.Future[PermissionAnswer]
+    """A question that waits. `nobody` is the answer when no person comes."""
+
+    id: str
+    future: asyncio.Future[Any]
+    nobody: Any
+    digest: str = ""
 
 
 class Questions:
@@ -86,25 +89,36 @@ class Questions:
             subjects=tuple(subject.value for subject in call.subjects),
             digest=_digest(call),
         )
+        nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout")
+        return await self._answer_to(request, call.id, nobody, digest=request.digest)
+
+    async def ask(self, question_id: str, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Puts a free question. None when nobody can answer it or nobody came."""
+        if not self._someone_is_here() and not self._can_be_reached():
+            return None
+        asked = QuestionAsked(question_id=question_id, question=question, choices=choices)
+        return await self._answer_to(asked, question_id, None)
+
+    async def _answer_to(
+        self, event: PermissionRequested | QuestionAsked, number: str, nobody: Any, digest: str = ""
+    ) -> Any:
         question = _Open(
-            call_id=call.id,
-            digest=request.digest,
-            future=asyncio.get_running_loop().create_future(),
+            id=number, future=asyncio.get_running_loop().create_future(), nobody=nobody, digest=digest
         )
-        self._open[call.id] = question
-        self._journal.emit(request)
+        self._open[number] = question
+        self._journal.emit(event)
         if not self._someone_is_here():
             self._start_clock(question)
         try:
             return await question.future
         finally:
-            del self._open[call.id]
-            self._stop_clock(call.id)
+            del self._open[number]
+            self._stop_clock(number)
 
     def answer(self, client: Client, command: AnswerPermission) -> None:
         """Takes an answer. The first one counts; an answer to a closed question is refused, not an error."""
         question = self._open.get(command.call_id)
-        if question is None or question.future.done():
+        if question is None or question.future.done() or question.nobody is None:
             raise CommandRefused("NoSuchQuestion")
         if client.identity == "agent" and command.answer != "deny":
             raise CommandRefused("SelfApproval")
@@ -115,24 +129,36 @@ class Questions:
             PermissionAnswer(answer=command.answer, answered_by=client.id, note=command.note, reason=reason)
         )
 
+    def answer_question(self, client: Client, command: AnswerQuestion) -> None:
+        """Takes the answer to a free question; the first one counts."""
+        question = self._open.get(command.question_id)
+        if question is None or question.future.done() or isinstance(question.nobody, PermissionAnswer):
+            raise CommandRefused("NoSuchQuestion")
+        if client.identity == "agent":
+            raise CommandRefused("SelfApproval")
+        self._journal.emit(
+            QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
+        )
+        question.future.set_result(command.answer)
+
     def _someone_is_here(self) -> bool:
         return any(client.answers and client.identity == "human" for client in self._clients.values())
 
     def _start_clock(self, question: _Open) -> None:
         def nobody_came() -> None:
             if not question.future.done():
-                question.future.set_result(PermissionAnswer(answer="deny", reason="PermissionTimeout"))
+                question.future.set_result(question.nobody)
 
-        self._stop_clock(question.call_id)
-        self._timers[question.call_id] = self._clock.call_later(PERMISSION_TIMEOUT_S, nobody_came)
+        self._stop_clock(question.id)
+        self._timers[question.id] = self._clock.call_later(PERMISSION_TIMEOUT_S, nobody_came)
 
-    def _stop_clock(self, call_id: str) -> None:
-        if timer := self._timers.pop(call_id, None):
+    def _stop_clock(self, number: str) -> None:
+        if timer := self._timers.pop(number, None):
             timer.cancel()
 
     def _stop_clocks(self) -> None:
-        for call_id in list(self._timers):
-            self._stop_clock(call_id)
+        for number in list(self._timers):
+            self._stop_clock(number)
 
 
 def _digest(call: ToolCall) -> str:

@@ -20,14 +20,11 @@ def orphans(conversation: Conversation) -> tuple[OpenCall, ...]:
 
 def closing_events(conversation: Conversation) -> list[DurableEvent]:
     """The events that close an interrupted turn. Orphans are closed as unknown: call this when that was decided."""
+    results: list[DurableEvent] = [_result(call) for call in conversation.open_calls]
     if not conversation.turn_is_open:
-        return []
-    return [
-        *(_result(call) for call in conversation.open_calls),
-        TurnEnded(
-            stop="interrupted", reason="TurnInterrupted", message=sentence("TurnInterrupted", {}), steps=0
-        ),
-    ]
+        return results
+    message = sentence("TurnInterrupted", {})
+    return [*results, TurnEnded(stop="interrupted", reason="TurnInterrupted", message=message, steps=0)]
 
 
 def _result(call: OpenCall) -> ToolResult:

@@ -8,20 +8,23 @@ nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
+from bridle.base.ids import Ids
 from bridle.engine.bus import Bus, Published
 from bridle.engine.conversation import PendingInput
-from bridle.engine.dispatch import Dispatcher
+from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
 from bridle.engine.ports import SessionLog
 from bridle.engine.questions import Client, Questions
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.timing import Stopwatch
 from bridle.engine.turn import Ending, run_turn
+from bridle.protocol.commands import ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
     Cancelled,
@@ -30,17 +33,23 @@ from bridle.protocol.events import (
     Error,
     InputAccepted,
     InputMode,
+    RequestedCall,
     SessionEnded,
     ToolResult,
     TurnEnded,
     TurnStarted,
     TurnTiming,
 )
-from bridle.protocol.messages import InputBlock
+from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+
+GO_ON = ("go on", "stop here")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """`stop_unanswered`: a question nobody can answer ends the turn instead of only the call."""
+
     max_steps: int = 100
+    stop_unanswered: bool = False
 
 
 class Session:
@@ -57,6 +66,8 @@ class Session:
         dispatcher: Dispatcher,
         questions: Questions,
         stopwatch: Stopwatch,
+        ids: Ids,
+        at_end: Callable[[], Awaitable[None]],
         limits: Limits,
     ) -> None:
         self.journal = journal
@@ -68,8 +79,10 @@ class Session:
         self._dispatcher = dispatcher
         self._stopwatch = stopwatch
         self._limits = limits
+        self._ids = ids
+        self._at_end = at_end
         self._runner: asyncio.Task[None] | None = None
-        self._turn: asyncio.Task[Ending] | None = None
+        self._turn: asyncio.Task[Ending] | asyncio.Task[ToolResult] | None = None
         self._turn_since_ms = 0
         self._cancelled_by: str | None = None
         self._ending = False
@@ -88,10 +101,8 @@ class Session:
 
     def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
         """Takes input into the inbox and returns its event id; starts a turn when none is running."""
-        if self.busy and mode == "reject":
-            raise CommandRefused(
-                "TurnInProgress", originator=self.journal.originator, ts=iso_ms(self._turn_since_ms)
-            )
+        if mode == "reject":
+            self._refuse_if_busy()
         number = self.journal.emit(
             InputAccepted(content=content, mode=mode, identity=client.identity), originator=client.id
         )
@@ -99,12 +110,28 @@ class Session:
             self._runner = asyncio.create_task(self._run())
         return number
 
+    def run_for_person(self, client: Client, request: ShellRequest) -> None:
+        """Runs a command a person typed. Every layer applies; only the question is skipped."""
+        if client.identity != "human" or not client.answers:
+            raise CommandRefused("NotAPerson", what="A shell command typed with !")
+        self._refuse_if_busy()
+        self.journal.originator = client.id
+        self._turn_since_ms = self._clock.now_ms()
+        self._runner = asyncio.create_task(self._run_shell(request))
+
+    def _refuse_if_busy(self) -> None:
+        if self.busy:
+            raise CommandRefused(
+                "TurnInProgress", originator=self.journal.originator, ts=iso_ms(self._turn_since_ms)
+            )
+
     def cancel(self, client: Client) -> None:
         """Stops the running turn and everything below it."""
-        if self._turn is None or self._turn.done():
+        work = self._turn
+        if work is None or work.done():
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
-        self._turn.cancel()
+        work.cancel()
 
     async def end(self, cause: EndCause = "user") -> None:
         """Stops a running turn, says goodbye, and ends every reader. Safe to call twice."""
@@ -115,11 +142,37 @@ class Session:
             if self._turn is not None:
                 self._turn.cancel()
             await asyncio.wait((self._runner,))
+        await self._at_end()
         try:
             self.journal.emit(SessionEnded(cause=cause))
         except StoreError as failure:
             self._bus.close(failure)
         self._bus.close()
+
+    async def _run_shell(self, request: ShellRequest) -> None:
+        """The command as work of its own, then whatever was put into the inbox meanwhile."""
+        given = {"command": request.command}
+        work = asyncio.create_task(self._call_for_person("bash", given))
+        self._turn = work
+        await asyncio.wait((work,))
+        self._turn = None
+        if not work.cancelled() and work.exception() is None and request.share:
+            text = f"I ran this command:\n{request.command}\n\n{work.result().content}"
+            self.journal.emit(ContextAdded(source="shell", content=(TextBlock(text=text),)))
+        await self._run()
+
+    async def _call_for_person(self, tool: str, given: dict[str, Any]) -> ToolResult:
+        call = RequestedCall(call_id=self._ids.new("call"), wire_id="", tool=tool, input=given)
+        (result,) = await self._dispatcher.run((call,), step=BY_PERSON, identity="human")
+        return result
+
+    async def _read_mentions(self, content: tuple[InputBlock, ...]) -> None:
+        """The files a person pointed at join the conversation behind their words."""
+        for mention in content:
+            if isinstance(mention, FileMention):
+                result = await self._call_for_person("read_file", {"path": mention.path})
+                text = f"{mention.path}:\n{result.content}"
+                self.journal.emit(ContextAdded(source="mention", content=(TextBlock(text=text),)))
 
     async def _run(self) -> None:
         """Turns until the inbox is empty."""
@@ -144,9 +197,10 @@ class Session:
         self._cancelled_by = None
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
         whole = self._stopwatch.start("turn.total")
-        self._turn = asyncio.create_task(self._guarded_turn(pending))
-        await asyncio.wait((self._turn,))
-        ending = self._cancelled(0) if self._turn.cancelled() else self._turn.result()
+        turn = asyncio.create_task(self._guarded_turn(pending))
+        self._turn = turn
+        await asyncio.wait((turn,))
+        ending = self._cancelled(0) if turn.cancelled() else turn.result()
         self._turn = None
         whole()
         journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
@@ -162,13 +216,21 @@ class Session:
             return await self._ask(Step(number=self.journal.conversation.step + 1, journal=self.journal))
 
         async def run_calls(reply: Reply) -> list[ToolResult]:
-            return await self._dispatcher.run(
+            results = await self._dispatcher.run(
                 reply.calls, step=self.journal.conversation.step, identity=pending.event.identity
             )
+            if self._limits.stop_unanswered:
+                _refuse_unanswered(results)
+            return results
 
         try:
+            await self._read_mentions(pending.event.content)
             return await run_turn(
-                ask=ask, run_calls=run_calls, hear=self._hear, max_steps=self._limits.max_steps
+                ask=ask,
+                run_calls=run_calls,
+                hear=self._hear,
+                go_on=self._go_on,
+                max_steps=self._limits.max_steps,
             )
         except asyncio.CancelledError:
             return self._cancelled(steps)
@@ -183,6 +245,13 @@ class Session:
             self.journal.emit(Error(reason="EngineFault", message=sentence("EngineFault", data), data=data))
             return Ending(stop="error", steps=steps, reason="EngineFault", data=data)
 
+    async def _go_on(self, steps: int) -> bool:
+        """Asks a person whether a long turn may go on. Nobody there means no."""
+        question = f"{steps} steps done and still working. Go on for {self._limits.max_steps} more?"
+        return (
+            await self.questions.ask(f"steps-{self.journal.conversation.step}", question, GO_ON) == GO_ON[0]
+        )
+
     def _cancelled(self, steps: int) -> Ending:
         self.journal.emit(Cancelled(by=self._cancelled_by or ""))
         return Ending(stop="cancelled", steps=steps)
@@ -195,3 +264,9 @@ class Session:
                     ContextAdded(source="steer", content=pending.event.content, input=pending.id),
                     originator=pending.originator,
                 )
+
+
+def _refuse_unanswered(results: list[ToolResult]) -> None:
+    for result in results:
+        if result.reason == "NoApprover":
+            raise BridleError("NoApprover", tool=result.tool, hint="")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from bridle.protocol.events import Evidence, IdentityClass, Outcome, Risk
+from bridle.protocol.events import DurableEvent, Evidence, IdentityClass, Outcome, Risk
 from bridle.protocol.messages import ToolSchema
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call on its way through the layers, which fill the last fields on the way in.
 
     `write` streams output outwards. `partial` is shared by all copies of the call: when a call is cut short, the
-    layer that collects output leaves there what came so far.
+    layer that collects output leaves there what came so far. `by_person` marks a call a person typed: every layer
+    applies, only the question is skipped.
     """
 
     id: str
@@ -111,6 +112,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     originator: str
     identity: IdentityClass = "human"
+    by_person: bool = False
     problem: str | None = None
     write: Callable[[str], None]
     passed_gates: Callable[[], Awaitable[None]]
@@ -138,7 +140,11 @@ ToolLayer: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolOutput]]
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a running tool may use. `write` streams output to the person and into the result."""
+    """What a running tool may use.
+
+    `write` streams output to the person and into the result; `emit` records an event; `ask(id, question, choices)` puts
+    a question to a person and gives None when nobody can answer.
+    """
 
     call: ToolCall
     session: str
@@ -147,6 +153,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     spawn: Spawn
     spilled: Callable[[str], str | None]
+    emit: Callable[[DurableEvent], object]
+    ask: Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
     agent_path: tuple[str, ...] = ()
     invocation: str | None = None
     dry_run: bool = False

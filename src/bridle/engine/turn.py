@@ -7,6 +7,7 @@ what is remembered, who is asked, what is retried, lives in the layers behind `a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,15 +28,18 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 Ask: TypeAlias = Callable[[], Awaitable[Reply]]
 RunCalls: TypeAlias = Callable[[Reply], Awaitable[list[ToolResult]]]
+GoOn: TypeAlias = Callable[[int], Awaitable[bool]]
 
 
-async def run_turn(*, ask: Ask, run_calls: RunCalls, hear: Callable[[], None], max_steps: int) -> Ending:
+async def run_turn(
+    *, ask: Ask, run_calls: RunCalls, hear: Callable[[], None], go_on: GoOn, max_steps: int
+) -> Ending:
     """Runs steps until the model is done. `hear` lets in what people said meanwhile, between two steps.
 
-    Cancellation arrives as `CancelledError` and passes through; nothing is caught here.
+    After every `max_steps` steps `go_on` decides. Cancellation passes through; nothing is caught here.
     """
     loops = LoopDetector()
-    for steps in range(1, max_steps + 1):
+    for steps in count(1):
         reply = await ask()
         match reply.stop:
             case "tool_use":
@@ -46,8 +50,10 @@ async def run_turn(*, ask: Ask, run_calls: RunCalls, hear: Callable[[], None], m
             return Ending(stop="error", steps=steps, reason="LoopDetected", data={"times": str(repeats)})
         if reply.yielded:
             return Ending(stop="end_turn", steps=steps)
+        if steps % max_steps == 0 and not await go_on(steps):
+            return Ending(stop="error", steps=steps, reason="StepLimit", data={"steps": str(steps)})
         hear()
-    return Ending(stop="error", steps=max_steps, reason="StepLimit", data={"steps": str(max_steps)})
+    raise AssertionError("unreachable: count() does not end")
 
 
 _REASONS = {"content_filter": "ContentFiltered", "error": "BadStream"}

@@ -79,8 +79,9 @@ class PathName(msgspec.Struct, frozen=True, kw_only=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision looks at.
 
-    `quiet`: reading inside the session's folders, or a command proven to only read. `policy_file`: it would
-    change what later runs obey, so only a yes or a rule that names the file itself may let it pass.
+    `quiet`: reading inside the session's folders, a command proven to only read, or a call about nothing
+    outside. `policy_file`: it would change what later runs obey, so only a yes or a rule that names the file
+    itself may let it pass.
     """
 
     tool: str
@@ -248,7 +249,7 @@ class Permissions:
             risk="dangerous" if policy_file else risk,
             command=command,
             paths=names,
-            quiet=risk == "read" and inside,
+            quiet=(risk == "read" and inside) or not (call.mutating or call.subjects),
             policy_file=policy_file,
             agent_default=self._agent_default,
         )

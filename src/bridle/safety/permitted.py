@@ -31,7 +31,10 @@ def permitted(permissions: Permissions, ask_person: AskPerson, record: Record) -
         query = permissions.query(call)
         decision = permissions.decide(query)
         answer: PermissionAnswer | None = None
-        if decision.verdict == "ask" and permissions.yes:
+        if decision.verdict == "ask" and call.by_person:
+            answer = PermissionAnswer(answer="once", answered_by=call.originator)
+            decision = _answered(decision, answer)
+        elif decision.verdict == "ask" and permissions.yes:
             decision = msgspec.structs.replace(decision, verdict="allow", decided_by="yes")
         elif decision.verdict == "ask":
             why = explanation(query, decision, permissions.mode, call.definition.safety_notes)

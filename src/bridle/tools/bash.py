@@ -1,4 +1,4 @@
-"""`bash`: one shell command, its output streamed as it comes."""
+"""`bash`: one shell command, its output streamed as it comes, or left running in the background."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from msgspec import Meta
 from bridle.base.processes import CannotStart
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
+from bridle.protocol.events import BackgroundStarted
+from bridle.tools.jobs import MAX_JOBS, Jobs, TooManyJobs
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
@@ -22,11 +24,16 @@ _FALLBACK_SHELL = "/bin/sh"
 
 
 class BashArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, Meta(min_length=1, description="Run with bash -c; stdin is empty.")]
+    command: Annotated[str, Meta(description="Run with bash -c; stdin is empty.")] = ""
     workdir: Annotated[str, Meta(description="Folder to start in, relative to the workspace.")] = "."
     timeout_ms: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS, description="Stopped after this long.")] = (
         DEFAULT_TIMEOUT_MS
     )
+    background: Annotated[
+        bool, Meta(description="Leave it running and return at once with its job name.")
+    ] = False
+    job: Annotated[str, Meta(description="Instead of command: new output of this job, or list.")] = ""
+    stop: Annotated[bool, Meta(description="With job: stop it.")] = False
 
 
 class _Decoded:
@@ -51,24 +58,55 @@ class _Decoded:
             self._write(text)
 
 
-async def bash(args: BashArgs, context: ToolContext) -> ToolOutput:
+def bash_tool(jobs: Jobs) -> Tool:
+    """The tool of one session, with that session's background commands."""
+
+    async def bash(args: BashArgs, context: ToolContext) -> ToolOutput:
+        if bool(args.command) == bool(args.job):
+            return _invalid("it takes either command or job")
+        try:
+            if args.job:
+                return await _look(args, jobs)
+            if args.background:
+                return await _leave_running(args, context, jobs)
+            return await _run(args, context)
+        except CannotStart as problem:
+            return ToolOutput(
+                outcome="error",
+                reason="CannotStart",
+                content=sentence("CannotStart", {"problem": problem.reason}),
+                metadata={"sandbox": context.spawn.adapter},
+            )
+
+    return Tool(
+        name="bash",
+        description=(
+            "Run a shell command in the workspace and return what it prints, stdout and stderr together. Every "
+            "call starts anew: no folder or variable is kept. 120 s unless timeout_ms says otherwise, 600 s at "
+            "most; what still runs at its end is stopped. For servers use background, then job to look or stop."
+        ),
+        args=BashArgs,
+        risk="shell",
+        run=bash,
+        concurrency="exclusive",
+        mutating=_mutating,
+        subjects=_subjects,
+        timeout_s=_timeout_s,
+        side_effect="process",
+        safety_notes=("runs with the rights the sandbox leaves it",),
+    )
+
+
+async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
     output = _Decoded(context)
-    try:
-        process = await context.spawn(
-            [_shell(context), "-c", args.command],
-            cwd=context.call.resolved(args.workdir),
-            env=context.env,
-            policy=context.policy,
-            call_id=context.call.id,
-            on_output=output.feed,
-        )
-    except CannotStart as problem:
-        return ToolOutput(
-            outcome="error",
-            reason="CannotStart",
-            content=sentence("CannotStart", {"problem": problem.reason}),
-            metadata={"sandbox": context.spawn.adapter},
-        )
+    process = await context.spawn(
+        [_shell(context), "-c", args.command],
+        cwd=context.call.resolved(args.workdir),
+        env=context.env,
+        policy=context.policy,
+        call_id=context.call.id,
+        on_output=output.feed,
+    )
     try:
         exit_code = await process.wait()
     finally:
@@ -78,6 +116,41 @@ async def bash(args: BashArgs, context: ToolContext) -> ToolOutput:
         content=_trailer(exit_code, output),
         metadata={"exit_code": exit_code, "sandbox": context.spawn.adapter},
     )
+
+
+async def _leave_running(args: BashArgs, context: ToolContext, jobs: Jobs) -> ToolOutput:
+    argv = [_shell(context), "-c", args.command]
+    try:
+        job = await jobs.start(context, argv, cwd=context.call.resolved(args.workdir), command=args.command)
+    except TooManyJobs:
+        return _invalid(f"{MAX_JOBS} commands run in the background already; stop one first")
+    context.emit(BackgroundStarted(call_id=context.call.id, command=args.command))
+    return ToolOutput(
+        content=f'Running in the background as {job.name}. Look with job "{job.name}".\n',
+        metadata={"job": job.name, "sandbox": context.spawn.adapter},
+    )
+
+
+async def _look(args: BashArgs, jobs: Jobs) -> ToolOutput:
+    if args.job == "list":
+        lines = [f"{job.name}  {job.state}  {job.command}" for job in jobs.list()]
+        return ToolOutput(content="\n".join(lines) + "\n" if lines else "No background commands.\n")
+    job = jobs.find(args.job)
+    if job is None:
+        return _invalid(f'there is no job "{args.job}"; job "list" shows them')
+    if args.stop:
+        await jobs.stop(job)
+    return ToolOutput(content=f"{job.read()}[{job.name}: {job.state}]\n", metadata={"job": job.name})
+
+
+def _invalid(problem: str) -> ToolOutput:
+    data = {"tool": "bash", "problem": problem}
+    return ToolOutput(outcome="error", reason="InvalidInput", content=sentence("InvalidInput", data))
+
+
+def _mutating(args: BashArgs) -> bool:
+    """Looking at what the session itself started changes nothing anybody has to agree to."""
+    return not args.job
 
 
 def _shell(context: ToolContext) -> str:
@@ -107,6 +180,8 @@ def _signal_name(number: int) -> str:
 
 
 def _subjects(args: BashArgs) -> tuple[Subject, ...]:
+    if args.job:
+        return ()
     # The folder comes first: looked up by its value, it must not be taken for a command of the same spelling.
     return (
         Subject(kind="path", access="read", value=args.workdir),
@@ -116,21 +191,3 @@ def _subjects(args: BashArgs) -> tuple[Subject, ...]:
 
 def _timeout_s(args: BashArgs) -> float:
     return args.timeout_ms / 1000
-
-
-BASH = Tool(
-    name="bash",
-    description=(
-        "Run a shell command in the workspace and return what it prints, stdout and stderr together. Every "
-        "call starts anew: no folder or variable is kept. Whatever still runs in the background at its end "
-        "is stopped. 120 s unless timeout_ms says otherwise, 600 s at most."
-    ),
-    args=BashArgs,
-    risk="shell",
-    run=bash,
-    concurrency="exclusive",
-    subjects=_subjects,
-    timeout_s=_timeout_s,
-    side_effect="process",
-    safety_notes=("runs with the rights the sandbox leaves it",),
-)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from bridle.engine.tools import Tool
-from bridle.tools.bash import BASH
+from bridle.tools.ask_user import ASK_USER
+from bridle.tools.bash import bash_tool
+from bridle.tools.jobs import Jobs
 from bridle.tools.read_file import READ_FILE
+from bridle.tools.todo import TODO
 from bridle.tools.write_file import WRITE_FILE
 
-BUILTIN_TOOLS: tuple[Tool, ...] = (READ_FILE, WRITE_FILE, BASH)
+
+def builtin_tools(jobs: Jobs) -> tuple[Tool, ...]:
+    """The built-in tools of one session; `jobs` are its background commands."""
+    return (READ_FILE, WRITE_FILE, bash_tool(jobs), TODO, ASK_USER)
