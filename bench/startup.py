@@ -38,7 +38,7 @@ def version() -> list[Figure]:
 
 def one_turn() -> list[Figure]:
     """`bridle run -m demo hi` in a home that has sessions already, and once in a home that has nothing."""
-    rounds = 11
+    rounds = 9
     with scratch() as home, scratch() as cwd:
         env = plain_env(home)
         homes = (os.path.join(home, f"new{number}") for number in range(rounds + 1))

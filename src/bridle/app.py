@@ -16,6 +16,7 @@ import msgspec
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import Ids
 from bridle.base.processes import Processes
+from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders
 from bridle.context.instructions import instructions, system_text
 from bridle.control.multiplex import InProcessConnection, Multiplexer
@@ -52,6 +53,8 @@ from bridle.tools.jobs import Jobs
 from bridle.tools.output import Spill, capped
 
 DEMO = "demo"
+FOLD_EVERY = 1_000
+"""After this many new events the fold of a log is kept when its session closes."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
 UNSANDBOXED = (
@@ -91,7 +94,7 @@ class Engine:
         self._ids = Ids(clock.now_ms, os.urandom)
         self._processes = Processes()
         self._spawn: Spawn = EnvOnlySpawn(self._processes)
-        self._logs: list[StoredLog] = []
+        self._open: list[tuple[StoredLog, Conversation, int]] = []
         self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
         self.multiplexer = Multiplexer(
             open_session=self._open_session,
@@ -109,7 +112,8 @@ class Engine:
             await self.multiplexer.close()
         finally:
             await self._processes.close()
-            for log in self._logs:
+            for log, conversation, kept_until in self._open:
+                _keep_fold(log, conversation, kept_until)
                 log.close()
             self.store.close()
 
@@ -122,7 +126,10 @@ class Engine:
             raise CommandRefused("NoModel")
         log = self._open_log(command, cwd)
         try:
-            conversation = self._resumed(log, options) if command.resume is not None else Conversation()
+            conversation, kept_until = Conversation(), 0
+            if command.resume is not None:
+                conversation, kept_until = self._resumed(log, options)
+                self._check_model(conversation, chosen)
             session = self._compose(log, conversation, conversation.cwd or cwd, command.env, options, rules)
             session.journal.originator = client
             self._begin(session.journal, command, log.log, cwd, chosen)
@@ -130,17 +137,29 @@ class Engine:
         except BaseException:
             log.close()
             raise
-        self._logs.append(log)
+        self._open.append((log, conversation, kept_until))
         return session
 
-    def _resumed(self, log: StoredLog, options: SessionOptions) -> Conversation:
-        """The stored conversation, if it is sound and nobody has to judge anything first."""
+    def _resumed(self, log: StoredLog, options: SessionOptions) -> tuple[Conversation, int]:
+        """The stored conversation, if it is sound and nobody has to judge anything first.
+
+        With it, the event up to which its fold was kept: only later ones had to be read.
+        """
         log.verify(last=VERIFIED_ON_RESUME)
-        conversation = Conversation.of(self.store.events(log.session))
+        kept = self.store.fold(log.session)
+        conversation = Conversation.restored(kept) if kept is not None else Conversation()
+        kept_until = conversation.last_id
+        for envelope in self.store.events(log.session, after=kept_until):
+            conversation.apply(envelope)
         _refuse_orphans(conversation, options)
-        if conversation.model is not None:
-            self._provider(conversation.model.provider, conversation.model.model)
-        return conversation
+        return conversation, kept_until
+
+    def _check_model(self, conversation: Conversation, chosen: ModelChanged | None) -> None:
+        """Refuses at the door what would fail at the first request."""
+        model = chosen or conversation.model
+        if model is None:
+            raise CommandRefused("NoModel")
+        self._provider(model.provider, model.model)
 
     @staticmethod
     def _begin(
@@ -316,11 +335,17 @@ def _rules(options: SessionOptions) -> list[Rule]:
 
 
 def _working_folder(cwd: str) -> str:
+    """The folder without symlinks, if Bridle can look into it and write its name down."""
     resolved = os.path.realpath(cwd)
     try:
+        resolved.encode()
         os.scandir(resolved).close()
     except OSError as problem:
-        raise CommandRefused("UnreadableFolder", path=cwd, problem=problem.strerror) from None
+        raise CommandRefused("UnreadableFolder", path=visible(cwd), problem=problem.strerror) from None
+    except UnicodeEncodeError:
+        raise CommandRefused(
+            "UnreadableFolder", path=visible(cwd), problem="its name is not UTF-8 text"
+        ) from None
     return resolved
 
 
@@ -338,6 +363,15 @@ def _refuse_orphans(conversation: Conversation, options: SessionOptions) -> None
         return
     calls = "; ".join(f"{call.call.tool} {msgspec.json.encode(call.call.input).decode()}" for call in found)
     raise CommandRefused("OrphanedCalls", count=len(found), calls=calls)
+
+
+def _keep_fold(log: StoredLog, conversation: Conversation, kept_until: int) -> None:
+    """Spares the next resume the reading of a long log."""
+    if conversation.last_id - kept_until < FOLD_EVERY:
+        return
+    folded = conversation.folded()
+    if folded is not None:
+        log.keep_fold(conversation.last_id, folded)
 
 
 def _random() -> float:

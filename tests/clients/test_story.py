@@ -93,8 +93,8 @@ def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
     [
         (decided("allow", "yes"), "allowed by --yes"),
         (
-            decided("allow", "rule", rule='allow "npm test*"', origin="--allow"),
-            'allowed by --allow "npm test*"',
+            decided("allow", "rule", rule="bash(npm test*)", origin="--allow"),
+            "allowed by --allow 'bash(npm test*)'",
         ),
         (decided("allow", "person", answered_by="cli_1"), "allowed by you"),
         (decided("allow", "mode", rule="auto"), "exit 0"),
@@ -110,7 +110,7 @@ def test_a_call_that_ran_says_who_allowed_it(decision: e.PermissionDecided, end:
     ("decision", "reason", "why"),
     [
         (
-            decided("deny", "rule", rule='deny "npm*"', origin="user config, line 12"),
+            decided("deny", "rule", rule="bash(npm*)", origin="user config, line 12"),
             "RuleDenied",
             'rule deny "npm*" (user config, line 12)',
         ),

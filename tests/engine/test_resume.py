@@ -56,7 +56,32 @@ async def test_every_request_is_the_encoded_fold_of_the_reopened_log(answers, pr
         if envelope.kind == "StepStarted":
             bodies.append(encode(conversation, model.wire))
         conversation.apply(envelope)
+        if (kept := conversation.folded()) is not None:
+            conversation = Conversation.restored(kept)
     assert bodies == model.bodies
+
+
+async def test_a_long_log_is_resumed_from_its_kept_fold(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    places = {"folder": str(work), "home": str(tmp_path / "home")}
+    answers = [call("read_file", path=f"{index}.txt") for index in range(250)]
+    model = RecordingModel(scripted(*answers, say("One."), say("Two.")))
+    async with harness(model, max_steps=1000, **places) as session:
+        await session.ask("first")
+        name = session.id
+    async with harness(model, resume=name, **places) as session:
+        assert Conversation.restored(session.engine.store.fold(name)).last_id > 1000
+        await session.ask("second")
+        stored = await session.stored()
+    last_step = max(index for index, envelope in enumerate(stored) if envelope.kind == "StepStarted")
+    assert model.bodies[-1] == encode(Conversation.of(stored[:last_step]), model.wire)
+
+
+def test_a_fold_of_another_version_is_forgotten():
+    kept = Conversation().folded()
+    assert Conversation.restored(b"\x90").last_id == 0
+    assert Conversation.restored(kept.replace(b"\x01", b"\x63", 1)).messages == []
 
 
 @pytest.mark.requirement("G34.1", "G1.7", "G26.4", "D7.9")

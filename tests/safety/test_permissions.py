@@ -92,7 +92,7 @@ def test_a_decision_names_the_rule_and_where_it_was_written() -> None:
     assert decision == Decision(
         verdict="deny",
         decided_by="rule",
-        rule='deny "git push --force*"',
+        rule="bash(git push --force*)",
         origin="user config, line 12",
         reason="RuleDenied",
     )

@@ -8,7 +8,12 @@ Is not    a second home for behaviour: a verb reads its arguments and calls one 
 
 from __future__ import annotations
 
+import gc
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the real one would import typing
+    from collections.abc import Callable
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -19,23 +24,32 @@ def main(argv: list[str] | None = None) -> None:
 
         nowhere = os.open(os.devnull, os.O_WRONLY)
         sys.stdout = open(nowhere, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  as long as we live
+    try:
+        code = _run(arguments)
+    except KeyboardInterrupt:
+        code = 130
+    gc.freeze()  # nothing is worth collecting on the way out
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
     if arguments[:1] in (["--version"], ["-v"]):
         from bridle._version import __version__
 
-        code = say(f"bridle {__version__}\n")
-    elif arguments[:1] in ([], ["--help"], ["-h"], ["help"]):
+        return say(f"bridle {__version__}\n")
+    if arguments[:1] in ([], ["--help"], ["-h"], ["help"]):
         from bridle.cli.help import page
 
-        code = say(page(arguments[1:]))
-    else:
-        from bridle.cli.verbs import run_verb
+        text, code = page(arguments[1:])
+        return say(text) or code
+    from bridle.cli.verbs import run_verb
 
-        code = run_verb(arguments)
-    sys.exit(code)
+    return run_verb(arguments)
 
 
 def say(text: str) -> int:
     """Writes to stdout; a reader that went away is no error of ours (141, as a shell would report it)."""
+    tolerate_characters()
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -43,6 +57,13 @@ def say(text: str) -> int:
         silence_stdout()
         return 141
     return 0
+
+
+def tolerate_characters() -> None:
+    """A character the terminal's encoding does not have is written as its code, not as a failure."""
+    reconfigure: Callable[..., None] | None = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
 
 
 def silence_stdout() -> None:

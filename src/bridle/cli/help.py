@@ -88,9 +88,10 @@ PAGES = {
 }
 
 
-def page(words: list[str]) -> str:
+def page(words: list[str]) -> tuple[str, int]:
+    """A page and the exit code: 2 when there is no such page."""
     topic = words[0] if words else ""
     if topic in PAGES:
-        return PAGES[topic]
+        return PAGES[topic], 0
     known = ", ".join(name for name in PAGES if name)
-    return f'There is no help page "{topic}". Pages: {known}\n'
+    return f'There is no help page "{topic}". Pages: {known}\n', 2

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 
 from bridle.app import Engine, running_engine, session_environment, session_store
-from bridle.cli import silence_stdout
-from bridle.clients.print import EXIT_READER_GONE, Format, Printer
+from bridle.cli import silence_stdout, tolerate_characters
+from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, Format, Printer
 from bridle.clients.story import Story
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
@@ -30,6 +30,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         create = _session_wanted(parsed, env)
     except BridleError as failure:
         return printer.fail(failure)
+    tolerate_characters()
     code = asyncio.run(_run(printer, create, prompt, env))
     if code == EXIT_READER_GONE:
         silence_stdout()
@@ -48,30 +49,37 @@ async def run_prompt(engine: Engine, printer: Printer, create: CreateSession, pr
     """One prompt on an engine; the first Ctrl-C or SIGTERM stops the turn, the second leaves at once."""
     connection = engine.connect(name="print", answers=False)
     loop = asyncio.get_running_loop()
+    run = asyncio.ensure_future(printer.run(connection, create, prompt))
     interrupts = 0
 
     def interrupt() -> None:
         nonlocal interrupts
         interrupts += 1
         if interrupts > 1:
-            os._exit(130)
+            os._exit(EXIT_INTERRUPTED)
         tell("stopping… again to leave at once")
-        loop.create_task(_cancel(connection, printer.session))  # noqa: RUF006  the loop outlives it
+        stopping.append(loop.create_task(_stop(connection, printer, run)))
 
+    stopping: list[asyncio.Task[None]] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupt)
     try:
-        return await printer.run(connection, create, prompt)
+        return await run
+    except asyncio.CancelledError:
+        return EXIT_INTERRUPTED
     finally:
         await connection.close()
 
 
-async def _cancel(connection: Connection, session: str | None) -> None:
+async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[int]) -> None:
+    """Cancels the turn; where none has begun yet, the run itself."""
     try:
-        if session is not None:
-            await connection.send(CancelTurn(session=session))
+        if printer.session is None:
+            run.cancel()
+        else:
+            await connection.send(CancelTurn(session=printer.session))
     except BridleError:
-        return
+        run.cancel()
 
 
 def _session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:

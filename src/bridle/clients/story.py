@@ -106,8 +106,8 @@ class Story:
         if decided.verdict == "deny":
             self._denied[decided.call_id] = decided
         elif decided.decided_by == "rule":
-            pattern = visible(decided.rule or "").removeprefix("allow ")
-            self._allowed[decided.call_id] = f"allowed by {decided.origin or 'rule'} {pattern}"
+            rule = visible(decided.rule or "")
+            self._allowed[decided.call_id] = f"allowed by {decided.origin or 'rule'} '{rule}'"
         elif decided.decided_by == "yes":
             self._allowed[decided.call_id] = "allowed by --yes"
         elif decided.answered_by:
@@ -143,7 +143,9 @@ class Story:
                 note = decided.note if decided else None
                 return f'you said no: "{visible(note)}"' if note else "you said no"
             case "RuleDenied" if decided:
-                return f"rule {visible(decided.rule or 'deny')} ({decided.origin or 'rule'})"
+                rule = visible(decided.rule or "")
+                pattern = rule.partition("(")[2].removesuffix(")") or rule
+                return f'rule deny "{pattern}" ({decided.origin or "rule"})'
             case _:
                 return visible(result.content.partition("\n")[0])
 

@@ -51,6 +51,29 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
     started: ToolCallStarted | None = None
 
 
+FOLD_VERSION = 1
+"""Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
+
+
+class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A conversation between two turns, as bytes would keep it. A cache: the events can always tell it again."""
+
+    version: int
+    last_id: int
+    prefix: PrefixSet | None
+    messages: list[Message]
+    first_ids: list[int]
+    epoch: int
+    answers: int
+    step: int
+    turn: int
+    mode: Mode
+    model: ModelChanged | None
+    cwd: str
+    inputs: dict[int, PendingInput]
+    wire_ids: set[str]
+
+
 class Conversation:
     """State of one session as its events tell it. Change it only through `apply`."""
 
@@ -80,6 +103,54 @@ class Conversation:
         conversation = cls()
         for envelope in envelopes:
             conversation.apply(envelope)
+        return conversation
+
+    def folded(self) -> bytes | None:
+        """What has been folded so far, to go on from later; None in the middle of a turn."""
+        if self.turn_is_open or self._calls or self._text or self._persons_calls:
+            return None
+        return msgspec.msgpack.encode(
+            Folded(
+                version=FOLD_VERSION,
+                last_id=self.last_id,
+                prefix=self.prefix,
+                messages=self.messages,
+                first_ids=self._first_ids,
+                epoch=self.epoch,
+                answers=self.answers,
+                step=self.step,
+                turn=self.turn,
+                mode=self.mode,
+                model=self.model,
+                cwd=self.cwd,
+                inputs=self.inputs,
+                wire_ids=self.wire_ids,
+            )
+        )
+
+    @classmethod
+    def restored(cls, kept: bytes) -> Conversation:
+        """A conversation from what `folded` gave. Empty when another version of the fold wrote it."""
+        conversation = cls()
+        try:
+            folded = msgspec.msgpack.decode(kept, type=Folded)
+        except msgspec.MsgspecError:
+            return conversation
+        if folded.version != FOLD_VERSION:
+            return conversation
+        conversation.last_id = folded.last_id
+        conversation.prefix = folded.prefix
+        conversation.messages = folded.messages
+        conversation.epoch = folded.epoch
+        conversation.answers = folded.answers
+        conversation.step = folded.step
+        conversation.turn = folded.turn
+        conversation.mode = folded.mode
+        conversation.model = folded.model
+        conversation.cwd = folded.cwd
+        conversation.inputs = folded.inputs
+        conversation.wire_ids = folded.wire_ids
+        conversation._first_ids = folded.first_ids
         return conversation
 
     def apply(self, envelope: Envelope) -> None:

@@ -56,11 +56,8 @@ class DeltaWriter:
         if kind != self._kind:
             self._end_kind()
             self._kind = kind
-        if safe := self._redactor.feed(text):
-            self._pending.append(safe)
-            self._size += len(safe)
-        if not self._pending:
-            return
+        self._pending.append(text)
+        self._size += len(text)
         wait_s = self._last_s + MIN_GAP_S - self._clock.monotonic()
         if self._size >= MAX_CHARACTERS or wait_s <= 0:
             self._write()
@@ -68,17 +65,22 @@ class DeltaWriter:
             self._timer = self._clock.call_later(wait_s, self._write)
 
     def _end_kind(self) -> None:
-        if rest := self._redactor.flush():
-            self._pending.append(rest)
-        self._write()
+        self._stop_timer()
+        self._emit(self._redactor.feed(self._taken()) + self._redactor.flush())
 
     def _write(self) -> None:
         self._stop_timer()
-        if not self._pending:
-            return
+        self._emit(self._redactor.feed(self._taken()))
+
+    def _taken(self) -> str:
         text = "".join(self._pending)
         self._pending.clear()
         self._size = 0
+        return text
+
+    def _emit(self, text: str) -> None:
+        if not text:
+            return
         self._last_s = self._clock.monotonic()
         if self._kind == "text":
             self._digest.update(text.encode("utf-8", "surrogatepass"))

@@ -166,11 +166,12 @@ class Model:
         return answer
 
     def _calls(self, step: Step, answer: _Answer) -> tuple[RequestedCall, ...]:
-        used = set(step.journal.conversation.wire_ids)
+        known = step.journal.conversation.wire_ids
+        used: set[str] = set()
         calls: list[RequestedCall] = []
         for index, call in enumerate(answer.calls):
             wire_id = call.wire_id
-            if not wire_id or wire_id in used:
+            if not wire_id or wire_id in known or wire_id in used:
                 wire_id = f"c{step.number}_{index}"
             used.add(wire_id)
             arguments, problem = _arguments(call.arguments)

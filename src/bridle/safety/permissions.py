@@ -54,7 +54,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        return f'{self.verdict} "{self.command or self.path or self.tool}"'
+        pattern = self.command or self.path
+        return f"{self.tool}({pattern})" if pattern else self.tool
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -100,7 +100,9 @@ class Database:
             raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
         except OSError as problem:
             path = problem.filename or self.path
-            raise StoreError("StoreUnwritable", path=path, problem=problem.strerror) from problem
+            no_folder = isinstance(problem, FileExistsError | NotADirectoryError)
+            reason = "it is not a folder" if no_folder else problem.strerror
+            raise StoreError("StoreUnwritable", path=path, problem=reason) from problem
 
     def _create(self) -> None:
         files.private_folder(self.folder)

@@ -14,6 +14,10 @@ from bridle.sessions.reading import LogName
 from bridle.sessions.writer import LogTail, Writer
 
 
+_KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
+  select ?, ?, chain, ? from events where log = ? and id = ?"""
+
+
 class StoredLog:
     """Implements `engine.ports.SessionLog`. Holds the run lock of its log until `close`.
 
@@ -94,6 +98,16 @@ class StoredLog:
         with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
             reading.check_chain(connection, self._name, last)
             reading.check_tip(connection, self._name, self._tail.tip.read())
+
+    def keep_fold(self, event_id: int, folded: bytes) -> None:
+        """Keeps what the events up to `event_id` fold to. Blocks for a commit."""
+        key = self._name.key
+
+        def insert(connection: Connection) -> None:
+            connection.execute(_KEEP_FOLD, (key, event_id, folded, key, event_id))
+
+        self._writer.wait_blocking(self._ticket, sync=False)
+        self._writer.run(insert)
 
     def close(self) -> None:
         """Puts everything on the disk and gives the run lock back. May be repeated.

@@ -61,6 +61,14 @@ create table blobs(
   bytes blob not null
 ) strict;
 
+-- The conversation of a log up to an event, so that resuming need not read it all. A cache: may be deleted.
+create table folds(
+  log integer primary key,
+  id integer not null,
+  chain blob not null,                      -- of that event; another one there makes the fold worthless
+  bytes blob not null
+) strict;
+
 -- Written from the events, in the transaction that stores them.
 create table turns(
   log integer not null,

@@ -26,6 +26,9 @@ _ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
 _ONE = f"{_ROWS} where s.id = ?"
 _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
 
+_FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
+  where f.log = ? and e.chain = f.chain"""
+
 _labels = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -155,6 +158,12 @@ class SessionStore:
         """The same, each with its payload bytes."""
         row = self._row(session_id)
         return reading.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
+
+    def fold(self, session_id: str) -> bytes | None:
+        """The last kept fold of a session, if the log still holds the event it ends with."""
+        with self._database.errors():
+            found = self._reader().execute(_FOLD, (self._row(session_id).log_key,)).fetchone()
+        return None if found is None else found[0]
 
     def close(self) -> None:
         """Writes what is queued and closes the database. Close the open logs first."""
