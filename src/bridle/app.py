@@ -17,8 +17,11 @@ from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import Ids
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
+from bridle.commands.prompts import prompt_of
 from bridle.config.folders import Folders, folders
+from bridle.context.consent import Consent
 from bridle.context.instructions import instructions, system_text
+from bridle.context.sources import find_instruction_files, instruction_text
 from bridle.control.multiplex import InProcessConnection, Multiplexer
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
@@ -47,6 +50,7 @@ from bridle.safety.permitted import permitted
 from bridle.safety.redacted import redacted
 from bridle.safety.sandboxed import sandboxed
 from bridle.safety.spawn import EnvOnlySpawn, allowed_environment
+from bridle.safety.trust import Approvals
 from bridle.sessions.store import SessionStore, StoredLog
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
@@ -93,12 +97,14 @@ class Engine:
         self._scripts: dict[str, ScriptedModel] = {}
         self._ids = Ids(clock.now_ms, os.urandom)
         self._processes = Processes()
+        self._approvals = Approvals(where.config)
         self._spawn: Spawn = EnvOnlySpawn(self._processes)
         self._open: list[tuple[StoredLog, Conversation, int]] = []
         self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
         self.multiplexer = Multiplexer(
             open_session=self._open_session,
             choose_model=self._choose_model,
+            prompt_of=prompt_of,
             ids=self._ids,
             hello=handshake(),
         )
@@ -209,8 +215,11 @@ class Engine:
         permissions = Permissions(folders=here, mode=lambda: conversation.mode, rules=rules, yes=options.yes)
         spill = Spill(os.path.join(self._where.state, "outputs", log.session))
 
+        async def system() -> str:
+            return await self._system_text(cwd, questions, journal)
+
         request_layers: tuple[RequestLayer, ...] = (
-            instructions(system=self._system_text(cwd), tools=registry.schemas),
+            instructions(system=system, tools=registry.schemas),
             retry(clock=clock, random=_random),
         )
         tool_layers = ToolLayers(
@@ -268,13 +277,22 @@ class Engine:
             limits=Limits(max_steps=options.max_steps, stop_unanswered=options.on_ask == "fail"),
         )
 
-    def _system_text(self, cwd: str) -> str:
+    async def _system_text(self, cwd: str, questions: Questions, journal: Journal) -> str:
+        consent = Consent(
+            is_approved=self._approvals.holds,
+            approve=self._approvals.add,
+            ask=questions.ask,
+            notice=journal.emit,
+        )
+        files = find_instruction_files(cwd, config_folder=self._where.config)
+        more = instruction_text(await consent.usable(files))
         system = os.uname()
         return system_text(
             cwd=cwd,
             system=f"{system.sysname} {system.machine}",
             date=iso_ms(self._clock.now_ms())[:10],
             sandbox=self._spawn.adapter,
+            more=more,
         )
 
     def _choose_model(self, name: str) -> ModelChanged:

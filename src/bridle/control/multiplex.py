@@ -22,6 +22,7 @@ from bridle.protocol.commands import (
     CreateSession,
     DetachSession,
     EndSession,
+    RunSlash,
     SendInput,
     SetMode,
     SetModel,
@@ -30,6 +31,7 @@ from bridle.protocol.commands import (
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Envelope, IdentityClass, ModeChanged, ModelChanged
 from bridle.protocol.handshake import Handshake
+from bridle.protocol.messages import TextBlock
 
 OpenSession = Callable[[CreateSession, str], Awaitable[Session]]
 """Opens a session for a client id, or resumes a stored one; the composition root knows how."""
@@ -38,14 +40,25 @@ ChooseModel = Callable[[str], ModelChanged]
 """Reads `provider:model`; refuses one that does not exist."""
 
 
+PromptOf = Callable[[str, str], str | None]
+"""The words behind a slash command with its arguments, if there is such a command."""
+
+
 class Multiplexer:
     """Holds the live sessions of this process and the clients attached to them."""
 
     def __init__(
-        self, *, open_session: OpenSession, choose_model: ChooseModel, ids: Ids, hello: Handshake
+        self,
+        *,
+        open_session: OpenSession,
+        choose_model: ChooseModel,
+        prompt_of: PromptOf,
+        ids: Ids,
+        hello: Handshake,
     ) -> None:
         self._open_session = open_session
         self._choose_model = choose_model
+        self._prompt_of = prompt_of
         self._ids = ids
         self._hello = hello
         self._sessions: dict[str, Session] = {}
@@ -91,6 +104,8 @@ class Multiplexer:
             case ShellRequest():
                 self.session(command.session).run_for_person(client, command)
                 return Accepted(session=command.session)
+            case RunSlash():
+                return await self._run_slash(client, command)
             case SetMode():
                 session = self.session(command.session)
                 return self._recorded(session, client, ModeChanged(mode=command.mode))
@@ -99,6 +114,16 @@ class Multiplexer:
                 return self._recorded(session, client, self._choose_model(command.model))
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
+
+    async def _run_slash(self, client: Client, command: RunSlash) -> Accepted:
+        """A named prompt becomes input like any other."""
+        session = self.session(command.session)
+        text = self._prompt_of(command.name, command.arguments)
+        if text is None:
+            raise CommandRefused("UnknownSlash", name=command.name)
+        number = session.accept(client, (TextBlock(text=text),), "queue")
+        await session.journal.committed()
+        return Accepted(session=session.id, event=number)
 
     async def follow(self, session: str, since: int) -> AsyncIterator[Envelope]:
         async for published in self.session(session).follow(since):

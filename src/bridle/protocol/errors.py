@@ -39,6 +39,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "BadCommand": Sentence("The command {kind} cannot be read: {problem}.", 2),
     "NotSupported": Sentence("{what} is not available in this version.", 2),
     "NotAPerson": Sentence("{what} is for people at a terminal only.", 3),
+    "UnknownSlash": Sentence("There is no command /{name}. /help lists them.", 2),
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
     "QuestionChanged": Sentence("This question changed after it was shown. Look again."),

@@ -1,0 +1,98 @@
+"""Instruction files: where they are, in which order they count, and what they say.
+
+Global first, then every one from the root of the repository down to the working folder, then the project's own
+`.bridle/` copy; a later text wins. Finding them reads files and obeys none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from bridle.base.files import read_limited
+
+MAX_BYTES = 64 * 1024
+DEFAULT_SOURCES = ("AGENTS.md",)
+
+
+class InstructionFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that wants to tell the model how to work. `shown` is its path as people read it."""
+
+    path: str
+    shown: str
+    scope: Literal["global", "project"]
+    text: str
+    sha256: str
+    truncated: bool = False
+
+
+def find_instruction_files(
+    cwd: str, *, config_folder: str, sources: Sequence[str] = DEFAULT_SOURCES
+) -> tuple[InstructionFile, ...]:
+    """Every instruction file there is for `cwd`, in the order they count. What cannot be read is not there."""
+    found: list[InstructionFile] = []
+    for name in sources:
+        own = os.path.join(config_folder, name)
+        found += _read(own, f"{name} (yours)", "global")
+        for folder in _from_root_down(cwd):
+            path = os.path.join(folder, name)
+            found += _read(path, os.path.relpath(path, cwd), "project")
+        found += _read(os.path.join(cwd, ".bridle", name), os.path.join(".bridle", name), "project")
+    return tuple(found)
+
+
+def instruction_text(files: Iterable[InstructionFile]) -> str:
+    """The files as one part of the system text, each under its name."""
+    parts = [f"# Instructions from {file.shown}\n\n{file.text.strip()}" for file in files]
+    return "\n\n".join(parts)
+
+
+def repository_root(cwd: str) -> str:
+    """The nearest folder above that holds `.git`; the working folder itself where there is none."""
+    for folder in _upwards(cwd):
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+    return cwd
+
+
+def _from_root_down(cwd: str) -> list[str]:
+    root = repository_root(cwd)
+    folders: list[str] = []
+    for folder in _upwards(cwd):
+        folders.append(folder)
+        if folder == root:
+            break
+    return folders[::-1]
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent
+
+
+def _read(path: str, shown: str, scope: Literal["global", "project"]) -> list[InstructionFile]:
+    try:
+        contents = read_limited(path, MAX_BYTES)
+    except (OSError, ValueError):
+        return []
+    text = contents.data.decode("utf-8", "replace")
+    if not text.strip():
+        return []
+    return [
+        InstructionFile(
+            path=path,
+            shown=shown,
+            scope=scope,
+            text=text,
+            sha256=hashlib.sha256(contents.data).hexdigest(),
+            truncated=contents.truncated,
+        )
+    ]
