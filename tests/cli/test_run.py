@@ -18,6 +18,9 @@ call write_file {"path": "new.txt", "content": "one line\\n"}
 say All done.
 """
 RESULT_FIELDS = {
+    "cost",
+    "log_digest",
+    "not_used",
     "schemaVersion", "command", "threadId", "sessionId", "success", "finalResponse", "events", "error",
     "exit_code", "reason", "denied", "changed_files",
 }  # fmt: skip
@@ -63,6 +66,9 @@ def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
     result = ran.result
     assert result.keys() == RESULT_FIELDS
     events = result.pop("events")
+    assert len(result.pop("log_digest")) == 64
+    assert result.pop("cost") == {"usd": 0.0, "input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0}
+    assert result.pop("not_used") == []
     assert result == {
         "schemaVersion": 1,
         "command": "run",
@@ -178,7 +184,7 @@ def test_the_model_may_come_from_the_environment_and_an_option_wins(place: Place
         (("fix", "the", "test"), "", "fix the test"),
         ((), "  from a pipe\n", "from a pipe"),
         (("-",), "grün\nand more\n", "grün\nand more"),
-        (("fix it",), "left alone", "fix it"),
+        (("fix it",), "the log", "fix it\n\n```\nthe log\n```"),
         (("--", "-c is a flag"), "", "-c is a flag"),
     ],
 )

@@ -99,7 +99,8 @@ async def printed(
     out = out or io.StringIO()
     story: list[str] = []
     printer = Printer(form=form, out=out, story=story.append, telling=Story())
-    code = await printer.run(connection, create, "do it")
+    await printer.run(connection, create, (TextBlock(text="do it"),))
+    code = printer.finish()
     return code, out.getvalue(), story
 
 

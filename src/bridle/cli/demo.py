@@ -17,6 +17,7 @@ from bridle.clients.story import Story
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
+from bridle.protocol.messages import TextBlock
 from bridle.providers.script import shipped_folder
 
 PROMPT = "The cart total is wrong when an item is bought twice. Find out why and fix it."
@@ -40,9 +41,10 @@ async def _demo(env: Mapping[str, str]) -> int:
     )
     try:
         async with running_engine(env, notice=_say) as engine:
-            code = await run_prompt(engine, printer, create, PROMPT)
+            await run_prompt(engine, printer, create, (TextBlock(text=PROMPT),))
     except BridleError as failure:
-        return printer.fail(failure)
+        printer.fail(failure)
+    code = printer.finish()
     if printer.session is not None:
         _say("")
         _say("That was the real engine, tools and log; only the model was a script.")

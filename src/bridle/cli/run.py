@@ -7,71 +7,99 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from bridle.app import Engine, running_engine, session_environment, session_store
 from bridle.cli import silence_stdout, tolerate_characters
+from bridle.cli.stdin import prompt_of
+from bridle.clients.images import image_block
 from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, Format, Printer
 from bridle.clients.story import Story
+from bridle.clients.structured import asked_for, read_schema
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
-
-PROMPT_BYTES = 2 * 1024 * 1024
+from bridle.protocol.messages import InputBlock, TextBlock
 
 
 def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.json and parsed.stream_json:
         raise UsageError("--json and --stream-json exclude each other. Choose one")
     form: Format = "json" if parsed.json else "stream-json" if parsed.stream_json else "text"
-    printer = Printer(form=form, out=sys.stdout, story=_quiet if parsed.quiet else tell, telling=Story())
+    say = _quiet if parsed.quiet else tell
+    tolerate_characters()
+    printer = Printer(form=form, out=sys.stdout, story=say, telling=Story())
     try:
-        prompt = _prompt(parsed.prompt)
+        schema = None if parsed.output_schema is None else read_schema(parsed.output_schema)
+        printer.expect(schema)
+        content = _content(parsed, schema, say)
         create = _session_wanted(parsed, env)
     except BridleError as failure:
-        return printer.fail(failure)
-    tolerate_characters()
-    code = asyncio.run(_run(printer, create, prompt, env))
+        printer.fail(failure)
+        return printer.finish()
+    asyncio.run(_run(printer, create, content, parsed.timeout, env))
+    code = printer.finish(log_digest=_log_digest(printer.session, env))
     if code == EXIT_READER_GONE:
         silence_stdout()
+    elif parsed.output:
+        _write_answer(parsed.output, printer.answer)
     return code
 
 
-async def _run(printer: Printer, create: CreateSession, prompt: str, env: Mapping[str, str]) -> int:
+async def _run(
+    printer: Printer,
+    create: CreateSession,
+    content: tuple[InputBlock, ...],
+    timeout_s: float | None,
+    env: Mapping[str, str],
+) -> None:
     try:
         async with running_engine(env, notice=tell) as engine:
-            return await run_prompt(engine, printer, create, prompt)
+            await run_prompt(engine, printer, create, content, timeout_s=timeout_s)
     except BridleError as failure:
-        return printer.fail(failure)
+        printer.fail(failure)
 
 
-async def run_prompt(engine: Engine, printer: Printer, create: CreateSession, prompt: str) -> int:
+async def run_prompt(
+    engine: Engine,
+    printer: Printer,
+    create: CreateSession,
+    content: tuple[InputBlock, ...],
+    *,
+    timeout_s: float | None = None,
+) -> None:
     """One prompt on an engine; the first Ctrl-C or SIGTERM stops the turn, the second leaves at once."""
     connection = engine.connect(name="print", answers=False)
     loop = asyncio.get_running_loop()
-    run = asyncio.ensure_future(printer.run(connection, create, prompt))
-    interrupts = 0
+    run = asyncio.ensure_future(printer.run(connection, create, content))
+    stopping: list[asyncio.Task[None]] = []
 
-    def interrupt() -> None:
-        nonlocal interrupts
-        interrupts += 1
-        if interrupts > 1:
-            os._exit(EXIT_INTERRUPTED)
-        tell("stopping… again to leave at once")
+    def stop() -> None:
         stopping.append(loop.create_task(_stop(connection, printer, run)))
 
-    stopping: list[asyncio.Task[None]] = []
+    def interrupt() -> None:
+        if stopping:
+            os._exit(EXIT_INTERRUPTED)
+        tell("stopping… again to leave at once")
+        stop()
+
+    def time_is_up() -> None:
+        printer.reach_deadline(timeout_s or 0)
+        stop()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupt)
+    timer = None if timeout_s is None else loop.call_later(timeout_s, time_is_up)
     try:
-        return await run
-    except asyncio.CancelledError:
-        return EXIT_INTERRUPTED
+        await run
     finally:
+        if timer is not None:
+            timer.cancel()
         await connection.close()
 
 
-async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[int]) -> None:
+async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[None]) -> None:
     """Cancels the turn; where none has begun yet, the run itself."""
     try:
         if printer.session is None:
@@ -80,6 +108,16 @@ async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[int]
             await connection.send(CancelTurn(session=printer.session))
     except BridleError:
         run.cancel()
+
+
+def _content(
+    parsed: argparse.Namespace, schema: dict[str, Any] | None, say: Callable[[str], None]
+) -> tuple[InputBlock, ...]:
+    """What the model is sent: words, images in the order of their flags, and the wish for a form."""
+    prompt = prompt_of(parsed.prompt, parsed.prompt_file, say)
+    if schema is not None:
+        prompt = f"{prompt}\n\n{asked_for(schema)}"
+    return (TextBlock(text=prompt), *(image_block(source) for source in parsed.image))
 
 
 def _session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
@@ -100,6 +138,9 @@ def _session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Creat
             "deny": parsed.deny,
             "max_steps": parsed.max_steps,
             "on_orphan": parsed.on_orphan,
+            "on_ask": parsed.on_ask,
+            "dry_run": parsed.dry_run,
+            "add_dirs": [os.path.abspath(folder) for folder in parsed.add_dir],
         },
     )
 
@@ -116,21 +157,25 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
         store.close()
 
 
-def _prompt(words: list[str]) -> str:
-    """The words given, or stdin. Never waits at a terminal."""
-    prompt = " ".join(words) if words and words != ["-"] else _prompt_on_stdin()
-    if not prompt.strip():
-        raise UsageError("The prompt is empty")
-    return prompt
+def _log_digest(session: str | None, env: Mapping[str, str]) -> str | None:
+    """The last link of the session's chain: it stands for everything in the log."""
+    if session is None:
+        return None
+    store = session_store(env)
+    try:
+        return store.digest(session)
+    except BridleError:
+        return None
+    finally:
+        store.close()
 
 
-def _prompt_on_stdin() -> str:
-    if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError('A run needs a prompt: bridle run "what to do", or text on stdin')
-    text = sys.stdin.buffer.read(PROMPT_BYTES + 1)
-    if len(text) > PROMPT_BYTES:
-        raise UsageError("The prompt on stdin is longer than 2 MiB")
-    return text.decode("utf-8", "replace").strip()
+def _write_answer(path: str, answer: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(answer + "\n")
+    except OSError as problem:
+        raise UsageError(f"The answer cannot be written to {path} ({problem.strerror})") from None
 
 
 def tell(line: str) -> None:

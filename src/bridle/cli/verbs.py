@@ -107,6 +107,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--allow", action="append", default=[], metavar="RULE")
     run.add_argument("--deny", action="append", default=[], metavar="RULE")
     run.add_argument("--max-steps", "--max-turns", type=_positive, default=100)
+    run.add_argument("--timeout", type=_seconds, metavar="S")
+    run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")
+    run.add_argument("--dry-run", action="store_true")
+    run.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    run.add_argument("-i", "--image", action="append", default=[], metavar="FILE")
+    run.add_argument("--prompt-file", metavar="FILE")
+    run.add_argument("--output-schema", metavar="FILE")
+    run.add_argument("-o", "--output", metavar="FILE")
     run.add_argument("--on-orphan", choices=("fail", "mark-unknown"), default="fail")
 
     verbs.add_parser("demo")
@@ -122,6 +130,16 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--session", dest="id_option")
     export.add_argument("--format", choices=("jsonl",), default="jsonl")
     return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < 1e7:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds')
+    return number
 
 
 def _positive(text: str) -> int:

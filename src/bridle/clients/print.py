@@ -5,6 +5,7 @@ Nobody sits here, so questions cannot be answered; the engine knows that from ho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
@@ -16,15 +17,30 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, SendInput
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError, exit_code_of
+from bridle.protocol.errors import BridleError, exit_code_of, sentence
 from bridle.protocol.events import Envelope
-from bridle.protocol.messages import TextBlock
+from bridle.protocol.messages import InputBlock
 
 SCHEMA_VERSION = 1
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141
 
 Format = Literal["text", "json", "stream-json"]
+
+
+class Cost(msgspec.Struct, kw_only=True):
+    """What the run used. `usd` is None as soon as one price is not known: unknown is not zero."""
+
+    usd: float | None = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+
+    def add(self, event: e.CostIncremented) -> None:
+        self.usd = None if self.usd is None or event.usd is None else self.usd + event.usd
+        self.input_tokens += event.usage.input_tokens
+        self.output_tokens += event.usage.output_tokens
+        self.cache_read_tokens += event.usage.cache_read_tokens
 
 
 class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
@@ -42,12 +58,25 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
     reason: str | None = None
     denied: list[dict[str, str]] = []
     changed_files: list[str] = msgspec.field(default_factory=list, name="changed_files")
+    not_used: list[str] = msgspec.field(default_factory=list, name="not_used")
+    cost: Cost = msgspec.field(default_factory=Cost)
+    log_digest: str | None = msgspec.field(default=None, name="log_digest")
 
 
 class Printer:
-    """Follows one run and writes it down. `story` gets one line per call, without a line end."""
+    """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
-    def __init__(self, *, form: Format, out: TextIO, story: Callable[[str], None], telling: Story) -> None:
+    `story` gets one line per call, without a line end.
+    """
+
+    def __init__(
+        self,
+        *,
+        form: Format,
+        out: TextIO,
+        story: Callable[[str], None],
+        telling: Story,
+    ) -> None:
         self._form = form
         self._out = out
         self._say = story
@@ -55,33 +84,49 @@ class Printer:
         self._result = RunResult()
         self._text: list[str] = []
         self._calls: dict[str, str] = {}
-        self._steps = 0
         self._begun_ms = 0
+        self._schema: dict[str, Any] | None = None
+        self._deadline_s: float | None = None
         self._reader_gone = False
 
     @property
     def session(self) -> str | None:
         return self._result.session_id
 
-    async def run(self, connection: Connection, create: CreateSession, prompt: str) -> int:
-        """Sends the prompt, follows its turn to the end and returns the exit code."""
+    async def run(
+        self, connection: Connection, create: CreateSession, content: tuple[InputBlock, ...]
+    ) -> None:
+        """Sends the prompt and follows its turn to the end."""
         try:
             created = await connection.send(create)
             self._result.session_id = self._result.thread_id = created.session
-            content = (TextBlock(text=prompt),)
             since = (created.event or 0) if create.resume else 0
             sent = await connection.send(SendInput(session=created.session, content=content, mode="queue"))
             code = await self._follow(connection, created.session, since, sent.event or 0)
+            self._result.exit_code = code
         except BridleError as failure:
-            return self.fail(failure)
-        return self._finish(code)
+            self.fail(failure)
+        except asyncio.CancelledError:
+            self._result.exit_code = EXIT_INTERRUPTED
 
-    def fail(self, failure: BridleError) -> int:
+    def fail(self, failure: BridleError) -> None:
         """A run that could not begin or go on: one sentence, the exit code of its reason."""
         self._result.error = {"name": failure.reason, "message": failure.message}
         self._result.reason = failure.reason
+        self._result.exit_code = failure.exit_code
         self._say(visible(failure.message))
-        return self._finish(failure.exit_code)
+
+    @property
+    def answer(self) -> str:
+        return self._result.final_response
+
+    def expect(self, schema: dict[str, Any] | None) -> None:
+        """The answer must fit this JSON Schema."""
+        self._schema = schema
+
+    def reach_deadline(self, timeout_s: float) -> None:
+        """The turn that ends now ends because its time is up."""
+        self._deadline_s = timeout_s
 
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int) -> int:
         own_turn = False
@@ -133,6 +178,10 @@ class Printer:
                 self._calls[event.call_id] = describe_call(event.tool, event.input)
             case e.ToolResult():
                 self._collect_result(event)
+            case e.CostIncremented():
+                self._result.cost.add(event)
+            case e.Notice(reason="NotTrusted", data=data):
+                self._result.not_used.append(str(data.get("path", "")))
             case _:
                 pass
 
@@ -152,19 +201,28 @@ class Printer:
 
     def _turn_ended(self, ended: e.TurnEnded, ts_ms: int) -> int:
         result = self._result
+        result.final_response = "".join(self._text)
+        ended = self._judged(ended)
         result.reason = ended.reason
         result.success = ended.stop == "end_turn"
-        result.final_response = "".join(self._text)
-        if ended.stop == "cancelled":
-            code = EXIT_INTERRUPTED
-        elif result.success:
-            code = 0
-        else:
-            code = exit_code_of(ended.reason)
         if not result.success:
             result.error = {"name": ended.reason or ended.stop, "message": ended.message or ended.stop}
         self._say(self._closing_line(ended, ts_ms))
-        return code
+        if result.success:
+            return 0
+        return EXIT_INTERRUPTED if ended.stop == "cancelled" else exit_code_of(ended.reason)
+
+    def _judged(self, ended: e.TurnEnded) -> e.TurnEnded:
+        """The ending as the caller of a run sees it: a deadline or an answer that does not fit is a failure."""
+        if ended.stop == "cancelled" and self._deadline_s is not None:
+            return _failed(ended, "DeadlineReached", timeout_s=f"{self._deadline_s:g}")
+        if ended.stop == "end_turn" and self._schema is not None:
+            from bridle.clients.structured import mismatch
+
+            problem = mismatch(self._result.final_response, self._schema)
+            if problem is not None:
+                return _failed(ended, "SchemaMismatch", problem=problem)
+        return ended
 
     def _closing_line(self, ended: e.TurnEnded, ts_ms: int) -> str:
         word = "done" if self._result.success else "ended"
@@ -178,9 +236,10 @@ class Printer:
             facts.insert(0, visible(ended.message or ended.stop))
         return f"{word:<8} " + " · ".join(facts)
 
-    def _finish(self, code: int) -> int:
+    def finish(self, *, log_digest: str | None = None) -> int:
+        """Prints the answer or the result, and returns the exit code."""
         result = self._result
-        result.exit_code = code
+        result.log_digest = log_digest
         if self._form == "json":
             self._write_json(result)
         elif self._form == "stream-json":
@@ -190,7 +249,7 @@ class Printer:
         elif result.final_response:
             text = result.final_response
             self._write((visible(text) if self._out.isatty() else text) + "\n")
-        return EXIT_READER_GONE if self._reader_gone else code
+        return EXIT_READER_GONE if self._reader_gone else result.exit_code
 
     def _write_json(self, value: Any) -> None:
         self._write(msgspec.json.encode(value).decode() + "\n")
@@ -203,6 +262,10 @@ class Printer:
             self._out.flush()
         except (BrokenPipeError, ValueError):
             self._reader_gone = True
+
+
+def _failed(ended: e.TurnEnded, reason: str, **data: str) -> e.TurnEnded:
+    return e.TurnEnded(stop="error", reason=reason, message=sentence(reason, data), steps=ended.steps)
 
 
 def _count(number: int, noun: str) -> str:

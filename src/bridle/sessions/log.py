@@ -13,7 +13,6 @@ from bridle.sessions.database import Connection, Database
 from bridle.sessions.reading import LogName
 from bridle.sessions.writer import LogTail, Writer
 
-
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
 

@@ -159,6 +159,12 @@ class SessionStore:
         row = self._row(session_id)
         return reading.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
 
+    def digest(self, session_id: str) -> str:
+        """The last link of a session's chain, in hex."""
+        row = self._row(session_id)
+        with self._database.errors():
+            return reading.end_of(self._reader(), LogName(row.id, row.log, row.log_key)).chain.hex()
+
     def fold(self, session_id: str) -> bytes | None:
         """The last kept fold of a session, if the log still holds the event it ends with."""
         with self._database.errors():

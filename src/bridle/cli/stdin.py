@@ -1,0 +1,90 @@
+"""The prompt of a run, from words, a file and stdin. Never waits for ever."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+import time
+from collections.abc import Callable
+
+from bridle.base.files import read_limited
+from bridle.protocol.errors import UsageError
+
+PROMPT_BYTES = 2 * 1024 * 1024
+FIRST_BYTE_S = 3.0
+
+
+def prompt_of(words: list[str], prompt_file: str | None, say: Callable[[str], None]) -> str:
+    """The whole prompt. Raises `UsageError` when there is none or it cannot be read."""
+    if prompt_file is not None:
+        return _checked(_file(prompt_file))
+    if not words or words == ["-"]:
+        if _is_terminal():
+            raise UsageError('A run needs a prompt: bridle run "what to do", or text on stdin')
+        return _checked(_text(_read_to_end()))
+    prompt = _checked(" ".join(words))
+    piped = _text(_waiting_data(say))
+    return f"{prompt}\n\n```\n{piped}\n```" if piped else prompt
+
+
+def _checked(prompt: str) -> str:
+    if not prompt.strip():
+        raise UsageError("The prompt is empty")
+    return prompt
+
+
+def _file(path: str) -> str:
+    try:
+        contents = read_limited(path, PROMPT_BYTES)
+    except (OSError, ValueError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise UsageError(f"The prompt file {path} cannot be read ({reason})") from None
+    if contents.truncated:
+        raise UsageError(f"The prompt file {path} is longer than 2 MiB")
+    return _text(contents.data)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is None or sys.stdin.isatty()
+
+
+def _read_to_end() -> bytes:
+    data = sys.stdin.buffer.read(PROMPT_BYTES + 1)
+    return _bounded(data)
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > PROMPT_BYTES:
+        raise UsageError("The text on stdin is longer than 2 MiB")
+    return data
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").strip()
+
+
+def _waiting_data(say: Callable[[str], None]) -> bytes:
+    """What stands on stdin beside a given prompt: a file whole, a pipe if something comes within 3 s."""
+    if _is_terminal():
+        return b""
+    fd = sys.stdin.fileno()
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return _read_to_end()
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return b""
+    data = bytearray()
+    deadline = time.monotonic() + FIRST_BYTE_S
+    while (left := deadline - time.monotonic()) > 0 and select.select([fd], [], [], left)[0]:
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            return _bounded(bytes(data))
+        data += chunk
+        if len(data) > PROMPT_BYTES:
+            return _bounded(bytes(data))
+        deadline = time.monotonic() + FIRST_BYTE_S
+    if not data:
+        say("stdin is open and empty; went on without it")
+    return bytes(data)

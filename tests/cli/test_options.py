@@ -1,0 +1,139 @@
+"""Options of `run`: limits, forms, images, folders, and stdin that never makes it wait for ever."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from bridle.protocol.events import InputAccepted
+from bridle.protocol.messages import ImageBlock, TextBlock
+from cli_kit import BRIDLE, Place
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360000002000001e221bc330000000049454e44ae426082"
+)
+
+
+def schema(place: Place, text: str) -> str:
+    (place.work / "schema.json").write_text(text)
+    return "schema.json"
+
+
+def test_a_deadline_ends_the_run_with_its_own_code_and_reason(place: Place) -> None:
+    model = place.script('call bash {"command": "sleep 600"}\n---\nsay never\n')
+    ran = place.bridle("run", "--json", "-y", "--timeout", "0.5", "-m", model, "x")
+    assert (ran.code, ran.result["exit_code"], ran.result["reason"]) == (124, 124, "DeadlineReached")
+    assert ran.result["error"]["message"] == "The run did not finish within 0.5 s."
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "nan", "inf"])
+def test_a_deadline_that_is_no_time_is_a_usage_error(place: Place, value: str) -> None:
+    assert place.bridle("run", f"--timeout={value}", "-m", "demo", "x").code == 2
+
+
+def test_an_answer_that_does_not_fit_its_schema_is_a_failure(place: Place) -> None:
+    wanted = schema(place, '{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}')
+    model = place.script('say {"n": "three"}\n')
+    ran = place.bridle("run", "--json", "--output-schema", wanted, "-m", model, "x")
+    assert (ran.code, ran.result["reason"]) == (1, "SchemaMismatch")
+    assert "does not fit the schema" in ran.result["error"]["message"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"type": 7}'])
+def test_a_schema_that_is_none_is_named_before_anything_runs(place: Place, text: str) -> None:
+    ran = place.bridle("run", "--output-schema", schema(place, text), "-m", "demo", "x")
+    assert (ran.code, len(ran.story)) == (2, 1)
+    assert "schema.json" in ran.story[0]
+    assert place.sessions() == []
+
+
+def test_images_follow_the_words_in_the_order_of_their_flags(place: Place) -> None:
+    (place.work / "dot.png").write_bytes(PIXEL)
+    ran = place.bridle("run", "-m", "demo", "-i", "dot.png", "-i", "https://x.example/y.png", "look")
+    assert ran.code == 0
+    events = [envelope.event for envelope in place.events(place.only_session())]
+    (accepted,) = [event for event in events if isinstance(event, InputAccepted)]
+    words, file, address = accepted.content
+    assert words == TextBlock(text="look")
+    assert file.url.startswith("data:image/png;base64,iVBOR")
+    assert address == ImageBlock(url="https://x.example/y.png")
+
+
+@pytest.mark.parametrize("made", [None, b"not an image", "folder"])
+def test_an_image_that_cannot_be_sent_is_named(place: Place, made: bytes | str | None) -> None:
+    path = place.work / "x.png"
+    if made == "folder":
+        path.mkdir()
+    elif isinstance(made, bytes):
+        path.write_bytes(made)
+    ran = place.bridle("run", "-m", "demo", "-i", "x.png", "look")
+    assert (ran.code, len(ran.story)) == (2, 1)
+    assert "x.png" in ran.story[0]
+
+
+def test_the_prompt_may_come_from_a_file_and_a_folder_is_none(place: Place) -> None:
+    (place.work / "todo.txt").write_text("from a file\n")
+    assert place.bridle("run", "-m", "demo", "--prompt-file", "todo.txt").code == 0
+    assert [row.title for row in place.sessions()] == ["from a file"]
+    refused = place.bridle("run", "-m", "demo", "--prompt-file", ".")
+    assert (refused.code, len(refused.story)) == (2, 1)
+
+
+def test_the_answer_can_be_written_to_a_file_too(place: Place) -> None:
+    model = place.script("say done\n")
+    assert place.bridle("run", "-m", model, "-o", "answer.txt", "x").code == 0
+    assert (place.work / "answer.txt").read_text() == "[scripted] done\n"
+    refused = place.bridle("run", "-m", model, "-o", "no/such/folder", "x")
+    assert refused.code == 2
+
+
+def test_a_dry_run_changes_nothing(place: Place) -> None:
+    model = place.script('call write_file {"path": "a", "content": "x"}\n---\nsay done\n')
+    ran = place.bridle("run", "--dry-run", "--mode=auto", "-m", model, "x")
+    assert ran.code == 0
+    assert not (place.work / "a").exists()
+    assert any(line.startswith("not run  write a") for line in ran.story)
+
+
+def test_a_question_nobody_can_answer_can_end_the_run(place: Place) -> None:
+    model = place.script('call bash {"command": "touch a"}\n---\nsay never\n')
+    ran = place.bridle("run", "--json", "--on-ask", "fail", "-m", model, "x")
+    assert (ran.code, ran.result["reason"]) == (3, "NoApprover")
+
+
+def test_an_added_folder_may_be_written(place: Place) -> None:
+    other = place.work.parent / "other"
+    other.mkdir()
+    call = json.dumps({"path": str(other / "a"), "content": "x"})
+    model = place.script(f"call write_file {call}\n---\nsay done\n")
+    assert place.bridle("run", "-y", "-m", model, "x").code == 0
+    assert not (other / "a").exists()
+    assert place.bridle("run", "-y", "--add-dir", "../other", "-m", model, "x").code == 0
+    assert (other / "a").read_text() == "x"
+
+
+def test_a_pipe_that_stays_open_and_empty_does_not_hold_a_run_up(place: Place) -> None:
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [*BRIDLE, "run", "-m", "demo", "hello"],
+            stdin=reading,
+            cwd=place.work,
+            env=place.environment(),
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert done.returncode == 0
+    assert "stdin is open and empty; went on without it" in done.stderr
+
+
+def test_the_digest_in_the_result_is_the_end_of_the_chain(place: Place) -> None:
+    ran = place.bridle("run", "--json", "-m", "demo", "x")
+    assert len(ran.result["log_digest"]) == 64
+    assert ran.result["cost"]["usd"] == 0.0
