@@ -191,7 +191,7 @@ async def test_the_next_attempt_waits_for_its_time():
 
 async def test_refused_connections_are_tried_twice():
     retried = Retried(*(unreachable() for _ in range(9)))
-    with pytest.raises(ProviderError, match="Cannot reach work"):
+    with pytest.raises(ProviderError, match="Cannot reach"):
         await retried.run()
     assert retried.attempts == [1, 2]
     assert retried.waits_ms == [500, None]
@@ -199,7 +199,7 @@ async def test_refused_connections_are_tried_twice():
 
 async def test_refused_connections_after_other_failures_are_tried_twice_too():
     retried = Retried(overloaded(), unreachable(), overloaded(), unreachable(), overloaded())
-    with pytest.raises(ProviderError, match="Cannot reach work"):
+    with pytest.raises(ProviderError, match="Cannot reach"):
         await retried.run()
     assert retried.attempts == [1, 2, 3, 4]
 

@@ -298,8 +298,10 @@ def check_wire(wire: Wire, prefix: PrefixSet, messages: Sequence[Message]) -> by
 
 
 def _body(wire: Wire, prefix: PrefixSet, messages: Sequence[Message]) -> bytes:
-    encoded = [wire.message(message) for message in messages]
-    return wire.head(prefix) + b",".join(one for one in encoded if one) + wire.tail(prefix)
+    body = bytearray(wire.head(prefix))
+    for encoded in filter(None, map(wire.message, messages)):
+        body += encoded if body.endswith(b"[") else b"," + encoded
+    return bytes(body) + wire.tail(prefix)
 
 
 def _request(provider: Provider) -> ModelRequest:

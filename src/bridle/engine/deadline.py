@@ -30,6 +30,15 @@ class Deadline:
         """Starts the wait anew. Costs a clock reading; no timer is moved."""
         self._touched = self._clock.monotonic()
 
+    def allow(self, seconds: float) -> None:
+        """From here on, at most this long without a `touch`."""
+        if seconds != self._seconds:
+            self._seconds = seconds
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = self._clock.call_later(seconds, self._fire)
+        self.touch()
+
     async def __aenter__(self) -> Deadline:
         self._task = asyncio.current_task()
         assert self._task is not None

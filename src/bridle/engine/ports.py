@@ -54,7 +54,8 @@ ModelPart: TypeAlias = ModelText | ModelThinking | ModelThought | ModelCall | Mo
 class Wire(Protocol):
     """A request as bytes: `head(prefix) + message, message … + tail(prefix)`. Pure and deterministic.
 
-    Messages are encoded once each and joined with commas, so a step costs what is new, not what there is.
+    Messages are encoded once each and joined with commas, so a step costs what is new, not what there is. A head that
+    does not end with `[` has put something of its own into the list; a comma follows it.
     """
 
     @property

@@ -17,7 +17,6 @@ class RequestBuffer:
         self._key: tuple[str, PrefixSet | None, int] = ("", None, -1)
         self._buffer = bytearray()
         self._encoded = 0
-        self._empty_at = 0
 
     def body(self, conversation: Conversation, wire: Wire) -> bytes:
         prefix = conversation.prefix
@@ -26,11 +25,10 @@ class RequestBuffer:
         if key[0] != self._key[0] or key[1] is not self._key[1] or key[2] != self._key[2]:
             self._key = key
             self._buffer = bytearray(wire.head(prefix))
-            self._empty_at = len(self._buffer)
             self._encoded = 0
         for message in conversation.messages[self._encoded :]:
             if encoded := wire.message(message):
-                if len(self._buffer) > self._empty_at:
+                if not self._buffer.endswith(b"["):
                     self._buffer += b","
                 self._buffer += encoded
         self._encoded = len(conversation.messages)

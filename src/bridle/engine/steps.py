@@ -33,6 +33,8 @@ from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, RequestedCall, StepEnded, StepStarted
 from bridle.protocol.messages import StopReason, ThinkingBlock, Usage
 
+FIRST_PART_S = 300.0
+"""A local model may take minutes to read a long prompt; silence after that is another matter."""
 IDLE_STREAM_S = 60.0
 
 
@@ -137,11 +139,11 @@ class Model:
         stream = provider.stream(request)
         try:
             with self._stopwatch.measure("provider.total"):
-                async with Deadline(self._clock, self._idle_stream_s) as idle:
+                async with Deadline(self._clock, FIRST_PART_S) as idle:
                     first_byte = self._stopwatch.start("provider.first_byte")
                     async for part in stream:
                         first_byte()
-                        idle.touch()
+                        idle.allow(self._idle_stream_s)
                         answer.take(part, deltas)
         except TimeoutError:
             deltas.abandon()

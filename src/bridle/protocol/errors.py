@@ -120,9 +120,19 @@ SENTENCES: Mapping[str, Sentence] = {
         5,
     ),
     "Overloaded": Sentence("{provider} is overloaded ({status}).", 5),
-    "ProviderUnreachable": Sentence("Cannot reach {provider} ({problem}).", 5),
+    "ProviderUnreachable": Sentence("Cannot reach {address} ({problem}).{hint}", 5),
     "ProviderRejected": Sentence("{provider} refused the request ({status}): {problem}.", 5),
-    "BadCredentials": Sentence("{provider} refused the key ({status}).", 4),
+    "BadCredentials": Sentence("{provider} refused the key from {source} ({status}). Check it.", 4),
+    "NoKey": Sentence("{provider} needs a key and none was found. Set {source}.", 4),
+    "UnusableKey": Sentence("The key from {source} was not sent: it holds characters that no key has.", 4),
+    "NoCredit": Sentence(
+        "{provider} says this account has no credit left ({status}, {code}). Trying again will not help.", 4
+    ),
+    "UnknownModel": Sentence('{provider} has no model "{model}".{near}  All: bridle models {provider}', 2),
+    "ContextTooLong": Sentence(
+        "The conversation is longer than {provider}:{model} can read ({problem}).", 5
+    ),
+    "StillRateLimited": Sentence("{provider} keeps asking us to wait (rate limit). Try again later.", 5),
     "BadStream": Sentence("{provider} sent an answer that cannot be read: {problem}.", 5),
     "StreamSilent": Sentence("No data from {provider} for {timeout_s} s; the request was ended.", 5),
     # Files and the log

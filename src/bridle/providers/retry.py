@@ -52,7 +52,7 @@ def retry(*, clock: Clock, random: Callable[[], float]) -> RequestLayer:
                 wait_ms = _wait_ms(error, step.attempt, backoff) if again else None
                 step.emit(_failed(step, error, wait_ms))
                 if wait_ms is None:
-                    raise
+                    raise _given_up(error) from error
             await clock.sleep(wait_ms / 1000)
             step = msgspec.structs.replace(step, attempt=step.attempt + 1)
 
@@ -75,6 +75,13 @@ def _wait_ms(error: ProviderError, attempt: int, backoff: Backoff) -> int:
     return math.ceil(asked_ms) if 0 <= asked_ms < RETRY_AFTER_MAX_MS else RETRY_AFTER_MAX_MS
 
 
+def _given_up(error: ProviderError) -> ProviderError:
+    """What the turn ends on: a wait nobody will wait for any more is no news."""
+    if error.reason != "RateLimited":
+        return error
+    return ProviderError("StillRateLimited", provider=error.data.get("provider", ""))
+
+
 def _failed(step: Step, error: ProviderError, wait_ms: int | None) -> StepFailed:
     # The sentence names the wait that really follows, not the one the provider may have asked for.
     waiting = {} if wait_ms is None else {"retry_after_s": f"{wait_ms / 1000:.3g}"}
@@ -82,6 +89,6 @@ def _failed(step: Step, error: ProviderError, wait_ms: int | None) -> StepFailed
         step=step.number,
         attempt=step.attempt,
         reason=error.reason,
-        message=sentence(error.reason, {**error.data, **waiting}),
+        message=sentence(error.reason, {**error.data, **waiting}) if waiting else _given_up(error).message,
         retry_in_ms=wait_ms,
     )
