@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridle.app import session_store
+from bridle.app.engine import session_store
 from bridle.protocol.events import Envelope
 from bridle.sessions.store import SessionRow, SessionStore
 

@@ -19,8 +19,18 @@ VISIBLE_TO_CLIENTS = {"clients", "protocol", "base"}
 VISIBLE_TO_CONTROL = {"control", "engine", "protocol", "base"}
 PURE = ("engine", "protocol")
 WIRES = ("providers.anthropic", "providers.openai_chat", "providers.openai_responses")
-INPUT_OUTPUT = ("base.files", "base.http", "base.processes")
-INPUT_OUTPUT_MODULES = ("apsw", "httpx2", "os", "socket", "sqlite3", "ssl", "subprocess")
+INPUT_OUTPUT = (
+    *(
+        "base.files",
+        "base.http",
+        "base.http_client",
+        "base.http_connection",
+        "base.http_dial",
+        "base.http_routes",
+    ),
+    "base.processes",
+)
+INPUT_OUTPUT_MODULES = ("apsw", "h11", "httpx2", "os", "socket", "sqlite3", "ssl", "subprocess")
 LAYERS = (
     *("cli", "conformance", "app", "control", "clients", "plugin"),
     *(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app import Engine
+from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.harness import harness
@@ -37,7 +37,7 @@ def _first_words(text: str) -> list[str]:
 
 
 def built(source: str) -> dict[str, list[str]]:
-    """The layers that `app.py` builds, by group, as its tuples name them."""
+    """The layers that `app/engine.py` builds, by group, as its tuples name them."""
     found: dict[str, list[str]] = {}
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -58,12 +58,12 @@ def _called(layers: list[ast.expr]) -> list[str]:
 
 def test_the_two_tuples_are_in_the_documented_order(repository: Path) -> None:
     page = (repository / "docs/architecture.md").read_text(encoding="utf-8")
-    source = (repository / "src/bridle/app.py").read_text(encoding="utf-8")
+    source = (repository / "src/bridle/app/engine.py").read_text(encoding="utf-8")
     assert built(source) == documented(page)
 
 
 def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -> None:
-    layers = built((repository / "src/bridle/app.py").read_text(encoding="utf-8"))
+    layers = built((repository / "src/bridle/app/engine.py").read_text(encoding="utf-8"))
     tools = [*layers["one_at_a_time"], *layers["together"]]
     order = ["validated", "guarded", "permitted", "recorded", "deadline", "redacted", "sandboxed"]
     assert [name for name in tools if name in order] == order
@@ -71,7 +71,9 @@ def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -
 
 
 def engine_in(home: Path) -> Engine:
-    return Engine(where=folders({"BRIDLE_HOME": str(home)}), clock=SystemClock(), model=scripted(say("hi")))
+    return Engine(
+        where=folders({"BRIDLE_HOME": str(home)}), env={}, clock=SystemClock(), model=scripted(say("hi"))
+    )
 
 
 def create(cwd: Path, **fields: object) -> CreateSession:
@@ -140,7 +142,7 @@ async def test_looking_for_sessions_works_where_nothing_can_be_written(tmp_path:
 async def test_a_session_that_cannot_be_opened_is_refused_with_a_reason_and_leaves_nothing(
     tmp_path: Path, command: CreateSession, reason: str
 ) -> None:
-    engine = Engine(where=folders({"BRIDLE_HOME": str(tmp_path / "home")}), clock=SystemClock())
+    engine = Engine(where=folders({"BRIDLE_HOME": str(tmp_path / "home")}), env={}, clock=SystemClock())
     try:
         with pytest.raises(BridleError) as refusal:
             await engine.connect(name="test", answers=False).send(command)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
-from bridle.app import running_engine, session_environment
+from bridle.app.engine import running_engine, session_environment
 from bridle.base.processes import CannotStart, Processes
 from bridle.cli.run import run_prompt
 from bridle.clients.print import Printer

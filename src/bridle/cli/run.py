@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bridle.app import Engine, running_engine, session_environment, session_store
+from bridle.app.engine import Engine, running_engine, session_environment, session_store
 from bridle.cli import silence_stdout, tolerate_characters
 from bridle.cli.stdin import prompt_of
 from bridle.clients.images import image_block
@@ -19,7 +19,7 @@ from bridle.clients.story import Story
 from bridle.clients.structured import asked_for, read_schema
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
 
 
@@ -123,13 +123,10 @@ def _content(
 def _session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
     cwd = os.path.abspath(parsed.cwd)
     resume = _resumed(parsed, cwd, env)
-    model = parsed.model or env.get("BRIDLE_MODEL") or None
-    if resume is None and model is None:
-        raise CommandRefused("NoModel")
     return CreateSession(
         cwd=cwd,
         env=session_environment(env),
-        model=model,
+        model=parsed.model,
         mode=parsed.mode,
         resume=resume,
         config={
@@ -140,6 +137,9 @@ def _session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Creat
             "on_orphan": parsed.on_orphan,
             "on_ask": parsed.on_ask,
             "dry_run": parsed.dry_run,
+            "config_file": parsed.config,
+            "profile": parsed.profile,
+            "sets": parsed.set,
             "add_dirs": [os.path.abspath(folder) for folder in parsed.add_dir],
         },
     )

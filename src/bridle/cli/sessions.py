@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridle.app import session_store
+from bridle.app.engine import session_store
 from bridle.base.visible import visible
 from bridle.cli import say
 from bridle.clients.story import Story

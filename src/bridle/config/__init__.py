@@ -1,7 +1,7 @@
-"""Where Bridle's files are, and (with the settings to come) what they say.
+"""Where Bridle's files are, and what the settings in them say: found, merged, explained.
 
-Owns      the folders of an installation.
-Imports   `base`.
-Start at  `folders.py`.
+Owns      the folders of an installation; the table of settings, their tiers, what a workspace may set, profiles.
+Imports   `base`, `protocol`.
+Start at  `tiers.py`, then `schema.py` for the table and `workspace.py` for what foreign files may do.
 Is not    a global settings object: each package decodes its own section.
 """

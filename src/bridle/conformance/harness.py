@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from bridle.app import Engine
+from bridle.app.engine import Engine
 from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
@@ -105,7 +105,8 @@ async def harness(
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
         home = home or os.path.join(scratch, "home")
-        engine = Engine(where=folders({"BRIDLE_HOME": home}), clock=clock or SystemClock(), model=model)
+        env = {"BRIDLE_HOME": home}
+        engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), model=model)
         try:
             connection = engine.connect(name="harness", answers=answers)
             created = await connection.send(

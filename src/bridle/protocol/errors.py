@@ -105,10 +105,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "EngineFault": Sentence("Something inside Bridle failed ({problem}). The session is intact; try again."),
     # Models
     "NoModel": Sentence(
-        "no model is configured and no key was found.\n"
-        "        Looked at: --model, BRIDLE_MODEL.\n"
-        "        Next: set BRIDLE_MODEL=provider:model and its key.   "
-        "(bridle run --model demo runs the scripted one)",
+        "no model is configured and {keys}.\n"
+        "        Looked at: --model, BRIDLE_MODEL, config, {variables} key variables, local servers on 127.0.0.1.\n"
+        "        Next: {next}   (bridle run --model demo runs the scripted one)",
         4,
     ),
     "UnknownProvider": Sentence('There is no provider "{provider}". Known: {known}.', 2),
@@ -149,6 +148,7 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "StoreDamaged": Sentence("{path} is damaged ({problem}). Nothing was changed.", 1),
     "LogDamaged": Sentence("The log of {session} is damaged at event {event}: {problem}.", 1),
+    "BadConfig": Sentence("{where}: {problem}.", 2),
     "UnreadableFolder": Sentence("{path} is not a folder Bridle can work in ({problem}).", 2),
     "Usage": Sentence("{problem}", 2),
 }

@@ -1,7 +1,6 @@
-"""The composition root: from settings to a running engine, in reading order.
+"""The engine of one process, put together: store, models, processes, sessions, and the clients attached to them.
 
-The only module that knows everyone. Two tuples say what stands around the model and around a tool; a layer that is not
-built yet is absent.
+Two tuples say what stands around the model and around a tool; a layer that is not built yet is absent.
 """
 
 from __future__ import annotations
@@ -9,10 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal
 
 import msgspec
 
+from bridle.app.models import Models
+from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import Ids
 from bridle.base.processes import Processes
@@ -36,16 +36,14 @@ from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import Degraded, IdentityClass, ModelChanged, SessionCreated
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.events import Degraded, IdentityClass, ModelChanged, Notice, SessionCreated
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import Usage
 from bridle.providers.retry import retry
-from bridle.providers.script import find_script, parse_script, script_name
-from bridle.providers.scripted import ScriptedModel
 from bridle.safety.guards import PathPolicy, guarded, rechecked
 from bridle.safety.paths import session_folders
-from bridle.safety.permissions import Permissions, Rule, parse_rule
+from bridle.safety.permissions import Permissions
 from bridle.safety.permitted import permitted
 from bridle.safety.redacted import redacted
 from bridle.safety.sandboxed import sandboxed
@@ -56,7 +54,6 @@ from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
 from bridle.tools.output import Spill, capped
 
-DEMO = "demo"
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept when its session closes."""
 VERIFIED_ON_RESUME = 1_000
@@ -67,19 +64,6 @@ UNSANDBOXED = (
 )
 
 
-class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may ask for when it opens a session, as `CreateSession.config`."""
-
-    yes: bool = False
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    max_steps: int = 100
-    add_dirs: tuple[str, ...] = ()
-    dry_run: bool = False
-    on_ask: Literal["deny", "fail", "wait"] = "deny"
-    on_orphan: Literal["fail", "mark-unknown"] = "fail"
-
-
 class Engine:
     """Everything of one process: the store, the processes, the sessions and their clients."""
 
@@ -87,14 +71,15 @@ class Engine:
         self,
         *,
         where: Folders,
+        env: Mapping[str, str],
         clock: Clock,
         model: Provider | None = None,
         notice: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._where = where
         self._clock = clock
-        self._model = model
-        self._scripts: dict[str, ScriptedModel] = {}
+        self._env = env
+        self.models = Models(env=env, clock=clock, given=model)
         self._ids = Ids(clock.now_ms, os.urandom)
         self._processes = Processes()
         self._approvals = Approvals(where.config)
@@ -103,7 +88,7 @@ class Engine:
         self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
         self.multiplexer = Multiplexer(
             open_session=self._open_session,
-            choose_model=self._choose_model,
+            choose_model=self.models.choose,
             prompt_of=prompt_of,
             ids=self._ids,
             hello=handshake(),
@@ -118,33 +103,41 @@ class Engine:
             await self.multiplexer.close()
         finally:
             await self._processes.close()
+            await self.models.close()
             for log, conversation, kept_until in self._open:
                 _keep_fold(log, conversation, kept_until)
                 log.close()
             self.store.close()
 
     async def _open_session(self, command: CreateSession, client: str) -> Session:
-        options = _options(command)
-        rules = _rules(options)
+        options = session_options(command)
         cwd = _working_folder(command.cwd)
-        chosen = self._choose_model(command.model) if command.model else None
-        if command.resume is None and chosen is None:
-            raise CommandRefused("NoModel")
+        settings = session_settings(options, where=self._where, cwd=cwd, env=self._env)
+        self.models.configure(settings.providers)
+        chosen = await self._chosen(command, settings)
         log = self._open_log(command, cwd)
         try:
             conversation, kept_until = Conversation(), 0
             if command.resume is not None:
                 conversation, kept_until = self._resumed(log, options)
                 self._check_model(conversation, chosen)
-            session = self._compose(log, conversation, conversation.cwd or cwd, command.env, options, rules)
+            session = self._compose(log, conversation, conversation.cwd or cwd, command.env, settings)
             session.journal.originator = client
-            self._begin(session.journal, command, log.log, cwd, chosen)
+            self._begin(session.journal, command, log.log, cwd, chosen, settings)
             await log.committed()
         except BaseException:
             log.close()
             raise
         self._open.append((log, conversation, kept_until))
         return session
+
+    async def _chosen(self, command: CreateSession, settings: SessionSettings) -> ModelChanged | None:
+        """The model of this run: named, configured, or found; None leaves a resumed session its own."""
+        if command.model:
+            return self.models.choose(command.model)
+        if command.resume is not None:
+            return None
+        return self.models.choose(settings.model) if settings.model else await self.models.default()
 
     def _resumed(self, log: StoredLog, options: SessionOptions) -> tuple[Conversation, int]:
         """The stored conversation, if it is sound and nobody has to judge anything first.
@@ -164,12 +157,17 @@ class Engine:
         """Refuses at the door what would fail at the first request."""
         model = chosen or conversation.model
         if model is None:
-            raise CommandRefused("NoModel")
-        self._provider(model.provider, model.model)
+            raise UsageError("This session has no model. Name one: -m provider:model")
+        self.models.provider(model.provider, model.model)
 
     @staticmethod
     def _begin(
-        journal: Journal, command: CreateSession, log: str, cwd: str, chosen: ModelChanged | None
+        journal: Journal,
+        command: CreateSession,
+        log: str,
+        cwd: str,
+        chosen: ModelChanged | None,
+        settings: SessionSettings,
     ) -> None:
         """The first events of a run: the past is closed, then what holds from here on."""
         conversation = journal.conversation
@@ -180,12 +178,14 @@ class Engine:
                 log=log,
                 cwd=conversation.cwd or cwd,
                 profile=command.profile or "default",
-                mode=command.mode or conversation.mode,
+                mode=command.mode or (conversation.mode if command.resume else settings.mode),
                 resumed=command.resume is not None,
             )
         )
         if chosen is not None and chosen != conversation.model:
             journal.emit(chosen)
+        for warning in settings.warnings:
+            journal.emit(Notice(reason="ConfigWarning", message=warning))
         journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=UNSANDBOXED))
 
     def _open_log(self, command: CreateSession, cwd: str) -> StoredLog:
@@ -199,24 +199,27 @@ class Engine:
         conversation: Conversation,
         cwd: str,
         env: Mapping[str, str],
-        options: SessionOptions,
-        rules: list[Rule],
+        settings: SessionSettings,
     ) -> Session:
         """The objects of one session, and the two tuples around the model and around a tool."""
         clock, spawn = self._clock, self._spawn
         bus = Bus(conversation.last_id + 1)
         journal = Journal(session=log.session, log=log, clock=clock, bus=bus, conversation=conversation)
         stopwatch = Stopwatch(clock)
-        questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
+        questions = Questions(
+            journal=journal, clock=clock, can_be_reached=lambda: settings.options.on_ask == "wait"
+        )
         jobs = Jobs(journal.emit)
         registry = _builtin_registry(jobs)
-        here = session_folders(cwd, options.add_dirs)
+        here = session_folders(cwd, settings.options.add_dirs)
         paths = PathPolicy(folders=here, protected=self._where.all)
-        permissions = Permissions(folders=here, mode=lambda: conversation.mode, rules=rules, yes=options.yes)
+        permissions = Permissions(
+            folders=here, mode=lambda: conversation.mode, rules=settings.rules, yes=settings.options.yes
+        )
         spill = Spill(os.path.join(self._where.state, "outputs", log.session))
 
         async def system() -> str:
-            return await self._system_text(cwd, questions, journal)
+            return await self._system_text(cwd, settings, questions, journal)
 
         request_layers: tuple[RequestLayer, ...] = (
             instructions(system=system, tools=registry.schemas),
@@ -228,7 +231,7 @@ class Engine:
                 validated(),
                 guarded(paths),
                 permitted(permissions, questions.ask_permission, journal.emit),
-                dry_run(options.dry_run),
+                dry_run(settings.options.dry_run),
             ),
             together=(
                 recorded(journal, rechecked(paths), stopwatch),
@@ -250,12 +253,12 @@ class Engine:
                 spilled=spill.path_of,
                 emit=journal.emit,
                 ask=questions.ask,
-                dry_run=options.dry_run,
+                dry_run=settings.options.dry_run,
             )
             return await call.definition.run(call.args, context)
 
         model = Model(
-            provider=self._provider, ids=self._ids, clock=clock, stopwatch=stopwatch, price_of=_no_price
+            provider=self.models.provider, ids=self._ids, clock=clock, stopwatch=stopwatch, price_of=_no_price
         )
         return Session(
             journal=journal,
@@ -274,18 +277,22 @@ class Engine:
             stopwatch=stopwatch,
             ids=self._ids,
             at_end=jobs.close,
-            limits=Limits(max_steps=options.max_steps, stop_unanswered=options.on_ask == "fail"),
+            limits=Limits(max_steps=settings.max_steps, stop_unanswered=settings.options.on_ask == "fail"),
         )
 
-    async def _system_text(self, cwd: str, questions: Questions, journal: Journal) -> str:
+    async def _system_text(
+        self, cwd: str, settings: SessionSettings, questions: Questions, journal: Journal
+    ) -> str:
         consent = Consent(
             is_approved=self._approvals.holds,
             approve=self._approvals.add,
             ask=questions.ask,
             notice=journal.emit,
         )
-        files = find_instruction_files(cwd, config_folder=self._where.config)
-        more = instruction_text(await consent.usable(files))
+        files = find_instruction_files(cwd, config_folder=self._where.config, sources=settings.sources)
+        more = "\n\n".join(
+            filter(None, (settings.instructions, instruction_text(await consent.usable(files))))
+        )
         system = os.uname()
         return system_text(
             cwd=cwd,
@@ -295,32 +302,13 @@ class Engine:
             more=more,
         )
 
-    def _choose_model(self, name: str) -> ModelChanged:
-        """Reads `provider:model` and makes sure that it can be used."""
-        provider, _, model = name.partition(":")
-        if provider == DEMO and self._model is None:
-            model = script_name(model or "hello")
-        self._provider(provider, model)
-        return ModelChanged(provider=provider, model=model)
-
-    def _provider(self, provider: str, model: str) -> Provider:
-        """The only provider so far is the script player, one for each script."""
-        if self._model is not None and provider == self._model.name:
-            return self._model
-        if provider != DEMO:
-            raise CommandRefused("UnknownProvider", provider=provider, known=DEMO)
-        if model not in self._scripts:
-            path, text = find_script(model)
-            self._scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
-        return self._scripts[model]
-
 
 @asynccontextmanager
 async def running_engine(
     env: Mapping[str, str], *, notice: Callable[[str], None], clock: Clock | None = None
 ) -> AsyncGenerator[Engine]:
     """An engine for a caller with this environment; closed cleanly on the way out."""
-    engine = Engine(where=folders(env), clock=clock or SystemClock(), notice=notice)
+    engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), notice=notice)
     try:
         yield engine
     finally:
@@ -336,20 +324,6 @@ def session_store(env: Mapping[str, str]) -> SessionStore:
 def session_environment(env: Mapping[str, str]) -> dict[str, str]:
     """What of a caller's environment its session's tools may see."""
     return allowed_environment(env)
-
-
-def _options(command: CreateSession) -> SessionOptions:
-    try:
-        return msgspec.convert(command.config, SessionOptions)
-    except msgspec.ValidationError as problem:
-        raise CommandRefused("BadCommand", kind="CreateSession", problem=str(problem)) from None
-
-
-def _rules(options: SessionOptions) -> list[Rule]:
-    return [
-        *(parse_rule(text, "deny", origin="--deny") for text in options.deny),
-        *(parse_rule(text, "allow", origin="--allow") for text in options.allow),
-    ]
 
 
 def _working_folder(cwd: str) -> str:

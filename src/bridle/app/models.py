@@ -1,0 +1,167 @@
+"""Which models a caller has, and the provider behind each name.
+
+`provider:model` is read here. A provider is a preset, a `[providers.NAME]` section, or both; its key comes from the
+environment. Nothing is contacted before a person chose a model, except servers on this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bridle.base.clock import Clock
+from bridle.engine.ports import Provider
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.events import ModelChanged
+from bridle.providers.script import find_script, parse_script, script_name
+from bridle.providers.scripted import ScriptedModel
+
+if TYPE_CHECKING:
+    from bridle.base.http import HttpConnections
+    from bridle.providers.chat_provider import OpenAIChat
+    from bridle.providers.endpoints import Endpoint
+    from bridle.providers.local_servers import LocalServer
+
+DEMO = "demo"
+
+
+class Models:
+    """The models of one process. `given` stands in for a provider of its name, in tests and for embedders."""
+
+    def __init__(self, *, env: Mapping[str, str], clock: Clock, given: Provider | None = None) -> None:
+        self._env = env
+        self._clock = clock
+        self._given = given
+        self._sections: dict[str, Mapping[str, Any]] = {}
+        self._scripts: dict[str, ScriptedModel] = {}
+        self._chats: dict[str, OpenAIChat] = {}
+        self._connections: HttpConnections | None = None
+
+    def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
+        """Takes in `[providers.NAME]` sections; a later word on a name replaces an earlier one."""
+        for name, section in sections.items():
+            if self._sections.get(name) != section:
+                self._sections[name] = section
+                self._chats.pop(name, None)
+
+    def choose(self, name: str) -> ModelChanged:
+        """Reads `provider:model` and makes sure that it can be asked."""
+        provider, model = self._split(name)
+        if provider == DEMO and self._given is None:
+            model = script_name(model or "hello")
+        self.provider(provider, model)
+        return ModelChanged(provider=provider, model=model)
+
+    def provider(self, provider: str, model: str) -> Provider:
+        if self._given is not None and provider == self._given.name:
+            return self._given
+        if provider == DEMO:
+            return self._script(model)
+        if not model:
+            raise UsageError(
+                f"Which model of {provider}? Write {provider}:MODEL; bridle models {provider} lists them"
+            )
+        return self.chat(provider)
+
+    def chat(self, name: str) -> OpenAIChat:
+        """The provider of an endpoint. Raises when nobody knows it or its protocol is not spoken yet."""
+        if name not in self._chats:
+            from bridle.providers.chat_provider import OpenAIChat
+
+            endpoint = self.endpoint(name)
+            if endpoint.wire != "openai_chat":
+                raise CommandRefused("NotSupported", what=f"The protocol of {name} ({endpoint.wire})")
+            self._chats[name] = OpenAIChat(endpoint, lambda: self._key(endpoint), self.connections)
+        return self._chats[name]
+
+    def endpoint(self, name: str) -> Endpoint:
+        from bridle.providers.presets import configured, preset
+
+        section = self._sections.get(name)
+        if section is not None:
+            settings = {key: value for key, value in section.items() if key != "api_key"}
+            try:
+                return configured(name, settings)
+            except ValueError as problem:
+                raise UsageError(f"[providers.{name}]: {problem}") from None
+        known = preset(name)
+        if known is None:
+            raise CommandRefused("UnknownProvider", provider=name, known=", ".join(self.names()))
+        if not known.base_url:
+            raise UsageError(f"{name} needs an address: set providers.{name}.base_url")
+        return known
+
+    def names(self) -> list[str]:
+        """Every provider a person may name."""
+        from bridle.providers.presets import PRESETS
+
+        return sorted({DEMO, *self._sections, *(preset.name for preset in PRESETS)})
+
+    def with_keys(self) -> list[Endpoint]:
+        """The endpoints whose key is at hand."""
+        from bridle.providers.presets import with_keys
+
+        return list(with_keys(self._env))
+
+    async def local_servers(self) -> tuple[LocalServer, ...]:
+        """Model servers that answer on this machine."""
+        from bridle.providers.local_servers import find_local_servers
+
+        return await find_local_servers(self.connections)
+
+    async def default(self) -> ModelChanged:
+        """The model nobody named: of a server on this machine. A key alone does not say which model it is for."""
+        keyed = self.with_keys()
+        for endpoint in keyed:
+            if endpoint.models and endpoint.wire == "openai_chat":
+                return ModelChanged(provider=endpoint.name, model=endpoint.models[0])
+        for server in await self.local_servers():
+            for model in server.models:
+                if model.can_chat:
+                    return ModelChanged(provider=server.endpoint.name, model=model.name)
+        raise CommandRefused("NoModel", **_no_model(keyed))
+
+    @property
+    def connections(self) -> HttpConnections:
+        """Connections to model servers, opened when the first one is needed."""
+        if self._connections is None:
+            from bridle.base.http import HttpConnections
+
+            self._connections = HttpConnections(env=self._env, clock=self._clock)
+        return self._connections
+
+    async def close(self) -> None:
+        if self._connections is not None:
+            await self._connections.close()
+
+    def _split(self, name: str) -> tuple[str, str]:
+        """At the first colon; `provider/model` too when the first part is a provider."""
+        provider, colon, model = name.partition(":")
+        if not colon and "/" in name:
+            first, _, rest = name.partition("/")
+            if first in self.names():
+                return first, rest
+        return provider, model
+
+    def _script(self, model: str) -> ScriptedModel:
+        if model not in self._scripts:
+            path, text = find_script(model)
+            self._scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
+        return self._scripts[model]
+
+    def _key(self, endpoint: Endpoint) -> str | None:
+        stored = self._sections.get(endpoint.name, {}).get("api_key")
+        found = self._env.get(endpoint.key_env or "") or stored or self._env.get("BRIDLE_API_KEY")
+        return found or endpoint.placeholder_key or None
+
+
+def _no_model(keyed: list[Endpoint]) -> dict[str, str]:
+    from bridle.providers.presets import key_variables
+
+    if keyed:
+        name = keyed[0].name
+        found = f"A key for {name} is there ({keyed[0].key_env}); which of its models? bridle models {name}, "
+        keys, following = "a key alone does not choose one", f"{found}then -m {name}:MODEL."
+    else:
+        keys, following = "no key was found", "set BRIDLE_MODEL=provider:model and its key."
+    return {"keys": keys, "variables": str(len(key_variables())), "next": following}

@@ -1,0 +1,113 @@
+"""What holds for one session: the client's options on top of the settings files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from bridle.config.folders import Folders
+from bridle.config.tiers import Tiers, load
+from bridle.context.sources import DEFAULT_SOURCES
+from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import Mode
+from bridle.safety.permissions import Rule, Tier, parse_rule
+
+_RULE_TIERS: Mapping[str, Tier] = {
+    "local": "local",
+    "project": "project",
+    "user": "user",
+    "profile": "profile",
+    "defaults": "builtin",
+}
+
+
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client may ask for when it opens a session, as `CreateSession.config`."""
+
+    yes: bool = False
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    max_steps: int | None = None
+    config_file: str | None = None
+    profile: str | None = None
+    sets: tuple[str, ...] = ()
+    add_dirs: tuple[str, ...] = ()
+    dry_run: bool = False
+    on_ask: Literal["deny", "fail", "wait"] = "deny"
+    on_orphan: Literal["fail", "mark-unknown"] = "fail"
+
+
+class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a session is composed from."""
+
+    options: SessionOptions
+    model: str | None
+    mode: Mode
+    rules: tuple[Rule, ...]
+    max_steps: int
+    providers: Mapping[str, Mapping[str, Any]]
+    sources: tuple[str, ...]
+    instructions: str
+    warnings: tuple[str, ...]
+
+
+def session_options(command: CreateSession) -> SessionOptions:
+    try:
+        return msgspec.convert(command.config, SessionOptions)
+    except msgspec.ValidationError as problem:
+        raise CommandRefused("BadCommand", kind="CreateSession", problem=str(problem)) from None
+
+
+def session_settings(
+    options: SessionOptions, *, where: Folders, cwd: str, env: Mapping[str, str]
+) -> SessionSettings:
+    """Reads the settings for `cwd`. Raises `BadConfig` for a file that says something impossible."""
+    flags = _flag_rules(options)
+    tiers = load(
+        where=where,
+        cwd=cwd,
+        env=env,
+        config_file=options.config_file,
+        profile=options.profile,
+        sets=options.sets,
+    ).checked()
+    sources = tiers.get("context.sources")
+    return SessionSettings(
+        options=options,
+        model=tiers.get("model"),
+        mode=tiers.get("mode") or "default",
+        rules=(*flags, *_file_rules(tiers)),
+        max_steps=options.max_steps or tiers.get("budget.max_steps") or 100,
+        providers=tiers.get("providers") or {},
+        sources=tuple(sources) if sources else DEFAULT_SOURCES,
+        instructions=str(tiers.get("instructions") or ""),
+        warnings=tuple(problem.text for problem in tiers.warnings),
+    )
+
+
+def _flag_rules(options: SessionOptions) -> list[Rule]:
+    return [
+        *(parse_rule(text, "deny", origin="--deny") for text in options.deny),
+        *(parse_rule(text, "allow", origin="--allow") for text in options.allow),
+    ]
+
+
+def _file_rules(tiers: Tiers) -> list[Rule]:
+    rules: list[Rule] = []
+    for written in tiers.written("permissions.rules"):
+        value = written.value
+        rules.append(
+            Rule(
+                tool=value["tool"],
+                verdict=value["verdict"],
+                path=value.get("path"),
+                command=value.get("command"),
+                reason=value.get("reason"),
+                tier=_RULE_TIERS.get(written.origin.tier, "flags"),
+                origin=written.origin.shown,
+            )
+        )
+    return rules

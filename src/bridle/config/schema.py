@@ -1,0 +1,324 @@
+"""The one table of settings: every key that exists, what it takes, what it is when nobody says, one line of help.
+
+A key names its place with dots: `*` stands for a name people choose (`providers.*.wire`), `[]` for the entries of a
+list (`hooks[].event`). What a setting means belongs to the package that uses it; here is only what can be told from
+the outside, so that a typing error is found before anything starts.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast, get_args
+
+import msgspec
+
+from bridle.protocol.events import Mode, Verdict
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a value stands: names, and positions in lists."""
+Table: TypeAlias = dict[str, Any]
+
+MODES: tuple[str, ...] = get_args(Mode)
+WIRES = ("openai_chat", "openai_responses", "anthropic")
+SANDBOX_MODES = ("auto", "off", "read-only", "workspace-write")
+LARGEST = 10**9
+"""No setting is a larger number: beyond it somebody slipped on a key."""
+
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """What a setting takes. `wanted` completes the sentence "… is not …"."""
+
+    wanted: str
+    accepts: Callable[[object], bool]
+    choices: tuple[str, ...] = ()
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One row of the table.
+
+    `required`: an entry without it means nothing. `secret`: never shown, never written by us, read from the user's own
+    file and the environment only. `private`: the values of this map are not shown. `folds`: the names in this map are
+    keys of ours, so they have two spellings too.
+    """
+
+    key: str
+    kind: Kind
+    help: str
+    default: Any = None
+    required: bool = False
+    secret: bool = False
+    private: bool = False
+    folds: bool = False
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """A place in the tree of keys: a section with children, or a leaf with its setting."""
+
+    key: str
+    setting: Setting | None = None
+    children: dict[str, Node] = {}
+
+    @property
+    def named(self) -> Node | None:
+        """What stands under every name, where people choose the names."""
+        return self.children.get("*")
+
+    @property
+    def listed(self) -> Node | None:
+        """What every entry looks like, where there is a list of tables."""
+        return self.children.get("[]")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_is_text, cast("Iterable[object]", value)))
+
+
+def _is_text_map(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, cast("Mapping[str, object]", value).values()))
+
+
+def _is_plain(value: object) -> bool:
+    """JSON can say it. TOML's dates, and numbers that are none, are left out."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case None | str() | bool() | int():
+            return True
+        case list() | tuple():
+            return all(map(_is_plain, cast("Iterable[object]", value)))
+        case dict():
+            return all(map(_is_plain, cast("Table", value).values()))
+        case _:
+            return False
+
+
+def _is_plain_map(value: object) -> bool:
+    return isinstance(value, dict) and _is_plain(cast("object", value))
+
+
+TEXT = Kind(wanted="text", accepts=_is_text)
+TEXTS = Kind(wanted="a list of texts", accepts=_is_texts)
+TEXT_MAP = Kind(wanted="a table of texts", accepts=_is_text_map)
+PLAIN_MAP = Kind(wanted="a table of plain values", accepts=_is_plain_map)
+FLAG = Kind(wanted="true or false", accepts=lambda value: isinstance(value, bool))
+WHOLE = Kind(
+    wanted="a whole number above 0",
+    accepts=lambda value: type(value) is int and 0 < value <= LARGEST,
+)
+NUMBER = Kind(
+    wanted="a number above 0",
+    accepts=lambda value: type(value) in {int, float} and 0 < cast("float", value) <= LARGEST,
+)
+ADDRESS = Kind(
+    wanted="an address that begins with http:// or https://",
+    accepts=lambda value: isinstance(value, str) and value.startswith(("http://", "https://")),
+)
+ENVIRONMENT_NAME = Kind(
+    wanted="the name of an environment variable",
+    accepts=lambda value: isinstance(value, str) and _ENVIRONMENT_NAME.fullmatch(value) is not None,
+)
+COMMAND = Kind(
+    wanted="a command, as text or as a list of words",
+    accepts=lambda value: _is_text(value) or (_is_texts(value) and bool(value)),
+)
+TOKENS = Kind(
+    wanted='"auto" or a whole number above 0',
+    accepts=lambda value: value == "auto" or WHOLE.accepts(value),
+)
+
+
+def one_of(noun: str, choices: tuple[str, ...]) -> Kind:
+    return Kind(
+        wanted=f"{noun} ({', '.join(choices)})",
+        accepts=lambda value: isinstance(value, str) and value in choices,
+        choices=choices,
+    )
+
+
+EFFORT = one_of("an effort", ("off", "low", "medium", "high", "max"))
+MODE = one_of("a mode", MODES)
+PATHS = one_of("a limit for file tools", ("workspace", "allowlist", "off"))
+WIRE = one_of("a wire", WIRES)
+VERDICT = one_of("a verdict", get_args(Verdict))
+SANDBOX = one_of("a sandbox mode", SANDBOX_MODES)
+NETWORK = one_of("a network choice", ("inherit", "deny"))
+ON_ERROR = one_of("an answer to errors", ("block", "warn"))
+DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("model", TEXT, "The model to use, as provider:model."),
+    Setting("fallback_model", TEXT, "The model to go on with when the first is overloaded."),
+    Setting("effort", EFFORT, "How much the model thinks."),
+    Setting("mode", MODE, "What runs without a question.", default="default"),
+    Setting("profile", TEXT, "A preset bundle of settings: a name, or a TOML file.", default="default"),
+    Setting("instructions", TEXT, "Your own words, added to the system text."),
+    Setting("paths", PATHS, "Where the file tools may go.", default="workspace"),
+    Setting("api_key", TEXT, "The key for the provider of the chosen model.", secret=True),
+    Setting("oauth_credentials", PLAIN_MAP, "What a sign-in left behind.", secret=True),
+    Setting("providers.*.wire", WIRE, "The protocol this endpoint speaks."),
+    Setting("providers.*.base_url", ADDRESS, "Where requests go."),
+    Setting("providers.*.key_env", ENVIRONMENT_NAME, "The environment variable that holds the key."),
+    Setting("providers.*.api_key", TEXT, "The key itself; the variable or a login is better.", secret=True),
+    Setting("providers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
+    Setting("providers.*.quirks", PLAIN_MAP, "What this endpoint does differently.", folds=True),
+    Setting("providers.*.disabled", FLAG, "Leave this provider out."),
+    Setting("permissions.rules[].tool", TEXT, "The tool, or a pattern of tools.", required=True),
+    Setting("permissions.rules[].path", TEXT, "Only for files that match."),
+    Setting("permissions.rules[].command", TEXT, "Only for commands that match."),
+    Setting("permissions.rules[].verdict", VERDICT, "allow, ask or deny.", required=True),
+    Setting("permissions.rules[].reason", TEXT, "Told to whoever meets the rule."),
+    Setting("permissions.persist", FLAG, "Whether a yes may be kept for later sessions.", default=True),
+    Setting(
+        "permissions.timeout_s", NUMBER, "How long a question waits while nobody is attached.", default=60
+    ),
+    Setting("sandbox.mode", SANDBOX, "What commands may write.", default="auto"),
+    Setting("sandbox.network", NETWORK, "Whether commands reach the network.", default="inherit"),
+    Setting(
+        "sandbox.required",
+        FLAG,
+        "Refuse to run commands where nothing can enforce the sandbox.",
+        default=False,
+    ),
+    Setting("sandbox.writable", TEXTS, "More folders commands may write to.", default=[]),
+    Setting("context.sources", TEXTS, "Instruction files to look for.", default=["AGENTS.md"]),
+    Setting("context.max_tokens", TOKENS, "How much of a conversation is sent at most.", default="auto"),
+    Setting("budget.usd_per_session", NUMBER, "What a session may cost."),
+    Setting("budget.max_steps", WHOLE, "Model calls in one turn.", default=100),
+    Setting("ui.reader", FLAG, "Plain text that only grows, for screen readers.", default=False),
+    Setting("ui.theme", TEXT, "The colours."),
+    Setting("ui.quiet_cost", FLAG, "Leave out the cost line.", default=False),
+    Setting("ui.notify", FLAG, "Say so when an answer or a question waits.", default=True),
+    Setting("hooks[].event", TEXT, "When the hook runs.", required=True),
+    Setting("hooks[].tool", TEXT, "Only for tools that match."),
+    Setting("hooks[].command", COMMAND, "What runs.", required=True),
+    Setting("hooks[].timeout_ms", WHOLE, "How long it may take."),
+    Setting("hooks[].on_error", ON_ERROR, "What its failure means."),
+    Setting("hooks[].disabled", FLAG, "Leave this hook out."),
+    Setting("mcp_servers.*.command", COMMAND, "What starts the server."),
+    Setting("mcp_servers.*.args", TEXTS, "More words for the command."),
+    Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True),
+    Setting("mcp_servers.*.url", ADDRESS, "Where a server that is already running listens."),
+    Setting("mcp_servers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
+    Setting("mcp_servers.*.sha256", TEXT, "The digest the program must have."),
+    Setting("mcp_servers.*.discovery", DISCOVERY, "When its tools are listed."),
+    Setting("mcp_servers.*.disabled", FLAG, "Leave this server out."),
+)
+
+OTHER_NAMES: Mapping[str, str] = {
+    "permission_mode": "mode",
+    "custom_instructions": "instructions",
+    "prompt_header": "instructions",
+    "default_model": "model",
+    "api_key_env": "key_env",
+}
+"""Names that are understood besides ours, where ours exists."""
+
+JOINED = frozenset({"permissions.rules", "hooks"})
+"""Lists whose tiers add up instead of replacing each other: a project must not remove a rule by adding one."""
+
+
+@functools.cache
+def tree() -> Node:
+    """The table as a tree. Nobody changes it."""
+    root = Node(key="", children={})
+    for setting in SETTINGS:
+        node = root
+        for part in setting.key.replace("[]", ".[]").split("."):
+            key = part if not node.key else f"{node.key}[]" if part == "[]" else f"{node.key}.{part}"
+            node = node.children.setdefault(part, Node(key=key, children={}))
+        node.setting = setting
+    return root
+
+
+def defaults() -> Table:
+    """What holds when nobody says anything."""
+    values: Table = {}
+    for setting in SETTINGS:
+        if setting.default is not None:
+            *sections, name = setting.key.split(".")
+            table = values
+            for section in sections:
+                table = table.setdefault(section, {})
+            table[name] = setting.default
+    return values
+
+
+def node_at(path: Iterable[str | int]) -> Node | None:
+    """The node that describes a place; None where the table knows nothing."""
+    node = tree()
+    for part in path:
+        child = node.listed if isinstance(part, int) else (node.named or node.children.get(part))
+        if child is None:
+            return None
+        node = child
+    return node
+
+
+def canonical(node: Node, written: str) -> str | None:
+    """Our name for a key as somebody wrote it below `node`; None if there is no such key.
+
+    Names that people choose are theirs and stay as they are.
+    """
+    if node.named is not None:
+        return written
+    name = folded_name(written)
+    if name not in node.children:
+        name = OTHER_NAMES.get(name, "")
+    return name if name in node.children and name != "[]" else None
+
+
+def folded_name(written: str) -> str:
+    """`baseUrl`, `baseURL` → `base_url`; anything that is not camelCase stays."""
+    if not written[:1].islower() or written.islower() or not written.isalnum():
+        return written
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", written).lower()
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name somebody probably meant."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name[:80], list(known), n=3)
+    swapped = [match for match in found if sorted(match) == sorted(name)]  # the commonest slip
+    return next(iter((*swapped, *found)), None)
+
+
+def path_of(key: str) -> tuple[str, ...]:
+    """`providers.work.base_url` as its parts. A name with dots is written in quotes: `providers."my.host".wire`.
+
+    Raises ValueError if it cannot be read.
+    """
+    parts: list[str] = []
+    rest = key.strip()
+    while True:
+        found = re.match(r'"([^"]+)"|([^."\s]+)', rest)
+        if found is None:
+            raise ValueError(key)
+        parts.append(found[1] or found[2])
+        rest = rest[found.end() :]
+        if not rest:
+            return tuple(parts)
+        if not rest.startswith("."):
+            raise ValueError(key)
+        rest = rest[1:]
+
+
+def key_of(path: Iterable[str | int]) -> str:
+    """The dotted spelling of a path, the inverse of `path_of`; positions in brackets."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if re.fullmatch(r"[^.\"\s\[\]]+", part) else f'"{part}"'
+            text += f".{name}" if text else name
+    return text

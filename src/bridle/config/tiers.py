@@ -1,0 +1,345 @@
+"""All settings of a run: found, merged and explained. Read once, never changed afterwards.
+
+`load` reads the tiers, low to high: defaults, profile, user, project, local, `--config`, environment, flags. Maps merge
+by name, lists replace, an entry with `disabled = true` goes; lists of rules and hooks add up, the higher tier first.
+Each package decodes its own section:
+
+    tiers = load(where=folders(env), cwd=cwd, env=env).checked()
+    tiers.section("hooks", HookSettings)
+    tiers.get("budget.max_steps")         # 100
+    tiers.origin("budget.max_steps")      # Origin(tier="defaults", …)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from bridle.config.checking import Checked, folded, validated
+from bridle.config.folders import Folders
+from bridle.config.presets import DEFAULT, read_profile
+from bridle.config.problems import Problem
+from bridle.config.reading import LOCAL_NAMES, OWN_NAMES, Parsed, Place, Tier, overlooked, present, read
+from bridle.config.schema import JOINED, Path, Table, defaults, key_of, node_at, path_of
+from bridle.config.sources import Option, Origin, Source, environment_sources, flag_sources
+from bridle.config.workspace import FOLDER, ignored, project_folder, sifted
+
+T = TypeVar("T")
+
+
+class Written(NamedTuple):
+    """An entry of a list whose tiers add up, and where it stands."""
+
+    value: Mapping[str, Any]
+    origin: Origin
+
+
+class Tiers:
+    """Merged settings with their origins. Everything it hands out is immutable."""
+
+    def __init__(self, sources: Iterable[Source], problems: Iterable[Problem] = ()) -> None:
+        """`sources` stand low to high."""
+        self.sources = tuple(sources)
+        self.problems = tuple(problems)
+        self._merged = cast("Mapping[str, Any]", _frozen(merged(source.values for source in self.sources)))
+
+    def checked(self) -> Tiers:
+        """These tiers, if nothing is wrong; raises the first error (`BadConfig`) otherwise."""
+        for problem in self.problems:
+            if problem.severity == "error":
+                raise problem.error()
+        return self
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity == "warning")
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Everything, as nested read-only mappings and tuples."""
+        return self._merged
+
+    def get(self, key: str | Path) -> Any:
+        """The value of a setting or section; None if nobody set it."""
+        value: Any = self._merged
+        for part in _path(key):
+            value = _child(value, part)
+            if value is None:
+                return None
+        return value
+
+    def origin(self, key: str | Path) -> Origin | None:
+        """Where the value of a setting comes from; of a section, the highest tier that says something in it.
+
+        None where `get` has nothing.
+        """
+        path = _path(key)
+        if self.get(path) is None:
+            return None
+        for source in reversed(self.sources):
+            if _held(source.values, path):
+                return source.origin(path)
+        return None
+
+    def section(self, name: str, kind: type[T]) -> T:
+        """One section, decoded as the package that owns it wants it; its defaults fill the gaps.
+
+        Raises `BadConfig`.
+        """
+        value = self.get(name)
+        try:
+            return msgspec.convert({} if value is None else value, kind)
+        except msgspec.ValidationError as problem:
+            origin = self.origin(name) or Origin(tier="defaults", name="default")
+            where = Place(path=origin.path or origin.name, source=origin.name)
+            raise where.error(f"{name} cannot be used: {problem}", origin.line).error() from None
+
+    def written(self, key: str) -> tuple[Written, ...]:
+        """The entries of a list whose tiers add up, the highest tier first, each with its own origin."""
+        path = path_of(key)
+        return tuple(
+            Written(cast("Mapping[str, Any]", _frozen(entry)), source.origin((*path, index)))
+            for source in reversed(self.sources)
+            for index, entry in enumerate(_entries(source.values, path))
+            if entry.get("disabled") is not True
+        )
+
+    def __repr__(self) -> str:  # without values: there may be keys among them
+        return f"Tiers({', '.join(map(repr, self.sources))})"
+
+
+def merge(lower: Mapping[str, Any], upper: Mapping[str, Any], place: str = "") -> Table:
+    """What holds when `upper` is laid over `lower`. Pure and associative."""
+    result: Table = dict(lower)
+    for name, value in upper.items():
+        key = f"{place}.{name}" if place else name
+        below = result.get(name)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            result[name] = merge(cast("Table", below), cast("Table", value), key)
+        elif isinstance(below, list) and isinstance(value, list) and key in JOINED:
+            result[name] = [*cast("list[Any]", value), *cast("list[Any]", below)]
+        else:
+            result[name] = value
+    return result
+
+
+def merged(tables: Iterable[Mapping[str, Any]]) -> Table:
+    """All tables, low to high, and then without the entries that are disabled.
+
+    Disabling is an ordinary key until the end: a tier above may set it back to false.
+    """
+    result: Table = {}
+    for table in tables:
+        result = merge(result, table)
+    return {name: _enabled(value, (name,)) for name, value in result.items()}
+
+
+def load(
+    *,
+    where: Folders,
+    cwd: str,
+    env: Mapping[str, str],
+    config_file: str | None = None,
+    profile: str | None = None,
+    sets: Sequence[str] = (),
+    options: Sequence[Option] = (),
+) -> Tiers:
+    """Every tier for a caller in `cwd` with this environment. Never raises for what files say: see `problems`."""
+    problems: list[Problem] = []
+    user = _own_source("user", where.config, problems)
+    explicit = _explicit_source(config_file or env.get("BRIDLE_CONFIG") or None, cwd, problems)
+    environment = environment_sources(env)
+    flags = flag_sources(sets, [*options, *([Option("--profile", "profile", profile)] if profile else [])])
+    choosing = [*user, *explicit, *environment.sources, *flags.sources]
+    chosen = _profile_source(choosing, where.config, cwd, problems)
+    own = [Source("defaults", "default", defaults()), *chosen, *user]
+    project = _workspace_sources(cwd, merged(source.values for source in own), problems)
+    problems += [*environment.problems, *flags.problems]
+    return Tiers([*own, *project, *explicit, *environment.sources, *flags.sources], problems)
+
+
+def _own_source(tier: Tier, folder: str, problems: list[Problem]) -> list[Source]:
+    name, others = present(folder, OWN_NAMES)
+    if name is None:
+        return []
+    place = Place(path=os.path.join(folder, name), source=name)
+    problems += overlooked(place, others)
+    return _source(tier, place, read(place), problems)
+
+
+def _explicit_source(path: str | None, cwd: str, problems: list[Problem]) -> list[Source]:
+    if path is None:
+        return []
+    place = Place(path=os.path.abspath(os.path.join(cwd, path)), source=path)
+    return _source("config", place, read(place), problems)
+
+
+def _profile_source(
+    sources: Sequence[Source], config_folder: str, cwd: str, problems: list[Problem]
+) -> list[Source]:
+    """The profile that the highest of these tiers chooses. A path in a file is relative to that file."""
+    chosen, relative_to = DEFAULT, cwd
+    for source in sources:
+        if "profile" in source.values:
+            chosen = cast("str", source.values["profile"])
+            relative_to = os.path.dirname(source.path) if source.path else cwd
+    preset = read_profile(chosen, config_folder=config_folder, relative_to=relative_to)
+    if preset.place is None:
+        problems += preset.parsed.problems
+        return []
+    return _source("profile", preset.place, preset.parsed, problems)
+
+
+def _source(tier: Tier, place: Place, parsed: Parsed, problems: list[Problem]) -> list[Source]:
+    problems += parsed.problems
+    names = folded(parsed.values, parsed.lines, place.report)
+    problems += names.problems
+    if tier != "user":
+        names = _without_secrets(names, place, problems)
+    kept = validated(names.values, names.lines, place.report)
+    problems += kept.problems
+    if tier == "user":
+        problems += _exposed_secrets(kept, place)
+    return [Source(tier, place.source, kept.values, path=place.path, lines=kept.lines)]
+
+
+def _workspace_sources(cwd: str, own: Table, problems: list[Problem]) -> list[Source]:
+    folder = project_folder(cwd)
+    if folder is None:
+        return []
+    sources: list[Source] = []
+    tiers: tuple[tuple[Tier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
+    for tier, file_names in tiers:
+        name, others = present(folder, file_names)
+        if name is None:
+            continue
+        place = Place(path=os.path.join(folder, name), source=f"{FOLDER}/{name}", foreign=True)
+        problems += overlooked(place, others)
+        parsed = read(place)
+        names = folded(parsed.values, parsed.lines, place.report)
+        allowed = sifted(names.values, names.lines, own)
+        kept = validated(allowed.values, allowed.lines, place.report)
+        problems += [*parsed.problems, *names.problems, *ignored(place, allowed), *kept.problems]
+        sources.append(Source(tier, place.source, kept.values, path=place.path, lines=kept.lines))
+    return sources
+
+
+def _without_secrets(checked: Checked, place: Place, problems: list[Problem]) -> Checked:
+    """Keys count in the user's own file only; anywhere else they are left out, and that is said."""
+    secrets = [path for path in _leaves(checked.values, ()) if _is_secret(path)]
+    values = checked.values
+    for path in secrets:
+        values = _without(values, path)
+        clause = f"ignored {key_of(path)} (only your own config.toml may hold a key)"
+        problems.append(place.report("warning", clause, checked.lines.get(path), key_of(path)))
+    return Checked(values, checked.lines, checked.problems)
+
+
+def _exposed_secrets(checked: Checked, place: Place) -> list[Problem]:
+    secrets = [path for path in _leaves(checked.values, ()) if _is_secret(path)]
+    try:
+        exposed = bool(secrets) and os.stat(place.path).st_mode & 0o077 != 0
+    except OSError:
+        return []
+    if not exposed:
+        return []
+    clause = f"holds {key_of(secrets[0])} and others can read it; run: chmod 600 {place.path}"
+    return [place.report("warning", clause, checked.lines.get(secrets[0]), key_of(secrets[0]))]
+
+
+def _is_secret(path: Path) -> bool:
+    node = node_at(path)
+    return node is not None and node.setting is not None and node.setting.secret
+
+
+def _leaves(values: Mapping[str, Any], place: Path) -> Iterator[Path]:
+    """The paths of settings; what stands inside a setting's own map is part of its value."""
+    for name, value in values.items():
+        path = (*place, name)
+        node = node_at(path)
+        if isinstance(value, Mapping) and node is not None and node.setting is None:
+            yield from _leaves(cast("Table", value), path)
+        else:
+            yield path
+
+
+def _without(values: Table, path: Path) -> Table:
+    name, *rest = path
+    assert isinstance(name, str)
+    if not rest:
+        return {key: value for key, value in values.items() if key != name}
+    return {**values, name: _without(values[name], tuple(rest))}
+
+
+def _enabled(value: Any, path: Path) -> Any:
+    """Without the entries that say `disabled = true`, at the places where an entry may say so."""
+    if isinstance(value, list):
+        entries = cast("list[Any]", value)
+        return [_settled(entry) for entry in entries if not _is_disabled(entry, (*path, 0))]
+    if not isinstance(value, Mapping):
+        return value
+    table = cast("Table", value)
+    return {
+        name: _enabled(_settled(entry) if _may_be_disabled((*path, name)) else entry, (*path, name))
+        for name, entry in table.items()
+        if not _is_disabled(entry, (*path, name))
+    }
+
+
+def _is_disabled(entry: object, path: Path) -> bool:
+    return (
+        _may_be_disabled(path) and isinstance(entry, Mapping) and cast("Table", entry).get("disabled") is True
+    )
+
+
+def _may_be_disabled(path: Path) -> bool:
+    node = node_at(path)
+    return node is not None and "disabled" in node.children
+
+
+def _settled(entry: Any) -> Any:
+    """An entry that stays, without the word that let it."""
+    if isinstance(entry, Mapping):
+        return {name: value for name, value in cast("Table", entry).items() if name != "disabled"}
+    return entry
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MappingProxyType({name: _frozen(item) for name, item in cast("Table", value).items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item) for item in cast("Sequence[Any]", value))
+    return value
+
+
+def _path(key: str | Path) -> Path:
+    return path_of(key) if isinstance(key, str) else key
+
+
+def _child(value: Any, part: str | int) -> Any:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str | int, Any]", value).get(part)
+    if isinstance(value, (list, tuple)) and isinstance(part, int):
+        entries = cast("Sequence[Any]", value)
+        return entries[part] if 0 <= part < len(entries) else None
+    return None
+
+
+def _held(values: Table, path: Path) -> bool:
+    value: Any = values
+    for part in path:
+        value = _child(value, part)
+        if value is None:
+            return False
+    return True
+
+
+def _entries(values: Table, path: Path) -> list[Table]:
+    value: Any = values
+    for part in path:
+        value = _child(value, part)
+    return cast("list[Table]", value) if isinstance(value, list) else []

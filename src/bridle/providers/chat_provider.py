@@ -1,0 +1,240 @@
+"""A configured chat endpoint as a `Provider`: sends the bytes of `openai_chat` and reads what comes back.
+
+Nothing is retried and nothing is kept here: one request, one answer, one reason when it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Final
+
+from bridle.base.http import DEFAULT_TIMEOUTS, HttpConnections, HttpFault, StreamedResponse, Timeouts
+from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
+from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
+from bridle.protocol.errors import ProviderError
+from bridle.providers.endpoints import Endpoint, is_usable_key
+from bridle.providers.failures import (
+    Asked,
+    broken_off,
+    is_page,
+    refused,
+    reported,
+    unreachable,
+    unreadable,
+)
+from bridle.providers.listing import ModelInfo, read_listing
+from bridle.providers.openai_chat import ChatDecoder, ChatFault, ChatWire, decode_answer
+
+MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+MAX_ERROR_BYTES: Final = 64 * 1024
+MAX_LISTING_BYTES: Final = 8 * 1024 * 1024
+LISTING_TIMEOUTS: Final = Timeouts(connect_s=5, write_s=5, first_byte_s=10, idle_s=10)
+HINT_TIMEOUTS: Final = Timeouts(connect_s=2, write_s=2, first_byte_s=2, idle_s=2)
+"""For a listing that only makes an error more helpful."""
+
+_ALIVE: Final = (ModelText(""),)
+_PAGE: Final = "it is a web page; check base_url"
+
+
+class OpenAIChat:
+    """Answers requests of the chat protocol at one endpoint. `key` is asked for each request and never kept."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        key: Callable[[], str | None],
+        connections: HttpConnections,
+        *,
+        streaming: bool = True,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        self._endpoint = endpoint
+        self._key = key
+        self._connections = connections
+        self._timeouts = timeouts
+        self._wire = ChatWire(endpoint.quirks, streaming=streaming)
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.name
+
+    @property
+    def wire(self) -> ChatWire:
+        return self._wire
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        asked = Asked(self._endpoint, request.model, self._usable_key())
+        response = await self._send(asked, request.body)
+        try:
+            if response.status != 200:
+                yield await self._withheld(asked, response)
+                return
+            reader = _reader(response.headers.get("content-type", ""))
+            try:
+                async for chunk in response:
+                    for part in reader.take(chunk):
+                        yield part
+                    if reader.is_done:
+                        return
+            except HttpFault as fault:
+                if not reader.is_told:
+                    raise broken_off(
+                        fault.kind, endpoint=self._endpoint, idle_s=self._timeouts.idle_s
+                    ) from None
+            for part in reader.end():
+                yield part
+        except ChatFault as fault:
+            yield self._faulty(asked, fault)
+        finally:
+            await response.close()
+
+    async def models(self) -> tuple[ModelInfo, ...]:
+        """What the endpoint lists; else the names its preset knows. Never a paid call."""
+        asked = Asked(self._endpoint, "", self._usable_key())
+        found = await self._listing(asked, LISTING_TIMEOUTS)
+        return found or tuple(ModelInfo(name=name) for name in self._endpoint.models)
+
+    def _usable_key(self) -> str | None:
+        key = (self._key() or "").strip()
+        if is_usable_key(key):
+            return key
+        if not key and not self._endpoint.needs_key:
+            return None
+        reason = "UnusableKey" if key else "NoKey"
+        raise ProviderError(reason, provider=self.name, source=self._endpoint.key_source)
+
+    async def _send(self, asked: Asked, body: bytes) -> StreamedResponse:
+        accept = "text/event-stream, application/json"
+        headers = {**self._endpoint.request_headers(asked.key), "accept": accept}
+        try:
+            return await self._connections.post_stream(
+                self._endpoint.url("chat/completions"), headers=headers, body=body, timeouts=self._timeouts
+            )
+        except HttpFault as fault:
+            raise unreachable(fault.kind, fault.problem, endpoint=self._endpoint) from None
+
+    # A refusal
+
+    async def _withheld(self, asked: Asked, response: StreamedResponse) -> ModelDone:
+        """The end of an answer that a content filter withheld. Raises for every other refusal."""
+        try:
+            body = await response.read(MAX_ERROR_BYTES)
+        except HttpFault:
+            body = b""
+        error = refused(asked, status=response.status, headers=response.headers, body=body)
+        if error is None:
+            return ModelDone("content_filter")
+        if error.reason == "UnknownModel":
+            raise await self._with_near_names(asked, error)
+        raise error
+
+    async def _with_near_names(self, asked: Asked, error: ProviderError) -> ProviderError:
+        """The same error, and the names that look like the one that was asked for, if a listing comes soon."""
+        try:
+            found = await self._listing(asked, HINT_TIMEOUTS)
+        except ProviderError:
+            return error
+        near = near_names(asked.model, (model.name for model in found))
+        hint = f" Close: {', '.join(near)}." if near else ""
+        data: dict[str, Any] = {**error.data, "near": hint}
+        return ProviderError("UnknownModel", **data)
+
+    async def _listing(self, asked: Asked, timeouts: Timeouts) -> tuple[ModelInfo, ...]:
+        headers = self._endpoint.request_headers(asked.key)
+        try:
+            answer = await self._connections.get(
+                self._endpoint.url("models"),
+                headers=headers,
+                timeouts=timeouts,
+                limit_bytes=MAX_LISTING_BYTES,
+            )
+        except HttpFault as fault:
+            raise unreachable(fault.kind, fault.problem, endpoint=self._endpoint) from None
+        if answer.status != 200:
+            if answer.status in {404, 405} and self._endpoint.models:
+                return ()
+            error = refused(asked, status=answer.status, headers=answer.headers, body=answer.body)
+            raise error or unreadable("it withheld the list of models", endpoint=self._endpoint)
+        found = read_listing(answer.body)
+        if found is None:
+            raise unreadable("it is not a list of models", endpoint=self._endpoint)
+        return found
+
+    def _faulty(self, asked: Asked, fault: ChatFault) -> ModelDone:
+        """The end of an answer that the vendor withheld half-way. Raises for every other fault."""
+        if fault.error is None:
+            cut = fault.problem == "it ended in the middle"
+            raise unreadable(fault.problem, endpoint=self._endpoint, retryable=cut)
+        error = reported(asked, fault.error)
+        if error is not None:
+            raise error
+        return ModelDone("content_filter")
+
+
+# Said until the one table of sentences knows these reasons.
+
+
+class _Streamed:
+    """An answer as server-sent events."""
+
+    def __init__(self) -> None:
+        self._frames = SseFrameBuffer()
+        self._decoder = ChatDecoder()
+        self._is_first = True
+
+    @property
+    def is_done(self) -> bool:
+        return self._decoder.is_done
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the vendor has said why its answer ends: what may be missing then is the price."""
+        return self._decoder.is_told
+
+    def take(self, chunk: bytes) -> Sequence[ModelPart]:
+        """At least one part for every read: whoever watches for silence sees that the server is alive."""
+        if self._is_first and is_page(chunk):
+            raise ChatFault(_PAGE)
+        self._is_first = False
+        try:
+            frames = self._frames.feed(chunk)
+        except SseFrameTooLarge:
+            raise ChatFault("one of its pieces is too large") from None
+        return self._decoder.feed([frame.data for frame in frames]) or _ALIVE
+
+    def end(self) -> Sequence[ModelPart]:
+        return self._decoder.finish()
+
+
+class _Whole:
+    """An answer as one JSON document."""
+
+    is_done = False
+    is_told = False
+
+    def __init__(self) -> None:
+        self._body = bytearray()
+
+    def take(self, chunk: bytes) -> Sequence[ModelPart]:
+        self._body += chunk
+        if len(self._body) > MAX_ANSWER_BYTES:
+            raise ChatFault("it is too large")
+        return _ALIVE
+
+    def end(self) -> Sequence[ModelPart]:
+        return decode_answer(bytes(self._body))
+
+
+def _reader(content_type: str) -> _Streamed | _Whole:
+    """By what the server says it sends, not by what was asked for. Many do not say it is an event stream."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in {"text/html", "application/xhtml+xml"}:
+        raise ChatFault(_PAGE)
+    return _Whole() if kind == "application/json" else _Streamed()
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """At most three names a person may have meant."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(known), n=3, cutoff=0.5)

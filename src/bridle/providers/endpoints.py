@@ -1,0 +1,112 @@
+"""Endpoints: where a model is asked, with which headers, and in which dialect. Data, no I/O.
+
+A vendor is an `Endpoint`; what it does differently is a `Quirks`. Nobody subclasses anything for a vendor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+WireName: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic"]
+
+
+class Auth(msgspec.Struct, frozen=True):
+    """How the key travels: a header, and the word before the key in it."""
+
+    header: str
+    scheme: str = ""
+
+
+BEARER: Final = Auth("authorization", "Bearer")
+API_KEY: Final = Auth("api-key")
+
+_AZURE_HOSTS: Final = (".openai.azure.com", ".services.ai.azure.com")
+
+
+class Quirks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a vendor's chat protocol differs from OpenAI's.
+
+    `effort_words` is how the vendor spells our efforts; without an entry, an effort is not sent.
+    """
+
+    omit_tool_choice: bool = False
+    omit_temperature: bool = False
+    omit_max_tokens: bool = False
+    omit_stream_options: bool = False
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    content_beside_calls: Literal["null", "empty"] = "null"
+    effort_words: Mapping[str, str] = {}
+
+
+STANDARD: Final = Quirks()
+"""No difference at all."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One provider: an address, where its key is, and its dialect.
+
+    `auth` is inferred from the host where it is not given. `title` is what people call the vendor.
+    `models` are names known without asking, for a vendor that lists none. `placeholder_key` stands in
+    where no key is needed but the header is expected; `start_hint` is the command that starts a local server.
+    """
+
+    name: str
+    base_url: str
+    wire: WireName = "openai_chat"
+    title: str = ""
+    key_env: str | None = None
+    auth: Auth | None = None
+    headers: Mapping[str, str] = {}
+    quirks: Quirks = STANDARD
+    models: tuple[str, ...] = ()
+    local: bool = False
+    placeholder_key: str | None = None
+    start_hint: str = ""
+
+    @property
+    def needs_key(self) -> bool:
+        return not self.local and self.placeholder_key is None
+
+    @property
+    def key_source(self) -> str:
+        """Where a person put the key, as an error names it."""
+        return self.key_env or f"bridle login {self.name}"
+
+    def url(self, path: str) -> str:
+        """The address of an operation. A query in `base_url` stays at the end."""
+        base, question, query = self.base_url.partition("?")
+        return f"{base.rstrip('/')}/{path}{question}{query}"
+
+    @property
+    def address(self) -> str:
+        """Scheme, host and port, as a person reads them. Never a password that stood in the address."""
+        scheme, _, rest = self.base_url.partition("://")
+        return f"{scheme}://{_host_and_port(rest)}"
+
+    def request_headers(self, key: str | None) -> dict[str, str]:
+        """What every request carries. `key` must be usable as a header value (`is_usable_key`)."""
+        headers = {"content-type": "application/json", **self.headers}
+        sent = key or self.placeholder_key
+        if sent:
+            auth = self.auth or inferred_auth(self.base_url)
+            headers[auth.header] = f"{auth.scheme} {sent}".lstrip()
+        return headers
+
+
+def inferred_auth(base_url: str) -> Auth:
+    """`api-key` for Azure's hosts, `Authorization: Bearer` for everybody else."""
+    host = _host_and_port(base_url.partition("://")[2]).partition(":")[0].lower().rstrip(".")
+    return API_KEY if host.endswith(_AZURE_HOSTS) else BEARER
+
+
+def is_usable_key(key: str) -> bool:
+    """Whether a key can stand in a header: visible ASCII, nothing that begins another line."""
+    return key.isascii() and key.isprintable() and " " not in key and bool(key)
+
+
+def _host_and_port(after_scheme: str) -> str:
+    authority = after_scheme.replace("?", "/").replace("#", "/").partition("/")[0]
+    return authority.rpartition("@")[2]

@@ -1,0 +1,180 @@
+"""What a vendor's refusal means: from status, headers and body to one reason and one clean clause. Pure.
+
+A vendor's own words reach a person only as one sentence of at most 200 characters, made visible and without
+secrets; never as they came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from bridle.base.redact import redact_error
+from bridle.base.visible import visible
+from bridle.protocol.errors import ProviderError
+from bridle.providers.endpoints import Endpoint
+from bridle.providers.openai_chat import VendorError, vendor_error
+
+MAX_PROBLEM_CHARACTERS: Final = 200
+
+FaultKind: TypeAlias = Literal[
+    "refused", "unreachable", "dns", "tls", "timeout", "reset", "protocol", "proxy"
+]
+"""The kinds of `base.http`, which is not imported here: this module only speaks of them."""
+
+_NO_CREDIT: Final = frozenset(
+    {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
+)
+_RATE: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "rate_limited", "RESOURCE_EXHAUSTED"})
+_OVERLOADED: Final = frozenset(
+    {"overloaded_error", "overloaded", "server_error", "api_error", "internal_server_error", "UNAVAILABLE"}
+)
+_AUTHENTICATION: Final = frozenset(
+    {"invalid_api_key", "authentication_error", "permission_error", "UNAUTHENTICATED", "API_KEY_INVALID"}
+)
+_TOO_LONG: Final = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length"}
+)
+# Vendors without a code for it say it in words.
+_TOO_LONG_WORDS: Final = (
+    r"maximum context length|context (?:window|length|size)|prompt is too long|too many (?:input )?tokens"
+)
+_NO_CREDIT_WORDS: Final = r"insufficient (?:balance|credits?|quota|funds)|requires more credits"
+_NO_MODEL_WORDS: Final = r"model.{0,200}(?:not found|does not exist)|no such model|not a valid model"
+
+
+class Asked(NamedTuple):
+    """Who was asked for what. The key is here only to be taken out of every text."""
+
+    endpoint: Endpoint
+    model: str
+    key: str | None = None
+
+
+def refused(
+    asked: Asked, *, status: int, headers: Mapping[str, str] = MappingProxyType({}), body: bytes = b""
+) -> ProviderError | None:
+    """A status that is not 200. None when the vendor withheld the answer (a content filter): no failure."""
+    return _refusal(asked, vendor_error(body), status=status, headers=headers, page=is_page(body))
+
+
+def reported(asked: Asked, error: VendorError) -> ProviderError | None:
+    """An error that a vendor put into an answer it had begun. None for a content filter."""
+    return _refusal(asked, error, status=error.status or 200, headers={}, page=False)
+
+
+def _refusal(
+    asked: Asked, error: VendorError, *, status: int, headers: Mapping[str, str], page: bool
+) -> ProviderError | None:
+    if error.kind in {"content_filter", "moderation"}:
+        return None
+    reason, retryable = _reason(error, status, local=asked.endpoint.local)
+    data: dict[str, Any] = {
+        "provider": asked.endpoint.name,
+        "status": status,
+        "problem": _problem(error, status, page=page, key=asked.key),
+        "model": asked.model,
+        "source": asked.endpoint.key_source,
+        "code": error.kind or "payment required",
+        "near": "",
+    }
+    wait_s = retry_after_s(headers) if retryable else None
+    return ProviderError(reason, retryable=retryable, retry_after_s=wait_s, **data)
+
+
+def _reason(error: VendorError, status: int, *, local: bool) -> tuple[str, bool]:
+    """The reason, and whether the same request may succeed later. A vendor's code says more than its status."""
+    kind, words = error.kind, error.message
+    if status == 402 or kind in _NO_CREDIT or _says(words, _NO_CREDIT_WORDS):
+        return "NoCredit", False
+    if status in {401, 403} or kind in _AUTHENTICATION or words.startswith("API key not valid"):
+        return "BadCredentials", False
+    if status == 429 or (status == 200 and kind in _RATE):
+        return "RateLimited", True
+    if kind == "model_not_found" or (status in {400, 404, 422} and _says(words, _NO_MODEL_WORDS)):
+        return "UnknownModel", False
+    if status == 413 or kind in _TOO_LONG or (status < 500 and _says(words, _TOO_LONG_WORDS)):
+        return "ContextTooLong", False
+    if status >= 500 or (status == 200 and kind in _OVERLOADED):
+        # A local server's 500 is not load: it names what is wrong, such as too little memory.
+        return ("ProviderRejected" if local and status == 500 and words else "Overloaded"), True
+    return ("BadStream", True) if status == 200 else ("ProviderRejected", False)
+
+
+def _problem(error: VendorError, status: int, *, page: bool, key: str | None) -> str:
+    if error.message:
+        return clean_clause(error.message, secrets=(key,))
+    if 300 <= status < 400:
+        return "it redirects to another address; check base_url"
+    if status == 404:
+        return "there is nothing at this address; check base_url"
+    return "it sent a web page" if page else "it gave no reason"
+
+
+# Said until the one table of sentences knows these reasons.
+
+
+def is_page(body: bytes) -> bool:
+    """Whether this is a web page rather than data."""
+    return body.lstrip()[:1] == b"<"
+
+
+def clean_clause(text: str, *, secrets: tuple[str | None, ...] = ()) -> str:
+    """A vendor's first sentence, fit to be shown: one line, nothing hidden, no secret, not long."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "[redacted]")
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    first = re.split(r"(?<=[^.]{3})\.\s", f"{line} ", maxsplit=1)[0]
+    shown = redact_error(visible(first.strip(), newlines=False)).rstrip(". ")
+    return shown if len(shown) <= MAX_PROBLEM_CHARACTERS else shown[: MAX_PROBLEM_CHARACTERS - 1] + "…"
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the vendor asks us to wait. A date is read against the vendor's own clock."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        given = headers["retry-after"].strip()
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", given, re.ASCII):
+            return float(given)
+        from email.utils import parsedate_to_datetime
+
+        wait = parsedate_to_datetime(given) - parsedate_to_datetime(headers["date"])
+        return max(0.0, wait.total_seconds())
+    except (KeyError, ValueError, TypeError, OverflowError):
+        return None
+
+
+def unreachable(kind: FaultKind, problem: str, *, endpoint: Endpoint) -> ProviderError:
+    """A request that got no answer. A certificate that is not trusted will not become so by trying again."""
+    running = (
+        f" Is {endpoint.title or endpoint.name} running?  {endpoint.start_hint}"
+        if endpoint.start_hint
+        else ""
+    )
+    return ProviderError(
+        "ProviderUnreachable",
+        retryable=kind != "tls",
+        provider=endpoint.name,
+        address=endpoint.address,
+        problem=clean_clause(problem),
+        hint=running if kind == "refused" else "",
+    )
+
+
+def broken_off(kind: FaultKind, *, endpoint: Endpoint, idle_s: float) -> ProviderError:
+    """An answer that began and did not end. Nothing of it counts."""
+    if kind == "timeout":
+        return ProviderError("StreamSilent", retryable=True, provider=endpoint.name, timeout_s=f"{idle_s:g}")
+    return unreadable("it ended in the middle", endpoint=endpoint, retryable=True)
+
+
+def unreadable(problem: str, *, endpoint: Endpoint, retryable: bool = False) -> ProviderError:
+    return ProviderError("BadStream", retryable=retryable, provider=endpoint.name, problem=problem)
+
+
+def _says(words: str, pattern: str) -> bool:
+    return re.search(pattern, words, re.IGNORECASE) is not None

@@ -1,0 +1,85 @@
+"""What models a server has, as it lists them itself: read from its JSON, tolerant of what is missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One model of a server. What the server does not say is None, and never guessed.
+
+    `context_tokens` is what the server serves, `longest_context_tokens` what the model could have.
+    """
+
+    name: str
+    context_tokens: int | None = None
+    longest_context_tokens: int | None = None
+    size_bytes: int | None = None
+    can_chat: bool = True
+    input_usd_per_token: float | None = None
+    output_usd_per_token: float | None = None
+    owner: str = ""
+
+
+def read_listing(body: bytes) -> tuple[ModelInfo, ...] | None:
+    """The models of `GET /models` in OpenAI's shape, with what OpenRouter, vLLM and llama.cpp add to it.
+
+    None if it is no such listing.
+    """
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    rows = cast("dict[str, Any]", found).get("data") if isinstance(found, dict) else found
+    if not isinstance(rows, list):
+        return None
+    listed = [cast("dict[str, Any]", row) for row in cast("list[Any]", rows) if isinstance(row, dict)]
+    return tuple(_model(row) for row in listed if text_of(row, "id"))
+
+
+def _model(row: dict[str, Any]) -> ModelInfo:
+    meta = mapping_of(row, "meta")
+    pricing = mapping_of(row, "pricing")
+    return ModelInfo(
+        # Gemini lists `models/NAME` and is asked for NAME.
+        name=text_of(row, "id").removeprefix("models/"),
+        context_tokens=count_of(row, "max_model_len", "context_length", "context_window")
+        or count_of(mapping_of(row, "top_provider"), "context_length")
+        or count_of(meta, "n_ctx"),
+        longest_context_tokens=count_of(meta, "n_ctx_train"),
+        can_chat=text_of(row, "type") not in {"embedding", "embeddings", "image", "rerank", "audio"},
+        input_usd_per_token=_price(pricing.get("prompt")),
+        output_usd_per_token=_price(pricing.get("completion")),
+        owner=text_of(row, "owned_by"),
+    )
+
+
+def count_of(row: Mapping[str, Any], *names: str) -> int | None:
+    """The first of these that is a whole number above zero."""
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def text_of(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def mapping_of(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = row.get(name)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _price(value: Any) -> float | None:
+    """Dollars for one token; vendors write it as text. A price below zero means that it varies."""
+    try:
+        price = float(value)
+    except (TypeError, ValueError):
+        return None
+    return price if 0 <= price < 1 else None

@@ -1,0 +1,295 @@
+"""A chat endpoint over real sockets: requests, answers, refusals and everything that can break on the way."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from bridle.base.clock import SystemClock
+from bridle.base.http import HttpConnections, Timeouts
+from bridle.conformance.harness import harness, of_kind, outcomes
+from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
+from bridle.conformance.servers import Fault, JsonServer, ModelServer
+from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelRequest, ModelText
+from bridle.protocol.errors import ProviderError
+from bridle.protocol.events import StepFailed, TurnEnded
+from bridle.protocol.messages import Usage
+from bridle.providers.chat_provider import OpenAIChat
+from bridle.providers.endpoints import Auth, Endpoint
+from bridle.providers.script import Spend, Stop, answer, call, fail, say, think
+
+KEY = "sk-" + "test" + "0123456789abcdef"
+QUICK = Timeouts(connect_s=2, write_s=2, first_byte_s=5, idle_s=0.05)
+
+Connect = Callable[..., OpenAIChat]
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """A provider for a server; its connections are closed after the test."""
+    connections = HttpConnections(env={}, clock=SystemClock())
+
+    def connected(base_url: str, *, key: str | None = KEY, streaming: bool = True, **more: Any) -> OpenAIChat:
+        timeouts = more.pop("timeouts", Timeouts())
+        endpoint = Endpoint(name="work", base_url=base_url, key_env="WORK_API_KEY", **more)
+        return OpenAIChat(endpoint, lambda: key, connections, streaming=streaming, timeouts=timeouts)
+
+    yield connected
+    await connections.close()
+
+
+def request(provider: OpenAIChat, *, model: str = "any-model") -> ModelRequest:
+    wire = provider.wire
+    body = check_wire(wire, SAMPLE_PREFIX, SAMPLE_MESSAGES[:1])
+    return ModelRequest(model=model, body=body, step=1, answers=0)
+
+
+async def parts(provider: OpenAIChat, **more: Any) -> list[ModelPart]:
+    """The answer without its signs of life."""
+    return [part async for part in provider.stream(request(provider, **more)) if part != ModelText("")]
+
+
+async def failure(provider: OpenAIChat, **more: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as raised:
+        await parts(provider, **more)
+    return raised.value
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_it_keeps_the_contract_of_a_provider(connect: Connect, streaming: bool) -> None:
+    script = answer(think("Hm."), say("Hello.", chunk=2), call("bash", command="ls"))
+    async with ModelServer.playing(script) as server:
+        await check_provider(lambda: connect(server.url, streaming=streaming))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_streamed_or_not_an_answer_is_the_same(connect: Connect, streaming: bool) -> None:
+    usage = Usage(input_tokens=5, output_tokens=3, cache_read_tokens=2)
+    script = answer(say("Hello."), call("bash", command="ls"), call("bash", command="pwd"), Spend(usage))
+    async with ModelServer.playing(script) as server:
+        assert await parts(connect(server.url, streaming=streaming)) == [
+            ModelText("Hello."),
+            ModelCall("bash", '{"command":"ls"}', "call_1_1"),
+            ModelCall("bash", '{"command":"pwd"}', "call_1_2"),
+            ModelDone("tool_use", usage),
+        ]
+        assert ("stream" in server.chats[0].json) == streaming
+        assert ("stream_options" in server.chats[0].json) == streaming
+
+
+@pytest.mark.requirement("D8.3", "D8.5")
+async def test_the_key_travels_in_the_header_of_the_endpoint(connect: Connect) -> None:
+    async with ModelServer.playing(say("Hi.")) as server:
+        await parts(connect(server.url))
+        await parts(connect(server.url, auth=Auth("x-gateway-key"), headers={"X-Team": "blue"}))
+        await parts(connect(server.url, key=None, local=True, placeholder_key="none-needed"))
+        bearer, own, local = (chat.headers for chat in server.chats)
+    assert bearer["authorization"] == f"Bearer {KEY}"
+    assert (own["x-gateway-key"], own["x-team"], own.get("authorization")) == (KEY, "blue", None)
+    assert local["authorization"] == "Bearer none-needed"
+
+
+async def test_one_connection_serves_many_requests(connect: Connect) -> None:
+    async with ModelServer.playing(say("Hi.")) as server:
+        provider = connect(server.url)
+        for _ in range(5):
+            await parts(provider)
+        assert (server.connections, len(server.chats)) == (1, 5)
+
+
+async def test_every_read_gives_a_sign_of_life(connect: Connect) -> None:
+    """A long call says nothing until it is whole; whoever watches for silence must not end it."""
+    async with ModelServer.playing(call("write_file", path="a", content="x" * 2_000_000)) as server:
+        provider = connect(server.url)
+        given = [part async for part in provider.stream(request(provider))]
+    assert given.count(ModelText("")) >= 2
+    assert [type(part) for part in given[-2:]] == [ModelCall, ModelDone]
+
+
+@pytest.mark.requirement("D8.17")
+async def test_a_withheld_answer_ends_as_content_filter_and_nobody_else_is_asked(connect: Connect) -> None:
+    filtered = {"error": {"message": "Filtered.", "code": "content_filter", "status": 400}}
+    async with JsonServer({"POST /v1/chat/completions": filtered}) as server:
+        assert await parts(connect(f"{server.origin}/v1")) == [ModelDone("content_filter")]
+    async with ModelServer.playing(answer(say("I will"), Stop("content_filter"))) as server:
+        async with harness(connect(server.url)) as session:
+            events = await session.ask("do it")
+        assert of_kind(events, TurnEnded)[0].reason == "ContentFiltered"
+        assert len(server.chats) == 1
+
+
+# Refusals
+
+
+@pytest.mark.requirement("T6.4")
+async def test_a_refused_key_is_named_by_its_place_and_never_by_its_value(connect: Connect) -> None:
+    async with ModelServer.playing(fail("bad_credentials")) as server:
+        error = await failure(connect(server.url))
+    assert (error.reason, error.retryable, error.exit_code) == ("BadCredentials", False, 4)
+    assert error.data["source"] == "WORK_API_KEY"
+    assert KEY not in f"{error} {error.data} {error.__cause__} {error.__context__}"
+
+
+async def test_a_rate_limit_says_how_long_to_wait(connect: Connect) -> None:
+    async with ModelServer.playing(fail("rate_limited", retry_after_s=7)) as server:
+        error = await failure(connect(server.url))
+    assert (error.reason, error.retryable, error.retry_after_s) == ("RateLimited", True, 7)
+
+
+async def test_an_overloaded_server_may_be_asked_again(connect: Connect) -> None:
+    async with ModelServer.playing(fail("overloaded", status=500)) as server:
+        error = await failure(connect(server.url))
+    assert (error.reason, error.retryable, error.data["status"]) == ("Overloaded", True, 500)
+
+
+async def test_an_error_after_the_first_words_ends_the_answer(connect: Connect) -> None:
+    async with ModelServer.playing(answer(say("Hel"), fail("overloaded"))) as server:
+        error = await failure(connect(server.url))
+    assert (error.reason, error.retryable) == ("Overloaded", True)
+
+
+async def test_an_unknown_model_comes_with_names_that_look_like_it(connect: Connect) -> None:
+    listing = {"data": [{"id": "gpt-5"}, {"id": "gpt-5-mini"}, {"id": "whisper"}]}
+    missing = {"error": {"message": "The model does not exist", "code": "model_not_found"}}
+    answers = {"POST /v1/chat/completions": missing, "GET /v1/models": listing}
+    async with JsonServer(answers, status={"POST /v1/chat/completions": 404}) as server:
+        error = await failure(connect(f"{server.origin}/v1"), model="gtp-5")
+    assert (error.reason, error.retryable) == ("UnknownModel", False)
+    assert error.message == ('work has no model "gtp-5". Close: gpt-5, gpt-5-mini.  All: bridle models work')
+
+
+async def test_an_unknown_model_is_told_even_where_nothing_is_listed(connect: Connect) -> None:
+    missing = {"error": {"message": "The model does not exist", "code": "model_not_found"}}
+    answers = {"POST /v1/chat/completions": missing}
+    async with JsonServer(answers, status={"POST /v1/chat/completions": 404}) as server:
+        error = await failure(connect(f"{server.origin}/v1"), model="gtp-5")
+    assert error.message == 'work has no model "gtp-5".  All: bridle models work'
+
+
+@pytest.mark.parametrize(("key", "reason"), [(None, "NoKey"), ("  ", "NoKey"), ("a\r\nb: c", "UnusableKey")])
+async def test_without_a_usable_key_nothing_is_sent(connect: Connect, key: str | None, reason: str) -> None:
+    async with ModelServer.playing(say("Hi.")) as server:
+        error = await failure(connect(server.url, key=key))
+        assert server.connections == 0
+    assert (error.reason, error.retryable) == (reason, False)
+    assert "WORK_API_KEY" in error.message
+    assert "b: c" not in f"{error} {error.data}"
+
+
+# What breaks on the way
+
+
+@pytest.mark.requirement("D8.70", "T6.4")
+@pytest.mark.parametrize(
+    ("fault", "reason", "retryable", "problem"),
+    [
+        ("page", "BadStream", False, "it is a web page; check base_url"),
+        ("garbage", "BadStream", False, "it is not JSON"),
+        ("cut", "BadStream", True, "it ended in the middle"),
+        ("empty", "BadStream", False, "it is empty"),
+        ("silence", "StreamSilent", True, None),
+        ("redirect", "ProviderRejected", False, "it redirects to another address; check base_url"),
+        ("reset", "ProviderUnreachable", True, None),
+    ],
+)
+async def test_every_way_to_break_has_a_reason(
+    connect: Connect, fault: Fault, reason: str, retryable: bool, problem: str | None
+) -> None:
+    timeouts = QUICK._replace(first_byte_s=0.05) if fault == "silence" else Timeouts()
+    async with ModelServer.playing(say("Hi."), faults=[fault]) as server:
+        provider = connect(server.url, timeouts=timeouts)
+        error = await failure(provider)
+        assert (error.reason, error.retryable) == (reason, retryable)
+        if problem is not None:
+            assert error.data["problem"] == problem
+        assert await parts(provider) == [ModelText("Hi."), ModelDone("end_turn")]
+        assert len(server.chats) == 2, "a redirect is not followed, and nothing is sent twice"
+
+
+async def test_a_port_where_nobody_listens_is_unreachable(connect: Connect) -> None:
+    async with ModelServer.playing() as server:
+        url = server.url
+    error = await failure(connect(url))
+    assert (error.reason, error.exit_code) == ("ProviderUnreachable", 5)
+    assert error.data["address"] == url.removesuffix("/v1")
+
+
+async def test_a_server_that_dies_in_the_middle_leaves_no_answer(connect: Connect) -> None:
+    async with ModelServer.playing(answer(say("half"), call("bash", command="ls"), fail("cut"))) as server:
+        error = await failure(connect(server.url))
+    assert (error.reason, error.retryable) == ("BadStream", True)
+
+
+async def test_closing_a_stream_ends_the_request_at_once(connect: Connect) -> None:
+    async with ModelServer.playing(answer(say("one", pace=1, chunk=1))) as server:
+        provider = connect(server.url)
+        stream = provider.stream(request(provider))
+        await anext(stream)
+        await asyncio.wait_for(stream.aclose(), 1)
+        assert asyncio.all_tasks() == {asyncio.current_task(), *server.conversations}
+
+
+# Listings
+
+
+async def test_a_listing_tells_names_context_and_prices(connect: Connect) -> None:
+    rows = [
+        {"id": "a/b", "context_length": 128000, "pricing": {"prompt": "0.0000025", "completion": "0.00001"}},
+        {"id": "models/gemini-x"},
+        {"id": "free", "pricing": {"prompt": "0", "completion": "-1"}},
+        {"no": "id"},
+    ]
+    async with JsonServer({"GET /v1/models": {"data": rows}}) as server:
+        first, second, third = await connect(f"{server.origin}/v1").models()
+    assert (first.name, first.context_tokens) == ("a/b", 128000)
+    assert (first.input_usd_per_token, first.output_usd_per_token) == (0.0000025, 0.00001)
+    assert (second.name, second.context_tokens, second.input_usd_per_token) == ("gemini-x", None, None)
+    assert (third.input_usd_per_token, third.output_usd_per_token) == (0, None)
+
+
+async def test_a_vendor_that_lists_nothing_has_the_models_of_its_preset(connect: Connect) -> None:
+    async with JsonServer({}) as server:
+        found = await connect(f"{server.origin}/v1", models=("glm-4.6",)).models()
+    assert [model.name for model in found] == ["glm-4.6"]
+
+
+async def test_a_listing_that_is_none_says_so(connect: Connect) -> None:
+    async with JsonServer({"GET /v1/models": {"hello": 1}}) as server:
+        with pytest.raises(ProviderError) as raised:
+            await connect(f"{server.origin}/v1").models()
+    assert raised.value.data["problem"] == "it is not a list of models"
+
+
+# The whole engine over the wire
+
+
+@pytest.mark.requirement("T6.2")
+async def test_a_whole_turn_goes_over_the_wire(connect: Connect) -> None:
+    script = (answer(say("I look."), call("bash", command="echo hi")), say("It says hi."))
+    async with ModelServer.playing(*script) as server:
+        async with harness(connect(server.url), yes=True) as session:
+            events = await session.ask("what does it say?")
+        assert outcomes(events) == ["ok"]
+        first, second = (chat.json["messages"] for chat in server.chats)
+    assert second[: len(first)] == first
+    call_sent, result = second[len(first) :]
+    assert call_sent["tool_calls"][0]["id"] == result["tool_call_id"] == "call_1_1"
+    assert json.loads(call_sent["tool_calls"][0]["function"]["arguments"]) == {"command": "echo hi"}
+    assert result["content"].startswith("hi")
+
+
+@pytest.mark.requirement("D8.72")
+async def test_a_refusal_before_the_stream_is_tried_again_and_told(connect: Connect) -> None:
+    script = answer(
+        fail("rate_limited", times=1, retry_after_s=0),
+        fail("overloaded", times=1, retry_after_s=0),
+        say("Hi."),
+    )
+    async with ModelServer.playing(script) as server:
+        async with harness(connect(server.url)) as session:
+            events = await session.ask("hello")
+        assert [failed.reason for failed in of_kind(events, StepFailed)] == ["RateLimited", "Overloaded"]
+        assert of_kind(events, TurnEnded)[0].stop == "end_turn"
+        assert len({chat.body for chat in server.chats}) == 1, "every attempt sends the same bytes"
