@@ -127,11 +127,11 @@ class Session:
 
     def cancel(self, client: Client) -> None:
         """Stops the running turn and everything below it."""
-        work = self._turn
-        if work is None or work.done():
+        if not self.busy:
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
-        work.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
 
     async def end(self, cause: EndCause = "user") -> None:
         """Stops a running turn, says goodbye, and ends every reader. Safe to call twice."""
@@ -194,14 +194,15 @@ class Session:
         journal = self.journal
         journal.originator = pending.originator
         self._turn_since_ms = self._clock.now_ms()
-        self._cancelled_by = None
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
         whole = self._stopwatch.start("turn.total")
         turn = asyncio.create_task(self._guarded_turn(pending))
         self._turn = turn
+        if self._cancelled_by is not None:  # before it had begun
+            turn.cancel()
         await asyncio.wait((turn,))
         ending = self._cancelled(0) if turn.cancelled() else turn.result()
-        self._turn = None
+        self._turn = self._cancelled_by = None
         whole()
         journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
         message = sentence(ending.reason, ending.data) if ending.reason else None

@@ -11,15 +11,14 @@ import msgspec
 from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
-from bridle.base.redact import redact
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.tools.diffs import Diff, diff_of
+from bridle.tools.names import relative_path
 from bridle.tools.replacing import replace_beneath
+from bridle.tools.text_files import would_lose_secret
 
 MAX_COMPARED_BYTES = 1 << 20
-
-_MASK = "«redacted:"
 
 
 class WouldLoseSecret(Exception):
@@ -33,7 +32,7 @@ class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
     resolved = context.call.resolved(args.path)
-    path = _relative(resolved, context.cwd)
+    path = relative_path(resolved, context.cwd)
     try:
         data = args.content.encode()
     except UnicodeEncodeError:
@@ -83,15 +82,9 @@ def _compare(resolved: str, path: str, new: str) -> Diff | None:
         text = old.decode()
     except UnicodeDecodeError:
         return None
-    if new.count(_MASK) > text.count(_MASK) and redact(text) != text:
+    if would_lose_secret(text, new):
         raise WouldLoseSecret
     return diff_of(path, text, new)
-
-
-def _relative(resolved: str, cwd: str) -> str:
-    """The path as people read it: relative in the working directory, absolute elsewhere."""
-    root = os.path.realpath(cwd).rstrip("/") + "/"
-    return resolved.removeprefix(root)
 
 
 def _failed(path: str, problem: str) -> ToolOutput:

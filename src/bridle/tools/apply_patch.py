@@ -1,0 +1,154 @@
+"""`apply_patch`: changes to several files, all of them or none.
+
+Everything is worked out in memory first. Then file by file is put in place; when one cannot be, those before it
+are put back. What does the work is imported when a call comes: most sessions begin without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
+from bridle.protocol.errors import sentence
+from bridle.tools.diffs import MAX_DIFF_BYTES
+from bridle.tools.names import relative_path
+from bridle.tools.text_files import is_storable
+
+if TYPE_CHECKING:
+    from bridle.tools.patching import FileReport, NotApplied, Plan
+    from bridle.tools.putting import NotPut
+
+MAX_PATCH_CHARACTERS = 1 << 20
+
+
+class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    patch: Annotated[str, Meta(description="Unified diff, or *** Begin Patch … *** End Patch.")]
+
+    def __post_init__(self) -> None:
+        if len(self.patch) > MAX_PATCH_CHARACTERS:
+            raise ValueError("the patch has more than 1 MB")
+        if not is_storable(self.patch):
+            raise ValueError("the patch has characters that cannot be stored")
+        from bridle.tools.patches import parse_patch
+
+        parse_patch(self.patch)
+
+
+async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
+    from bridle.tools.patches import parse_patch
+    from bridle.tools.patching import NotApplied, Planning
+    from bridle.tools.putting import NotPut, put_all
+
+    planning = Planning(context.call.resolved, context.cwd)
+    try:
+        plan = await asyncio.to_thread(planning.plan, parse_patch(args.patch))
+    except NotApplied as refused:
+        return _not_applied(refused)
+    try:
+        put_all(plan.states)
+    except NotPut as failure:
+        path = relative_path(failure.path, context.cwd)
+        return _failed("FileUnwritable", path, f"{failure.problem}; {_put_back(failure, context.cwd)}")
+    return _done(plan)
+
+
+def _done(plan: Plan) -> ToolOutput:
+    added, removed = (sum(getattr(r.diff, name) for r in plan.reports) for name in ("added", "removed"))
+    count = len(plan.reports)
+    lines = [f"Changed {count} file{'s' if count != 1 else ''} (+{added} -{removed})."]
+    lines += (f"  {_summary(report)}" for report in plan.reports)
+    lines += (f"[{note}]" for note in plan.notes)
+    metadata: dict[str, Any] = {
+        "files": [_described(report) for report in plan.reports],
+        "diff": _combined([report.diff.text for report in plan.reports]),
+        "added": added,
+        "removed": removed,
+    }
+    if count == 1:
+        metadata |= {"path": plan.reports[0].path, "created": plan.reports[0].created}
+    return ToolOutput(content="\n".join(lines) + "\n", metadata=metadata)
+
+
+def _summary(report: FileReport) -> str:
+    change = f"+{report.diff.added} -{report.diff.removed}"
+    if report.created:
+        return f"{report.path}  created, +{report.diff.added}"
+    if report.deleted:
+        return f"{report.path}  deleted, -{report.diff.removed}"
+    if report.moved_from is not None:
+        return f"{report.moved_from} → {report.path}  moved, {change}"
+    return f"{report.path}  {change}"
+
+
+def _described(report: FileReport) -> dict[str, Any]:
+    return {
+        "path": report.path,
+        "added": report.diff.added,
+        "removed": report.diff.removed,
+        "created": report.created,
+        "deleted": report.deleted,
+        **({"moved_from": report.moved_from} if report.moved_from is not None else {}),
+    }
+
+
+def _combined(diffs: Sequence[str]) -> str:
+    """The diffs in a row; those that have no room are counted."""
+    kept: list[str] = []
+    room = MAX_DIFF_BYTES
+    for diff in diffs:
+        room -= len(diff.encode("utf-8", "replace"))
+        if room < 0 and kept:
+            left = len(diffs) - len(kept)
+            return "".join((*kept, f"… {left} more file{'s' if left != 1 else ''}\n"))
+        kept.append(diff)
+    return "".join(kept)
+
+
+def _put_back(failure: NotPut, cwd: str) -> str:
+    if not failure.left:
+        return "nothing was changed"
+    left = ", ".join(relative_path(path, cwd) for path in failure.left)
+    return f"these were changed before and could not be put back: {left}"
+
+
+def _not_applied(refused: NotApplied) -> ToolOutput:
+    if refused.reason != "InvalidInput":
+        return _failed(refused.reason, refused.path, f"{refused.help.problem}; nothing was written")
+    data = {"problem": f"{refused.path}: {refused.help.problem}"}
+    content = sentence("PatchDoesNotApply", data) + refused.help.excerpt
+    return ToolOutput(outcome="error", reason="PatchDoesNotApply", content=content)
+
+
+def _failed(reason: str, path: str, problem: str) -> ToolOutput:
+    data = {"path": path, "problem": problem}
+    return ToolOutput(outcome="error", reason=reason, content=sentence(reason, data))
+
+
+def _subjects(args: PatchArgs) -> tuple[Subject, ...]:
+    """Every path the patch names, so that a guard sees all of them. Arguments were parsed when they came in."""
+    from bridle.tools.patches import parse_patch
+
+    named = dict.fromkeys(path for change in parse_patch(args.patch) for path in change.paths)
+    return tuple(Subject(kind="path", access="write", value=path) for path in named)
+
+
+APPLY_PATCH = Tool(
+    name="apply_patch",
+    description=(
+        "Change, create, delete or move files with one patch; all of it or nothing. Takes a git-style unified "
+        "diff, or *** Begin Patch with *** Update File: / *** Add File: / *** Delete File: PATH, "
+        "*** Move to: PATH, @@ and lines marked ' ', - or +, then *** End Patch."
+    ),
+    args=PatchArgs,
+    risk="write",
+    run=apply_patch,
+    concurrency="exclusive",
+    subjects=_subjects,
+    side_effect="workspace",
+    safety_notes=("changes, creates and deletes every file the patch names",),
+)

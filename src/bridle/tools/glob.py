@@ -1,0 +1,119 @@
+"""`glob`: files by name, those changed last first.
+
+What does the work is imported when a call comes: most sessions begin without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import threading
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.errors import sentence
+from bridle.tools.names import relative_path, shown_path
+
+MAX_PATHS = 1000
+
+
+class GlobArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: Annotated[str, Meta(min_length=1, description="Such as *.py or src/**/*.{ts,tsx}.")]
+    path: Annotated[str, Meta(description="Folder to look in.")] = "."
+
+    def __post_init__(self) -> None:
+        check_path_pattern(self.pattern, "pattern")
+
+
+def check_path_pattern(pattern: str, name: str) -> None:
+    """Raises ValueError for what is no pattern of paths below a folder."""
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise ValueError(f"{name} is relative to path and stays below it")
+    from bridle.tools.path_patterns import PathPattern, anywhere
+
+    try:
+        PathPattern(anywhere(pattern))
+    except ValueError as problem:
+        raise ValueError(f"{name} is no pattern for paths: {problem}") from None
+
+
+class _Files(NamedTuple):
+    paths: tuple[str, ...]
+    total: int
+
+
+async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
+    folder = context.call.resolved(args.path)
+    stop = threading.Event()
+    try:
+        found = await asyncio.to_thread(_search, folder, args.pattern, stop)
+    except OSError as problem:
+        data = {"path": args.path, "problem": problem.strerror or str(problem)}
+        return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
+    finally:
+        stop.set()  # a thread cannot be cancelled; it notices
+    where = relative_path(folder, context.cwd)
+    lines = [shown_path(path if where == "." else os.path.join(where, path)) for path in found.paths]
+    if found.total > len(lines):
+        lines.append(f"[the {len(lines)} changed last of {found.total} are shown]")
+    metadata = {"files": found.total, "more": found.total > len(found.paths)}
+    return ToolOutput(content="".join(f"{line}\n" for line in lines or ["[no files]"]), metadata=metadata)
+
+
+def _search(folder: str, pattern: str, stop: threading.Event) -> _Files:
+    """Of all files that match only the newest are kept, so memory is bounded."""
+    from bridle.tools.path_patterns import PathPattern, anywhere
+    from bridle.tools.walking import ALWAYS_SKIPPED, walk
+
+    wanted = PathPattern(anywhere(pattern.removeprefix("./")))
+    newest: list[tuple[int, _Backwards]] = []
+    total = 0
+    for path, entry in walk(folder, skipped=ALWAYS_SKIPPED, should_stop=stop.is_set):
+        if not wanted.matches(path.split("/")):
+            continue
+        try:
+            changed_ns = entry.stat(follow_symlinks=False).st_mtime_ns
+        except OSError:  # it is gone already
+            continue
+        total += 1
+        item = changed_ns, _Backwards(path)
+        if len(newest) < MAX_PATHS:
+            heapq.heappush(newest, item)
+        else:
+            heapq.heappushpop(newest, item)
+    return _Files(tuple(item.path for _, item in sorted(newest, reverse=True)), total)
+
+
+class _Backwards:
+    """A path that sorts the other way round: of files changed at once the first by name is the newest."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __lt__(self, other: _Backwards) -> bool:
+        return self.path > other.path
+
+
+def _subjects(args: GlobArgs) -> tuple[Subject, ...]:
+    return (Subject(kind="path", access="read", value=args.path),)
+
+
+GLOB = Tool(
+    name="glob",
+    description=(
+        "Find files by name, changed last first, at most 1000. A pattern without / matches at any depth. "
+        ".git and node_modules are left out."
+    ),
+    args=GlobArgs,
+    risk="read",
+    run=glob,
+    concurrency="parallel_safe",
+    mutating=never_mutating,
+    subjects=_subjects,
+    side_effect="none",
+    safety_notes=("lists names of files",),
+)

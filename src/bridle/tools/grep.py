@@ -1,0 +1,190 @@
+"""`grep`: lines of files that match a regular expression.
+
+What does the work is imported when a call comes: most sessions begin without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from bridle.base.files import open_beneath, read_limited
+from bridle.base.processes import CannotStart
+from bridle.engine.ports import Process
+from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.errors import sentence
+from bridle.tools.glob import check_path_pattern
+from bridle.tools.names import relative_path, shown_path
+
+if TYPE_CHECKING:
+    from bridle.tools.searching import Answer, Match, Search, Start
+
+MAX_MATCHES = 200
+MAX_LINE_CHARACTERS = 300
+_BEFORE_MATCH = 100
+
+
+class GrepArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: Annotated[str, Meta(min_length=1, description="Regular expression; no look-around.")]
+    path: Annotated[str, Meta(description="File or folder to search.")] = "."
+    glob: Annotated[str | None, Meta(description="Only files that match, such as *.{ts,tsx}.")] = None
+    output_mode: Literal["content", "files_with_matches", "count"] = "content"
+    head_limit: Annotated[int, Meta(ge=1, description="At most 200.")] = MAX_MATCHES
+    ignore_case: bool = False
+
+    def __post_init__(self) -> None:
+        from bridle.tools.search_patterns import search_pattern
+
+        search_pattern(self.pattern)
+        if self.glob is not None:
+            check_path_pattern(self.glob, "glob")
+
+
+class Unsearchable(Exception):
+    """`problem` reads as the end of a sentence."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
+    from bridle.tools.searching import find_ripgrep, search
+
+    try:
+        wanted = await asyncio.to_thread(_wanted, args, context.call.resolved(args.path), context.cwd)
+        answer = await search(wanted, _starting(context), find_ripgrep(context.env, context.cwd))
+    except Unsearchable as refused:
+        return _failed(args.path, refused.problem)
+    except OSError as problem:
+        return _failed(args.path, problem.strerror or str(problem))
+    except CannotStart as problem:
+        content = sentence("CannotStart", {"problem": problem.reason})
+        return ToolOutput(outcome="error", reason="CannotStart", content=content)
+    return _shown(answer, args, relative_path(wanted.folder, context.cwd))
+
+
+def _wanted(args: GrepArgs, resolved: str, cwd: str) -> Search:
+    from bridle.tools.search_patterns import search_pattern
+    from bridle.tools.searching import MAX_FILE_BYTES, Search
+
+    is_folder = _check(resolved, MAX_FILE_BYTES)
+    folder, name = (resolved, None) if is_folder else os.path.split(resolved)
+    workspace = os.path.realpath(cwd)
+    return Search(
+        pattern=search_pattern(args.pattern, ignore_case=args.ignore_case),
+        folder=folder,
+        file=name,
+        top=workspace if f"{folder}/".startswith(f"{workspace.rstrip('/')}/") else folder,
+        glob=args.glob.removeprefix("./") if args.glob is not None else None,
+        only_files=args.output_mode != "content",
+        limit=min(args.head_limit, MAX_MATCHES),
+    )
+
+
+def _check(resolved: str, max_bytes: int) -> bool:
+    """Whether it is a folder. A file that was asked for by name must be one that can be searched."""
+    fd = open_beneath(resolved, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
+            return True
+        if not stat.S_ISREG(status.st_mode):
+            raise Unsearchable("it is not a regular file")
+        data, truncated = read_limited(fd, max_bytes)
+    finally:
+        os.close(fd)
+    if truncated:
+        raise Unsearchable(f"it has more than {max_bytes >> 20} MB; use bash with grep")
+    if b"\0" in data:
+        raise Unsearchable("it is a binary file")
+    return False
+
+
+def _starting(context: ToolContext) -> Start:
+    async def start(
+        argv: list[str], cwd: str, stdin: bytes | None, on_output: Callable[[bytes], None]
+    ) -> Process:
+        return await context.spawn(
+            argv,
+            cwd=cwd,
+            env=context.env,
+            policy=context.policy,
+            call_id=context.call.id,
+            on_output=on_output,
+            on_error=_not_shown,
+            stdin=stdin,
+        )
+
+    return start
+
+
+def _not_shown(_data: bytes) -> None:
+    """What a search complains about, such as files it may not read, is no answer."""
+
+
+def _shown(answer: Answer, args: GrepArgs, where: str) -> ToolOutput:
+    prefix = "" if where == "." else f"{where}/"
+    lines = [_line(match, args, prefix) for match in answer.matches]
+    if answer.more:
+        what = "matching lines" if args.output_mode == "content" else "files"
+        lines.append(f"[there are more than these {len(lines)} {what}; narrow pattern, path or glob]")
+    metadata = {
+        "matches": len(answer.matches),
+        "files": len({match.path for match in answer.matches}),
+        "more": answer.more,
+    }
+    return ToolOutput(content="".join(f"{line}\n" for line in lines or ["[no matches]"]), metadata=metadata)
+
+
+def _line(match: Match, args: GrepArgs, prefix: str) -> str:
+    path = shown_path(prefix + match.path)
+    match args.output_mode:
+        case "files_with_matches":
+            return path
+        case "count":
+            return f"{path}:{match.number}"
+        case "content":
+            return f"{path}:{match.number}:{_cut(match.line, match.start)}"
+
+
+def _cut(line: bytes, start: int) -> str:
+    """The line, or of a long one the part around the match."""
+    text = line.decode("utf-8", "replace")
+    if len(text) <= MAX_LINE_CHARACTERS:
+        return text
+    first = max(len(line[:start].decode("utf-8", "replace")) - _BEFORE_MATCH, 0)
+    last = first + MAX_LINE_CHARACTERS
+    return f"{'…' if first else ''}{text[first:last]}{'…' if last < len(text) else ''}"
+
+
+def _failed(path: str, problem: str) -> ToolOutput:
+    data = {"path": path, "problem": problem}
+    return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
+
+
+def _subjects(args: GrepArgs) -> tuple[Subject, ...]:
+    return (Subject(kind="path", access="read", value=args.path),)
+
+
+GREP = Tool(
+    name="grep",
+    description=(
+        "Search files for a regular expression, line by line; at most 200 answers, by path. Left out: what "
+        ".gitignore names, .git, node_modules, build output, binary files, files over 10 MB."
+    ),
+    args=GrepArgs,
+    risk="read",
+    run=grep,
+    concurrency="parallel_safe",
+    mutating=never_mutating,
+    subjects=_subjects,
+    side_effect="none",
+    safety_notes=("reads the files of a folder",),
+)

@@ -1,0 +1,84 @@
+"""`ls`: what is in one folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from bridle.base.files import open_beneath
+from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.errors import sentence
+from bridle.tools.names import shown_path
+
+MAX_ENTRIES = 500
+
+
+class LsArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="Folder, relative to the workspace.")] = "."
+
+
+class _Listing(NamedTuple):
+    lines: tuple[str, ...]
+    total: int
+
+
+async def ls(args: LsArgs, context: ToolContext) -> ToolOutput:
+    try:
+        listing = await asyncio.to_thread(_list, context.call.resolved(args.path))
+    except OSError as problem:
+        data = {"path": args.path, "problem": problem.strerror or str(problem)}
+        return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
+    rest = listing.total - len(listing.lines)
+    note = [f"[{rest} more]"] if rest else [] if listing.lines else ["[the folder is empty]"]
+    return ToolOutput(
+        content="".join(f"{line}\n" for line in (*listing.lines, *note)),
+        metadata={"entries": listing.total, "more": bool(rest)},
+    )
+
+
+def _list(folder: str) -> _Listing:
+    fd = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        names = sorted(os.listdir(fd))
+        return _Listing(tuple(_line(name, fd) for name in names[:MAX_ENTRIES]), len(names))
+    finally:
+        os.close(fd)
+
+
+def _line(name: str, fd: int) -> str:
+    """A folder with its slash, a link with its target, anything else with what there is to say about it."""
+    shown = shown_path(name)
+    try:
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            return f"{shown}/"
+        if stat.S_ISLNK(status.st_mode):
+            return f"{shown} -> {shown_path(os.readlink(name, dir_fd=fd))}"
+    except OSError:
+        return f"{shown}\tunreadable"
+    if not stat.S_ISREG(status.st_mode):
+        return f"{shown}\tnot a regular file"
+    return f"{shown}\t{status.st_size} bytes"
+
+
+def _subjects(args: LsArgs) -> tuple[Subject, ...]:
+    return (Subject(kind="path", access="read", value=args.path),)
+
+
+LS = Tool(
+    name="ls",
+    description="List a folder: names, sizes, / after folders, hidden ones too; at most 500.",
+    args=LsArgs,
+    risk="read",
+    run=ls,
+    concurrency="parallel_safe",
+    mutating=never_mutating,
+    subjects=_subjects,
+    side_effect="none",
+    safety_notes=("lists one folder",),
+)

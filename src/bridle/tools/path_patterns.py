@@ -1,0 +1,171 @@
+"""Patterns for paths, as `.gitignore` files and people write them: `*.py`, `src/**/test_?.[jt]s`, `*.{c,h}`. Pure.
+
+BadPathPattern   the text is no pattern
+
+`*` and `?` stay inside one name, `**` as a whole name stands for any folders, also none. Matching takes time in
+proportion to pattern and path, whoever wrote the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+MAX_ALTERNATIVES = 100
+MAX_NESTED = 10
+
+
+class BadPathPattern(ValueError):
+    """The message reads as the end of a sentence."""
+
+
+class PathPattern:
+    """A pattern that is ready to be compared with the names a path consists of."""
+
+    def __init__(self, pattern: str) -> None:
+        """Raises `BadPathPattern`."""
+        self._alternatives = [_names(alternative) for alternative in _alternatives(pattern)]
+
+    def matches(self, parts: Sequence[str]) -> bool:
+        return any(_matches(names, parts) for names in self._alternatives)
+
+
+def anywhere(pattern: str) -> str:
+    """A pattern without a slash is about names at any depth; one with a slash starts at the top."""
+    return pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
+
+
+def _names(pattern: str) -> list[re.Pattern[str] | None]:
+    """One matcher for each name; None stands for any folders."""
+    parts = pattern.split("/")
+    if parts[-1] == "**":  # everything inside, not the folder itself
+        parts.append("*")
+    return [None if part == "**" else _name(part) for part in parts]
+
+
+def _matches(names: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
+    """All ways through the pattern at once, so that none is tried twice."""
+    states = _past_folders(names, {0})
+    for part in parts:
+        following: set[int] = set()
+        for state in states:
+            if state == len(names):
+                continue
+            name = names[state]
+            if name is None:
+                following.add(state)
+            elif name.fullmatch(part):
+                following.add(state + 1)
+        states = _past_folders(names, following)
+        if not states:
+            return False
+    return len(names) in states
+
+
+def _past_folders(names: Sequence[re.Pattern[str] | None], states: set[int]) -> set[int]:
+    reached = set(states)
+    for state in states:
+        after = state
+        while after < len(names) and names[after] is None:
+            after += 1
+            reached.add(after)
+    return reached
+
+
+def _name(pattern: str) -> re.Pattern[str]:
+    """A matcher for one name. Between two stars the first fit is kept, so nothing is tried over and over."""
+    pieces = [""]
+    for sign in _signs(pattern):
+        if sign == "*":
+            pieces.append("")
+        elif sign == "?":
+            pieces[-1] += "."
+        elif sign.startswith("["):
+            pieces[-1] += _class(sign)
+        else:
+            pieces[-1] += re.escape(sign[-1])
+    first, *middle = pieces
+    if not middle:
+        return re.compile(first, re.DOTALL)
+    *middle, last = middle
+    kept = "".join(f"(?>.*?{piece})" for piece in middle if piece)
+    return re.compile(f"{first}{kept}.*{last}", re.DOTALL)
+
+
+def _class(sign: str) -> str:
+    inside = sign[1:-1]
+    negated = inside[:1] in {"!", "^"}
+    inside = inside[1:] if negated else inside
+    out: list[str] = []
+    index = 0
+    while index < len(inside):
+        low = high = inside[index]
+        if inside[index + 1 : index + 2] == "-" and index + 2 < len(inside):
+            high = inside[index + 2]
+            index += 2
+        if low > high:
+            raise BadPathPattern(f"{low}-{high} is no range")
+        out.append(f"{re.escape(low)}-{re.escape(high)}")
+        index += 1
+    return f"[{'^' if negated else ''}{''.join(out)}]"
+
+
+def _signs(pattern: str) -> Iterator[str]:
+    """`*`, `?`, `[…]`, an escaped character with its backslash, or a plain character."""
+    index = 0
+    while index < len(pattern):
+        character = pattern[index]
+        end = index + 1
+        if character == "\\":
+            end = index + 2
+            if end > len(pattern):
+                raise BadPathPattern("it ends with a backslash")
+        elif character == "[":
+            end = _class_end(pattern, index)
+        yield pattern[index:end]
+        index = end
+
+
+def _class_end(pattern: str, start: int) -> int:
+    first = start + 1
+    if pattern[first : first + 1] in {"!", "^"}:
+        first += 1
+    end = pattern.find("]", first + 1)  # a bracket in the first place stands for itself
+    if end < 0:
+        raise BadPathPattern("a [ is not closed")
+    return end + 1
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The patterns without `{a,b}` that mean the same together."""
+    signs = list(_signs(pattern))
+    done, index = _sequence(signs, 0, depth=0)
+    if index < len(signs):
+        raise BadPathPattern("a } closes nothing")
+    return done
+
+
+def _sequence(signs: Sequence[str], index: int, *, depth: int) -> tuple[list[str], int]:
+    if depth > MAX_NESTED:
+        raise BadPathPattern("its alternatives are nested too deeply")
+    texts = [""]
+    while index < len(signs):
+        sign = signs[index]
+        if sign == "}" or (sign == "," and depth):
+            return texts, index
+        if sign == "{":
+            choices: list[str] = []
+            while signs[index] != "}":
+                found, index = _sequence(signs, index + 1, depth=depth + 1)
+                choices += found
+                if index == len(signs):
+                    raise BadPathPattern("a { is not closed")
+            texts = [text + choice for text in texts for choice in choices]
+        else:
+            texts = [text + sign for text in texts]
+        if len(texts) > MAX_ALTERNATIVES:
+            raise BadPathPattern("it has too many alternatives")
+        index += 1
+    if depth:
+        raise BadPathPattern("a { is not closed")
+    return texts, index

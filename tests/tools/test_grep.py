@@ -1,0 +1,327 @@
+"""`grep`, through the layers a session puts around it; ripgrep and our own program side by side."""
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridle.base.processes import Processes
+from bridle.tools.search_patterns import BadSearchPattern, search_pattern
+from bridle.tools.searching import Answer, Search, find_ripgrep, search
+
+
+@pytest.mark.requirement("T2.15")
+async def test_matching_lines_come_by_path_and_line(bench) -> None:
+    (bench.workspace / "src").mkdir()
+    (bench.workspace / "src/b.py").write_text("import os\nx = os.sep\n")
+    (bench.workspace / "a.py").write_text("pass\nimport os\n")
+    (bench.workspace / "c.txt").write_text("import os\n")
+    output = await bench.run("grep", pattern=r"^import\s+os$", glob="*.py")
+    assert output.content == "a.py:2:import os\nsrc/b.py:1:import os\n"
+    assert output.metadata == {"matches": 2, "files": 2, "more": False}
+    output = await bench.run("grep", pattern="OS", path="src", ignore_case=True, output_mode="count")
+    assert output.content == "src/b.py:2\n"
+    output = await bench.run("grep", pattern="os", outputMode="files_with_matches", headLimit=2)
+    assert output.content == (
+        "a.py\nc.txt\n[there are more than these 2 files; narrow pattern, path or glob]\n"
+    )
+    output = await bench.run("grep", pattern="nowhere")
+    assert output.content == "[no matches]\n"
+
+
+@pytest.mark.requirement("D9.2")
+async def test_at_most_200_matches_outside_of_git_packages_and_build_output(bench) -> None:
+    for folder in (
+        ".git",
+        "node_modules",
+        "build",
+        "dist",
+        "target",
+        "__pycache__",
+        "src/node_modules",
+        "src",
+    ):
+        (bench.workspace / folder).mkdir(exist_ok=True, parents=True)
+        (bench.workspace / folder / "file").write_text("hit\n")
+    assert (await bench.run("grep", pattern="hit")).content == "src/file:1:hit\n"
+    assert (await bench.run("grep", pattern="hit", path="build")).content == "build/file:1:hit\n"
+    (bench.workspace / "many").write_text("hit\n" * 1000)
+    output = await bench.run("grep", pattern="hit", path="many", head_limit=1000)
+    assert output.content.count(":hit\n") == 200
+    assert output.content.endswith(
+        "[there are more than these 200 matching lines; narrow pattern, path or glob]\n"
+    )
+    assert output.metadata == {"matches": 200, "files": 1, "more": True}
+
+
+async def test_a_single_file_is_searched_whatever_ignores_it(bench) -> None:
+    (bench.workspace / ".gitignore").write_text("*.log\n")
+    (bench.workspace / "a.log").write_text("hit\n")
+    (bench.workspace / "b.bin").write_bytes(b"hit\0")
+    assert (await bench.run("grep", pattern="hit")).content == "[no matches]\n"
+    assert (await bench.run("grep", pattern="hit", path="a.log")).content == "a.log:1:hit\n"
+    for path, problem in (("b.bin", "it is a binary file"), ("missing", "No such file")):
+        output = await bench.run("grep", pattern="hit", path=path)
+        assert (output.outcome, output.reason) == ("error", "FileUnreadable")
+        assert problem in output.content
+
+
+async def test_long_lines_are_cut_around_the_match(bench) -> None:
+    (bench.workspace / "a.js").write_text("x" * 5000 + "hit" + "y" * 5000 + "\n")
+    output = await bench.run("grep", pattern="hit")
+    assert output.content == f"a.js:1:…{'x' * 100}hit{'y' * 197}…\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("a(", "a ( is not closed"),
+        ("a)", "closes nothing"),
+        ("[a", "a [ is not closed"),
+        ("*a", "has nothing to repeat"),
+        ("a**", "has nothing to repeat"),
+        ("(?=a)", "not supported"),
+        (r"(a)\1", "back references"),
+        (r"a\nb", "stays on one line"),
+        (r"\p{L}", "not supported"),
+        ("[[:alpha:]]", "not supported"),
+        (r"\<a", r"write \b"),
+        ("[z-a]", "backwards"),
+        ("a{2,1}", "is no count"),
+        ("a\\", "ends with a backslash"),
+    ],
+)
+async def test_a_pattern_that_cannot_be_used_is_an_input_error_that_says_why(
+    bench, pattern: str, problem: str
+) -> None:
+    output = await bench.run("grep", pattern=pattern)
+    assert (output.outcome, output.reason) == ("error", "InvalidInput")
+    assert problem in output.content
+
+
+@pytest.mark.parametrize("glob", ["/etc/*", "../*", "[a", "{a"])
+async def test_a_glob_that_cannot_be_used_is_an_input_error(bench, glob: str) -> None:
+    output = await bench.run("grep", pattern="a", glob=glob)
+    assert (output.outcome, output.reason) == ("error", "InvalidInput")
+
+
+class Both:
+    """Runs a search with ripgrep and with our own program; the answers must be the same."""
+
+    def __init__(self, folder: Path, processes: Processes) -> None:
+        self.folder = folder
+        self._processes = processes
+        rg = find_ripgrep({"PATH": os.environ["PATH"]}, "/nowhere")
+        if rg is None:
+            pytest.skip("there is no rg here")
+        self._rg = rg
+
+    async def search(self, pattern: str, **options) -> Answer:
+        folder = str(self.folder)
+        options = {"folder": folder, "top": folder, "limit": 200, **options}
+        wanted = Search(
+            pattern=search_pattern(pattern, ignore_case=options.pop("ignore_case", False)), **options
+        )
+        theirs, ours = await asyncio.gather(
+            search(wanted, self._start, self._rg), search(wanted, self._start, None)
+        )
+        # Where in a line nothing was found (`$` alone) is told in two ways; what is shown is the same.
+        assert _without_starts(theirs) == _without_starts(ours)
+        return theirs
+
+    async def _start(self, argv, cwd, stdin, on_output):
+        return await self._processes.start(
+            argv, cwd=cwd, env={}, on_output=on_output, on_error=lambda _: None, stdin=stdin
+        )
+
+
+def _without_starts(answer: Answer) -> Answer:
+    return answer._replace(matches=tuple(match._replace(start=0) for match in answer.matches))
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncIterator[Both]:
+    processes = Processes()
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    yield Both(folder, processes)
+    await processes.close()
+
+
+@pytest.mark.requirement("D9.2")
+async def test_ripgrep_and_the_fallback_agree_on_what_is_searched(both) -> None:
+    tree = {
+        ".gitignore": "*.log\n!keep.log\n/only_top\nsub/deep/\n*.{tmp,bak}\n# hit\n\\#hash\nspace \nesc\\ \n[ab\n",
+        ".hidden": "hit",
+        ".ignore": "x.py\n",
+        "a.log": "hit",
+        "keep.log": "hit\n",
+        "only_top": "hit",
+        "sub/only_top": "hit",
+        "sub/deep/a": "hit",
+        "sub/.gitignore": "!a.log\nlocal\r\n",
+        "sub/a.log": "hit",
+        "sub/local": "hit",
+        "x.tmp": "hit",
+        "#hash": "hit",
+        "space": "hit",
+        "esc ": "hit",
+        "x.py": "hit\r\nno\r\nhit\r\n",
+        "node_modules/m.js": "hit",
+        "b-c/x": "hit",
+        "b/x": "hit",
+        "b.x": "hit",
+        "binary": "hit\n\0",
+        "late": "hit\n" * 20_000 + "\0",
+        "later": "hit\n" + "-\n" * 200_000 + "\0",
+        "caf\u00e9": "caf\u00e9 hit\n",
+        "line\nbreak": "hit",
+    }
+    for path, text in tree.items():
+        file = both.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+    unreadable = [os.fsdecode(b"bad\xff")] if sys.platform == "linux" else []  # others allow no such name
+    for name in unreadable:
+        (both.folder / name).write_bytes(b"\xff hit \xfe\n")
+    (both.folder / "link").symlink_to("keep.log")
+    (both.folder / "loop").symlink_to(".")
+    os.mkfifo(both.folder / "pipe")
+    answer = await both.search("hit$|\xe9|hit ")
+    found = list(dict.fromkeys(match.path for match in answer.matches))
+    assert found == [
+        ".gitignore",
+        ".hidden",
+        "b/x",
+        "b-c/x",
+        "b.x",
+        *unreadable,
+        "caf\u00e9",
+        "keep.log",
+        "line\nbreak",
+        "sub/a.log",
+        "sub/only_top",
+        "x.py",
+    ]
+    assert [match.number for match in answer.matches if match.path == "x.py"] == [1, 3]
+    counted = await both.search("hit", only_files=True)
+    assert [(match.path, match.number) for match in counted.matches][-1] == ("x.py", 2)
+    assert (await both.search("hit", limit=3)).more
+    assert (await both.search("hit", glob="**/*.{log,py}", limit=4)).more is False
+    below = await both.search("hit", folder=str(both.folder / "sub"))
+    assert [match.path for match in below.matches] == ["a.log", "only_top"]
+    (both.folder / ".gitignore").write_text("sub/only*\nsub/deep\n")
+    below = await both.search("hit", folder=str(both.folder / "sub"))
+    assert [match.path for match in below.matches] == ["a.log"]
+
+
+names = st.sampled_from(["a", "b", "ab", "a.c", "build", ".x"])
+paths = st.lists(names, min_size=1, max_size=3).map("/".join)
+lines = st.lists(st.text(alphabet="abAB 1_é.\r", max_size=6), max_size=4).map("\n".join)
+rule = st.lists(
+    st.sampled_from(["a", "b", "*", "?", "/", "**", "[ab]", ".c", "\\a", "{a,b}"]),
+    min_size=1,
+    max_size=4,
+).map("".join)
+rules = st.lists(st.builds(str.__add__, st.sampled_from(["", "", "!"]), rule), max_size=3).map("\n".join)
+atoms = st.sampled_from(
+    [
+        "a",
+        "B",
+        "é",
+        ".",
+        r"\w",
+        r"\d",
+        r"\s",
+        r"\W",
+        "[ab]",
+        "[^a]",
+        r"[\w.-]",
+        "(a|b)",
+        r"\b",
+        "^",
+        "$",
+        "|",
+        "{",
+    ]
+)
+repeats = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{,2}", "*?"])
+patterns = st.lists(st.builds(str.__add__, atoms, repeats), min_size=1, max_size=4).map("".join)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.dictionaries(paths, lines, max_size=6),
+    ignored=st.dictionaries(st.sampled_from(["", "a/", "b/"]), rules, max_size=2),
+    pattern=patterns,
+    ignore_case=st.booleans(),
+    only_files=st.booleans(),
+    limit=st.sampled_from([1, 200]),
+)
+def test_ripgrep_and_the_fallback_give_the_same_answers(
+    files, ignored, pattern: str, ignore_case: bool, only_files: bool, limit: int
+) -> None:
+    try:
+        search_pattern(pattern)
+    except BadSearchPattern:
+        pattern = "a"
+    asyncio.run(
+        _compared(files, ignored, pattern, ignore_case=ignore_case, only_files=only_files, limit=limit)
+    )
+
+
+async def _compared(files: dict[str, str], ignored: dict[str, str], pattern: str, **options) -> None:
+    processes = Processes()
+    try:
+        with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
+            folder = Path(scratch)
+            for path, text in (
+                files | {f"{place}.gitignore": text for place, text in ignored.items()}
+            ).items():
+                if (
+                    not any(parent.is_file() for parent in (folder / path).parents)
+                    and not (folder / path).is_dir()
+                ):
+                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / path).write_bytes(text.encode())
+            await Both(folder, processes).search(pattern, **options)
+    finally:
+        await processes.close()
+
+
+@given(st.text(alphabet="ab()[]{}*+?|^$\\.-:,<>=!iPdwsbnx01&~# \t\n", max_size=12), st.text(max_size=10))
+def test_any_text_is_a_pattern_for_python_or_is_refused(pattern: str, text: str) -> None:
+    try:
+        wanted = search_pattern(pattern)
+    except BadSearchPattern as refused:
+        assert str(refused)
+        return
+    re.compile(wanted.python).search(text)
+
+
+async def test_an_rg_of_the_workspace_is_never_run(bench, tmp_path) -> None:
+    inside, outside = bench.workspace / "bin", tmp_path / "bin"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "rg").write_text("#!/bin/sh\n")
+        (folder / "rg").chmod(0o755)
+    path = f".:{inside}:{outside}"
+    found = find_ripgrep({"PATH": path}, str(bench.workspace))
+    beside = Path(sys.executable).parent / "rg"
+    assert found == (str(beside) if beside.exists() else str(outside / "rg"))
+
+
+async def test_a_search_that_would_take_for_ever_is_stopped(both) -> None:
+    (both.folder / "a").write_text("a" * 60 + "!\n")
+    folder = str(both.folder)
+    wanted = Search(pattern=search_pattern("(a|aa)+$"), folder=folder, top=folder, limit=1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await search(wanted, both._start, None)
