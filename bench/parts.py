@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 
 from measure import PYTHON, Figure, child, middle, plain_env, scratch
@@ -81,8 +81,12 @@ def _required(name: str) -> dict[str, Distribution]:
     for requirement in distribution(name).requires or ():
         needed = re.match(r"[A-Za-z0-9._-]+", requirement)
         assert needed is not None
-        if "extra ==" not in requirement and "python_version <" not in requirement:
+        if "extra ==" in requirement:
+            continue
+        try:
             found |= {needed[0]: distribution(needed[0])} | _required(needed[0])
+        except PackageNotFoundError:  # needed on another system or another Python
+            continue
     return found
 
 

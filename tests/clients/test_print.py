@@ -84,6 +84,9 @@ def started(number: int = INPUT) -> e.TurnStarted:
     return e.TurnStarted(input=number)
 
 
+NAMED = f"model p:m · mode default · {SESSION}"
+
+
 def ended(stop: e.TurnStop = "end_turn", **fields: str) -> e.TurnEnded:
     return e.TurnEnded(stop=stop, steps=1, **fields)
 
@@ -107,7 +110,7 @@ async def printed(
 @pytest.mark.requirement("D13.15")
 async def test_a_run_creates_a_session_sends_the_prompt_and_prints_the_last_answer() -> None:
     connection = Replay(started(), *step("not this"), *step("the "), e.TextDelta(text="answer"), ended())
-    assert await printed(connection) == (0, "the answer\n", ["done     6.0 s · 1 step"])
+    assert await printed(connection) == (0, "the answer\n", [NAMED, "done     6.0 s · 1 step"])
     assert connection.sent == [
         CREATE,
         SendInput(session=SESSION, content=(TextBlock(text="do it"),), mode="queue"),
@@ -227,7 +230,7 @@ async def test_a_log_that_fails_in_the_middle_ends_the_run_with_its_reason() -> 
     result = json.loads(out)
     assert (code, result["exit_code"], result["reason"]) == (2, 2, "StoreUnwritable")
     assert len(result["events"]) == 3
-    assert story == [failure.message]
+    assert story == [NAMED, failure.message]
 
 
 @pytest.mark.requirement("C22")

@@ -85,6 +85,8 @@ class Printer:
         self._text: list[str] = []
         self._calls: dict[str, str] = {}
         self._begun_ms = 0
+        self._mode = "default"
+        self._named = False
         self._schema: dict[str, Any] | None = None
         self._deadline_s: float | None = None
         self._reader_gone = False
@@ -170,7 +172,12 @@ class Printer:
 
     def _collect(self, event: e.AnyEvent) -> None:
         match event:
-            case e.StepStarted() | e.StepFailed():
+            case e.SessionCreated(mode=mode):
+                self._mode = mode
+            case e.StepStarted():
+                self._text.clear()
+                self._name_model(event)
+            case e.StepFailed():
                 self._text.clear()
             case e.TextDelta(text=text):
                 self._text.append(text)
@@ -184,6 +191,17 @@ class Printer:
                 self._result.not_used.append(str(data.get("path", "")))
             case _:
                 pass
+
+    def _name_model(self, step: e.StepStarted) -> None:
+        """Once: which model, which stance, which session."""
+        if not self._named:
+            self._named = True
+            facts = (
+                f"model {step.provider}:{step.model}",
+                f"mode {self._mode}",
+                self._result.session_id or "",
+            )
+            self._say(visible(" · ".join(facts), newlines=False))
 
     def _collect_result(self, result: e.ToolResult) -> None:
         if result.outcome in ("denied", "blocked"):

@@ -150,16 +150,26 @@ class Story:
                 return visible(result.content.partition("\n")[0])
 
 
+_VERBS = {
+    "read_file": "read",
+    "write_file": "write",
+    "edit_file": "edit",
+    "apply_patch": "patch",
+    "ask_user": "ask",
+}
 _NEVER_RAN = frozenset({"UnknownTool", "InvalidInput"})
 
 
 def describe_call(tool: str, given: dict[str, Any]) -> str:
     """A call in a few words: the command itself, or the tool's verb and its path."""
     if tool == "bash":
-        return _short(str(given.get("command", "")))
-    path = given.get("path")
-    verb = {"read_file": "read", "write_file": "write", "edit_file": "edit"}.get(tool, tool)
-    return f"{verb} {_short(path)}" if isinstance(path, str) else verb
+        command, job = str(given.get("command", "")), str(given.get("job", ""))
+        return f"look at {_short(job)}" if job else _short(command)
+    verb = _VERBS.get(tool, tool)
+    about = next(
+        (given[name] for name in ("pattern", "path", "question") if isinstance(given.get(name), str)), ""
+    )
+    return f"{verb} {_short(about)}" if about else verb
 
 
 def _short(text: str) -> str:
