@@ -49,9 +49,15 @@ async def _demo(env: Mapping[str, str]) -> int:
         _say("")
         _say("That was the real engine, tools and log; only the model was a script.")
         _say(f"The log, encrypted     {os.path.join(folders(env).data, 'sessions.db')}")
-        _say(f"What just happened     bridle sessions show {printer.session}")
-        _say("Play your own script   bridle help scripts")
-        _say("Connect a real model   not in this version: it can only play scripts so far")
+        program = "bridle" if shutil.which("bridle") else sys.argv[0]
+        _say(f"What just happened     {program} sessions show {printer.session}")
+        _say(f"Play your own script   {program} help scripts")
+        _say(
+            f"Connect a real model   put its key into the environment, then: {program} run -m openai:MODEL PROMPT"
+        )
+        _say(
+            f"                       {program} models   lists providers, their key variables and local servers"
+        )
     return code
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.clients.story import Story, describe_call
+from bridle.clients.story import Story, counted, describe_call
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, SendInput
@@ -245,11 +245,11 @@ class Printer:
     def _closing_line(self, ended: e.TurnEnded, ts_ms: int) -> str:
         word = "done" if self._result.success else "ended"
         changed, denied = len(self._result.changed_files), len(self._result.denied)
-        facts = [f"{(ts_ms - self._begun_ms) / 1000:.1f} s", _count(ended.steps, "step")]
+        facts = [f"{(ts_ms - self._begun_ms) / 1000:.1f} s", counted(ended.steps, "step")]
         if changed:
-            facts.append(f"{_count(changed, 'file')} changed")
+            facts.append(f"{counted(changed, 'file')} changed")
         if denied:
-            facts.append(f"{_count(denied, 'call')} not run")
+            facts.append(f"{counted(denied, 'call')} not run")
         if not self._result.success:
             facts.insert(0, visible(ended.message or ended.stop))
         return f"{word:<8} " + " · ".join(facts)
@@ -284,7 +284,3 @@ class Printer:
 
 def _failed(ended: e.TurnEnded, reason: str, **data: str) -> e.TurnEnded:
     return e.TurnEnded(stop="error", reason=reason, message=sentence(reason, data), steps=ended.steps)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -165,7 +165,7 @@ def describe_call(tool: str, given: dict[str, Any]) -> str:
     if tool == "bash":
         command, job = str(given.get("command", "")), str(given.get("job", ""))
         return f"look at {_short(job)}" if job else _short(command)
-    verb = _VERBS.get(tool, tool)
+    verb = _VERBS.get(tool, visible(tool, newlines=False))
     about = next(
         (given[name] for name in ("pattern", "path", "question") if isinstance(given.get(name), str)), ""
     )
@@ -184,8 +184,8 @@ def _facts(result: e.ToolResult) -> list[str]:
         facts.append(f"exit {code}")
     if isinstance(metadata.get("added"), int):
         facts.append(f"+{metadata['added']} -{metadata.get('removed', 0)}")
-    if isinstance(lines := metadata.get("lines"), int):
-        facts.append(f"{lines} lines")
+    if result.tool == "read_file" and isinstance(last := metadata.get("last_line"), int):
+        facts.append(counted(last - metadata.get("first_line", 1) + 1 if last else 0, "line"))
     if result.outcome == "timeout":
         facts.append("stopped: it took too long")
     elif result.outcome == "error" and "exit_code" not in metadata:
@@ -193,3 +193,7 @@ def _facts(result: e.ToolResult) -> list[str]:
     if result.duration_ms is not None and result.duration_ms >= 100:
         facts.append(f"{result.duration_ms / 1000:.1f} s")
     return facts
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
