@@ -24,10 +24,11 @@ PROMPT = "The cart total is wrong when an item is bought twice. Find out why and
 
 
 def demo(env: Mapping[str, str]) -> int:
-    return asyncio.run(_demo(env))
+    return asyncio.run(run_demo(env))
 
 
-async def _demo(env: Mapping[str, str]) -> int:
+async def run_demo(env: Mapping[str, str]) -> int:
+    """The demo on a running loop; returns the exit code."""
     scratch = tempfile.mkdtemp(prefix="bridle-demo-")
     _write_project(scratch)
     await _make_repository(scratch, env)

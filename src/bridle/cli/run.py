@@ -34,7 +34,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         schema = None if parsed.output_schema is None else read_schema(parsed.output_schema)
         printer.expect(schema)
         content = _content(parsed, schema, say)
-        create = _session_wanted(parsed, env)
+        create = session_wanted(parsed, env)
     except BridleError as failure:
         printer.fail(failure)
         return printer.finish()
@@ -120,7 +120,8 @@ def _content(
     return (TextBlock(text=prompt), *(image_block(source) for source in parsed.image))
 
 
-def _session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
+def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
+    """The session these options ask for: a new one, or the one to go on with."""
     cwd = os.path.abspath(parsed.cwd)
     resume = _resumed(parsed, cwd, env)
     return CreateSession(

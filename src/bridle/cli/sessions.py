@@ -53,10 +53,10 @@ def _row(row: SessionRow, now_ms: float, *, everywhere: bool) -> str:
     title = title if len(title) <= 44 else title[:43] + "…"
     turns = f"{row.turns} turn" + ("" if row.turns == 1 else "s")
     place = f"   {visible(row.cwd)}" if everywhere else ""
-    return f"{row.id}   {title:<44}   {_age(now_ms - row.updated_ms):>12}   {turns:>8}{place}"
+    return f"{row.id}   {title:<44}   {age(now_ms - row.updated_ms):>12}   {turns:>8}{place}"
 
 
-def _age(age_ms: float) -> str:
+def age(age_ms: float) -> str:
     minutes = int(age_ms // 60_000)
     if minutes < 1:
         return "just now"

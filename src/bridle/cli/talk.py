@@ -1,0 +1,208 @@
+"""`bridle`: talk with a session at the terminal, new, continued or picked from a list."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from bridle._version import __version__
+from bridle.app.engine import Engine, running_engine, session_store
+from bridle.app.settings import session_options, session_settings
+from bridle.base.clock import SystemClock
+from bridle.cli import tolerate_characters
+from bridle.cli.first_run import DEMO, choose_model
+from bridle.cli.history import PromptHistory
+from bridle.cli.run import session_wanted, tell
+from bridle.cli.sessions import age
+from bridle.clients.line.client import talk
+from bridle.clients.line.facts import Fact, Facts
+from bridle.clients.line.picker import Listed, Picker, picker_lines
+from bridle.clients.line.terminal import Terminal, look_of
+from bridle.config.folders import folders
+from bridle.config.writing import set_value
+from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.sessions.store import SessionStore
+
+MAX_SHOWN_BYTES = 1 << 20
+SHORT_ID = 6
+
+
+def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """Talks until the person leaves; returns the exit code."""
+    if not sys.stdin.isatty() or not sys.stdout.isatty():
+        if parsed.pick:
+            return _print_sessions(env)
+        raise UsageError("bridle talks at a terminal. For scripts and pipes: bridle run PROMPT")
+    tolerate_characters()
+    return asyncio.run(_talk(parsed, env))
+
+
+async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    terminal = Terminal(look=look_of(env, terminal=True, plain=parsed.plain))
+    if parsed.pick:
+        chosen = await _picked(terminal, env)
+        if chosen is None:
+            return 0
+        parsed.resume = chosen
+    create = session_wanted(parsed, env)
+    async with running_engine(env, notice=tell) as engine:
+        model_from = _model_from(parsed, env)
+        if create.resume is None and create.model is None and not model_from:
+            model = await _first_model(engine, create, env)
+            if model is None:
+                return 0
+            if model == DEMO:
+                return await _demo(env)
+            create = _with_model(create, model)
+            model_from = "chosen just now"
+        connection = engine.connect(name="terminal", answers=True)
+        try:
+            facts = _facts(create, engine, env, model_from)
+            return await talk(connection, create, terminal, facts=facts, first_prompt=parsed.first_prompt)
+        finally:
+            await connection.close()
+
+
+def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
+    """Where the choice of model comes from; empty when nobody made one."""
+    if parsed.model:
+        return "--model"
+    options = session_options(CreateSession(cwd=".", config=_files_only(parsed)))
+    settings = session_settings(options, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
+    if settings.model is None:
+        return ""
+    return "BRIDLE_MODEL" if env.get("BRIDLE_MODEL") == settings.model else "config"
+
+
+def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
+    return {"config_file": parsed.config, "profile": parsed.profile, "sets": parsed.set}
+
+
+async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:
+    where = folders(env)
+    print(f"Bridle {__version__} · {_folder(create.cwd, env)}\n")
+    try:
+        model = await choose_model(engine.models, input, print)
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+    if model is not None and model != DEMO:
+        engine.models.choose(model)
+        change = set_value(where, "model", model)
+        print(f"Saved: {model} in {change.path}. Change it with /model.\n")
+    return model
+
+
+async def _demo(env: Mapping[str, str]) -> int:
+    from bridle.cli.demo import run_demo
+
+    return await run_demo(env)
+
+
+def _with_model(create: CreateSession, model: str) -> CreateSession:
+    import msgspec
+
+    return msgspec.structs.replace(create, model=model)
+
+
+def _facts(create: CreateSession, engine: Engine, env: Mapping[str, str], model_from: str) -> Facts:
+    cwd = os.path.realpath(create.cwd)
+    history = PromptHistory(folders(env).state, cwd)
+    return Facts(
+        clock=SystemClock(),
+        version=__version__,
+        folder=_folder(cwd, env),
+        branch=_branch(cwd),
+        model_from=model_from,
+        lines=(Fact("sandbox", "none", "commands run with your rights; only the environment is cleaned"),),
+        history=history.prompts(),
+        save_prompt=history.add,
+        is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
+        read_text=lambda path: _text(os.path.join(cwd, path)),
+        short_id=lambda session: _short_id(engine.store, session),
+    )
+
+
+def _folder(cwd: str, env: Mapping[str, str]) -> str:
+    home = env.get("HOME", "").rstrip("/")
+    cwd = os.path.abspath(cwd)
+    return f"~{cwd.removeprefix(home)}" if home and (cwd == home or cwd.startswith(home + "/")) else cwd
+
+
+def _branch(cwd: str) -> str:
+    """The git branch, read from the repository's own note; no git command is run for it."""
+    folder = cwd
+    while not os.path.exists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return ""
+        folder = parent
+    head = _text(os.path.join(folder, ".git", "HEAD")) or ""
+    return head.strip().removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""
+
+
+def _text(path: str) -> str | None:
+    from bridle.base.files import read_limited
+
+    try:
+        contents = read_limited(path, MAX_SHOWN_BYTES)
+    except (OSError, ValueError):
+        return None
+    return None if contents.truncated else contents.data.decode("utf-8", "replace")
+
+
+def _short_id(store: SessionStore, session: str) -> str:
+    """The shortest beginning that names this session and no other, without its prefix."""
+    own = session.removeprefix("sess_")
+    others = [row.id.removeprefix("sess_") for row in store.list() if row.id != session]
+    for length in range(SHORT_ID, len(own)):
+        if not any(other.startswith(own[:length]) for other in others):
+            return own[:length]
+    return own
+
+
+def _listed(store: SessionStore) -> tuple[Listed, ...]:
+    here, now_ms = os.path.realpath("."), time.time() * 1000
+    return tuple(
+        Listed(
+            id=row.id,
+            words=row.title,
+            when=age(now_ms - row.updated_ms),
+            turns=row.turns,
+            pinned=row.pinned,
+            here=row.cwd == here,
+        )
+        for row in store.list()
+    )
+
+
+async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:
+    from bridle.clients.line.picking import pick
+
+    store = session_store(env)
+    try:
+        sessions = _listed(store)
+    finally:
+        store.close()
+    if not sessions:
+        raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
+    here = any(session.here for session in sessions)
+    return await pick(Picker(sessions=sessions, folder=_folder(".", env), all_folders=not here), terminal)
+
+
+def _print_sessions(env: Mapping[str, str]) -> int:
+    """Where nobody can choose: the list, and exit code 2."""
+    store = session_store(env)
+    try:
+        lines = picker_lines(
+            Picker(sessions=_listed(store), folder=_folder(".", env), all_folders=True), columns=0
+        )
+    finally:
+        store.close()
+    print("\n".join(lines))
+    raise UsageError("Which one? bridle -r ID")

@@ -1,0 +1,476 @@
+"""Talking with a session at a terminal: keys in, commands out; events in, lines out.
+
+Everything runs on one event loop. Keys and events are handled as they come; commands go out one after the other, so
+what was typed first is sent first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.clients.line import slash
+from bridle.clients.line.asking import Asking
+from bridle.clients.line.card import Decided, Hint, Show
+from bridle.clients.line.composer import Send, Wish, cleared, composer_with
+from bridle.clients.line.desk import Desk, Effect
+from bridle.clients.line.facts import Facts
+from bridle.clients.line.footer import HINT_S, MARK, Footer
+from bridle.clients.line.keys import Key, Press, Text
+from bridle.clients.line.outbox import Outbox
+from bridle.clients.line.page import Page
+from bridle.clients.line.parse import Shell, Slash, Words, parse
+from bridle.clients.line.questions import Setting, counted, open_question, permission_question
+from bridle.clients.line.screen import START_HINT, Screen
+from bridle.clients.line.terminal import Terminal
+from bridle.clients.line.view import SessionView
+from bridle.protocol import events as e
+from bridle.protocol.commands import (
+    AnyCommand,
+    CancelTurn,
+    CreateSession,
+    EndSession,
+    RunSlash,
+    SendInput,
+    SetMode,
+    SetModel,
+    ShellRequest,
+)
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import BridleError, sentence
+
+LEAVE_S: Final = HINT_S
+"""A second Ctrl-C within this time leaves."""
+
+_AGAIN: Final = "Ctrl-C again to leave"
+_STOPPING: Final = "Stopping… Ctrl-C again within 2 s to leave"
+_CLEARED: Final = "Draft cleared, Up brings it back. Ctrl-C again within 2 s to leave"
+_LEAVING: Final = "A turn is running.  s stop it and leave · Esc stay"
+
+
+async def talk(
+    connection: Connection,
+    create: CreateSession,
+    terminal: Terminal,
+    *,
+    facts: Facts,
+    first_prompt: str | None = None,
+) -> int:
+    """Opens the session and stays with the person until they leave; returns the exit code.
+
+    The terminal is as it was found when this returns or raises. Raises `BridleError` when the session cannot be
+    opened. Neither the connection nor the session is closed here: whoever opened them does that.
+    """
+    created = await connection.send(create)
+    client = _Client(connection, create, terminal, facts)
+    with terminal.raw():
+        return await client.run(created.session, created.event or 0, first_prompt)
+
+
+class _Client:
+    """One person's terminal on one connection. The session may change with `/clear`."""
+
+    def __init__(
+        self, connection: Connection, create: CreateSession, terminal: Terminal, facts: Facts
+    ) -> None:
+        self._connection = connection
+        self._create = create
+        self._terminal = terminal
+        self._facts = facts
+        self._clock = facts.clock
+        self._page = Page(terminal.write, columns=lambda: self._terminal.columns, moves=terminal.look.moves)
+        self._desk = Desk(composer_with(facts.history), lines_only=not terminal.interactive)
+        self._screen = Screen(self._page, look=terminal.look, columns=terminal.columns)
+        self._view = SessionView(connection.client)
+        self._outbox = Outbox(
+            connection, readdressed=self._readdressed, refused=self._refused, done=self._sent
+        )
+        self._footer = Footer(
+            self._page,
+            self._desk,
+            look=terminal.look,
+            clock=self._clock,
+            interactive=terminal.interactive,
+            say=self._say,
+            active=lambda: self._screen.running if self._view.running else None,
+        )
+        self._asking = Asking(
+            self._desk,
+            terminal,
+            self._clock,
+            take_keys=self._take_keys,
+            show=self._show_question,
+            send=self._outbox.put,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._left: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._session = ""
+        self._opened_at = 0
+        self._begun = False
+        self._keys: deque[Key] = deque()
+        self._first_prompt: str | None = None
+        self._interrupted_s = float("-inf")
+        self._leaving = False
+        self._input_over = False
+
+    async def run(self, session: str, opened_at: int, first_prompt: str | None) -> int:
+        self._first_prompt = first_prompt
+        with self._terminal.listening(self._on_keys, self._on_input_over), self._signals():
+            self._start(self._outbox.run())
+            self._open(session, opened_at)
+            try:
+                code = await self._left
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._say_goodbye()
+        return code
+
+    def _open(self, session: str, opened_at: int) -> None:
+        """Follows a session; `opened_at` is the last event of its past."""
+        self._session = session
+        self._opened_at = opened_at
+        self._view = SessionView(self._connection.client)
+        self._start(self._follow(session))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work in the background. A fault in it ends the client, with the terminal restored."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (fault := task.exception()) is not None and not self._left.done():
+                self._left.set_exception(fault)
+
+        task = asyncio.create_task(work)
+        task.add_done_callback(ended)
+        self._tasks.append(task)
+
+    @contextmanager
+    def _signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        wanted: dict[int, Callable[[], None]] = {
+            signal.SIGTERM: lambda: self._leave(143),
+            signal.SIGHUP: lambda: self._leave(129),
+            signal.SIGWINCH: self._resized,
+            signal.SIGCONT: self._continued,
+        }
+        for number, action in wanted.items():
+            loop.add_signal_handler(number, action)
+        try:
+            yield
+        finally:
+            for number in wanted:
+                loop.remove_signal_handler(number)
+
+    # Events
+
+    async def _follow(self, session: str) -> None:
+        """Shows the session's events until it ends, or until another session takes its place."""
+        try:
+            async for envelope in self._connection.events(session):
+                if self._session != session:
+                    return
+                self._on_event(envelope)
+        except BridleError as failure:
+            self._screen.say(visible(failure.message))
+            self._leave(failure.exit_code)
+        if self._session == session:
+            self._leave(0)
+
+    def _on_event(self, envelope: e.Envelope) -> None:
+        self._view.take(envelope)
+        if envelope.id is not None and envelope.id <= self._opened_at:
+            self._screen.fold(envelope)
+            if envelope.id == self._opened_at:
+                self._begin()
+            return
+        match envelope.event:
+            case e.PermissionRequested() as request:
+                self._asking.arrived(self._session, permission_question(request, self._setting()))
+            case e.QuestionAsked() as asked:
+                self._asking.arrived(self._session, open_question(asked))
+            case e.PermissionDecided() as decided:
+                self._settled(decided.call_id, decided.answered_by)
+            case e.QuestionAnswered() as answered:
+                self._settled(answered.question_id, answered.answered_by)
+            case e.TurnStarted(input=number):
+                self._footer.working()
+                if words := self._view.begun_from_queue(number):
+                    self._screen.say(f"{MARK}{words}", indent="  ")
+            case e.InputAccepted(content=content) if envelope.originator != self._connection.client:
+                self._screen.say(f"{envelope.originator}: {visible(e.text_of(content))}", indent="  ")
+            case _:
+                pass
+        self._screen.show(envelope)
+        if isinstance(envelope.event, e.TurnEnded):
+            self._turn_ended()
+        self._footer.draw()
+
+    def _begin(self) -> None:
+        """The past is read: say where we are, then let the person write."""
+        if self._begun:  # another session on the same page
+            return
+        view = self._view
+        self._screen.start(
+            self._facts, model=view.model, mode=view.mode, degraded=tuple(view.degraded.values())
+        )
+        if view.turns:
+            self._screen.say(
+                f'Back in "{view.title}", {counted(view.turns, "turn")} so far. The last answer:'
+            )
+            self._screen.past_answer()
+            self._screen.blank()
+        self._screen.say(START_HINT, indent="  ")
+        first, self._first_prompt = self._first_prompt, None
+        if first is not None:
+            self._submit(Send(first, visible(first), tuple(first)))
+        self._begun = True
+        self._on_keys([])
+        self._leave_if_over()
+
+    def _turn_ended(self) -> None:
+        self._footer.rested()
+        self._asking.forget_all()
+        if self._leaving:
+            self._leave(0)
+        self._leave_if_over()
+
+    # Questions
+
+    def _setting(self) -> Setting:
+        sandbox = "sandbox: none" if "sandbox" in self._view.degraded else ""
+        return Setting(
+            folder=visible(self._facts.folder, newlines=False),
+            sandbox=sandbox,
+            saved_days=self._facts.saved_days,
+            before=self._facts.read_text,
+        )
+
+    def _show_question(self, show: Show) -> None:
+        self._screen.blank()
+        self._screen.rows(show.rows)
+
+    def _settled(self, question_id: str, by: str | None) -> None:
+        """The question is no longer open, whoever answered."""
+        if not self._asking.settled(question_id):
+            return
+        if by is None:
+            self._screen.say("Nobody answered in time.")
+        elif by != self._connection.client:
+            self._screen.say("Answered elsewhere.")
+
+    # Keys
+
+    def _on_keys(self, keys: list[Key]) -> None:
+        self._keys += keys
+        if self._begun:
+            self._handle_keys()
+            self._footer.draw()
+        elif Press("ctrl-c") in keys:
+            self._interrupt()
+
+    def _take_keys(self) -> None:
+        """Everything typed until now, read or not: it was typed before what comes next was on the screen."""
+        self._keys += self._terminal.read_now()
+        self._handle_keys()
+
+    def _handle_keys(self) -> None:
+        while self._keys and not self._left.done():
+            key = self._keys.popleft()
+            if self._leaving_asked(key):
+                continue
+            card = self._desk.card
+            answer_line = card.line if card is not None and self._desk.focus == "question" else ""
+            columns = self._terminal.columns
+            for effect in self._desk.press((key,), now_s=self._clock.monotonic(), columns=columns):
+                self._act(effect, answer_line)
+
+    def _act(self, effect: Effect, answer_line: str) -> None:
+        match effect:
+            case Send():
+                self._submit(effect)
+            case Wish(what=what):
+                self._wish(what)
+            case Show(rows=rows):
+                self._screen.rows(rows)
+            case Hint(text=text):
+                self._screen.say(text)
+            case Decided():
+                self._decided(effect, answer_line)
+
+    def _wish(self, what: Literal["interrupt", "leave", "suspend", "redraw"]) -> None:
+        match what:
+            case "interrupt":
+                self._interrupt()
+            case "leave":
+                self._leave_politely()
+            case "suspend":
+                self._suspend()
+            case "redraw":
+                self._page.redraw()
+
+    def _decided(self, decided: Decided, answer_line: str) -> None:
+        if not decided.stop:
+            self._page.keep_prompt(self._footer.answer_lead, visible(answer_line))
+        self._asking.decided(decided)
+        if decided.stop:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Ctrl-C: once stops or clears, twice within two seconds leaves."""
+        now_s = self._clock.monotonic()
+        if now_s - self._interrupted_s <= LEAVE_S:
+            self._leave(0)
+            return
+        self._interrupted_s = now_s
+        if self._view.running:
+            self._outbox.put(CancelTurn(session=self._session))
+            self._footer.hint(_STOPPING)
+        elif not self._desk.composer.empty:
+            self._desk.composer = cleared(self._desk.composer)
+            self._footer.hint(_CLEARED)
+        else:
+            self._footer.hint(_AGAIN)
+
+    def _leave_politely(self) -> None:
+        """Ctrl-D: leaves at once where nothing runs."""
+        if not self._view.running:
+            self._leave(0)
+        else:
+            self._leaving = True
+            self._footer.hint(_LEAVING, lasting=True)
+
+    def _leaving_asked(self, key: Key) -> bool:
+        """The key after Ctrl-D during a turn; True if it was the answer."""
+        if not self._leaving:
+            return False
+        if key == Text("s"):
+            self._outbox.put(CancelTurn(session=self._session))
+            self._footer.hint("Stopping…", lasting=True)
+            return True
+        self._leaving = False
+        self._footer.hint("")
+        return key == Press("esc")
+
+    def _suspend(self) -> None:
+        self._page.prompt(None)
+        self._terminal.suspend()
+        self._page.redraw()
+
+    def _on_input_over(self) -> None:
+        """No more keys can come: nobody is left to answer, and the last turn is the end."""
+        self._input_over = True
+        if self._terminal.interactive:
+            self._leave(129)
+        else:
+            self._asking.nobody_is_left()
+            self._leave_if_over()
+
+    def _leave_if_over(self) -> None:
+        idle = self._begun and not self._view.running and self._outbox.empty
+        if self._input_over and idle:
+            self._leave(0)
+
+    # What was written
+
+    def _submit(self, send: Send) -> None:
+        typed = parse(send.text, self._facts.is_file)
+        if self._view.running and isinstance(typed, Words):
+            lead = "now      " if send.steer else "queued   "
+            self._screen.say(f"{lead}{send.shown}", indent="  ")
+        else:
+            self._page.keep_prompt(MARK, send.shown)
+        match typed:
+            case Words(content=content):
+                self._desk.remember(send.cells)
+                self._facts.save_prompt(send.text)
+                mode = "steer" if send.steer else "queue"
+                self._view.sending(send.shown)
+                self._outbox.put(SendInput(session=self._session, content=content, mode=mode))
+            case Shell(command=command, share=share):
+                self._outbox.put(ShellRequest(session=self._session, command=command, share=share))
+            case Slash(name=name, arguments=arguments):
+                self._slash(name, arguments)
+            case None:
+                pass
+
+    def _slash(self, name: str, arguments: str) -> None:
+        match slash.carry_out(name, arguments, self._view, used=self._screen.session, session=self._session):
+            case "quit":
+                self._leave(0)
+            case "clear":
+                self._outbox.put(self._new_session)
+            case slash.Lines(lines=lines, indent=indent):
+                for line in lines:
+                    self._screen.say(line, indent=indent)
+            case command:
+                self._outbox.put(command)
+
+    async def _new_session(self) -> None:
+        """`/clear`: the old session ends and stays listed; a new one begins."""
+        old, title = self._session, self._view.title
+        create = msgspec.structs.replace(
+            self._create, resume=None, model=self._view.model, mode=self._view.mode
+        )
+        created = await self._connection.send(create)
+        if title:
+            way_back = self._facts.short_id(old)
+            self._screen.say(f'A new session. The last one is saved as "{title}": bridle -r {way_back}')
+        self._screen = self._screen.for_new_session()
+        self._open(created.session, created.event or 0)
+        await self._connection.send(EndSession(session=old))
+
+    # Commands on their way out
+
+    def _readdressed(self, command: AnyCommand) -> AnyCommand:
+        """What was typed behind a `/clear` is meant for the new session."""
+        if isinstance(command, SendInput | ShellRequest | RunSlash | SetModel | SetMode):
+            return msgspec.structs.replace(command, session=self._session)
+        return command
+
+    def _refused(self, refusal: BridleError, command: AnyCommand | None) -> None:
+        if command is not None:
+            self._view.refused(command)
+        late = isinstance(command, CancelTurn) and refusal.reason == "NoTurn"
+        if late:  # the turn ended by itself: nothing to say
+            return
+        message = refusal.message
+        if isinstance(command, RunSlash):
+            message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
+        self._screen.say(visible(message), indent="  ")
+
+    def _sent(self) -> None:
+        self._footer.draw()
+        self._leave_if_over()
+
+    # The rows below
+
+    def _resized(self) -> None:
+        self._screen.resize(self._terminal.columns)
+        self._page.resized()
+
+    def _continued(self) -> None:
+        self._terminal.resume()
+        self._page.redraw()
+
+    def _say(self, text: str) -> None:
+        self._screen.say(text)
+
+    # Leaving
+
+    def _leave(self, code: int) -> None:
+        if not self._left.done():
+            self._left.set_result(code)
+
+    def _say_goodbye(self) -> None:
+        self._footer.close()
+        if title := self._view.title:
+            way_back = self._facts.short_id(self._session)
+            self._screen.say(f'Saved as "{title}".  Come back: bridle -c   or   bridle -r {way_back}')

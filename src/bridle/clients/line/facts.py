@@ -1,0 +1,64 @@
+"""What whoever starts the line client knows and the client cannot: versions, folders, files, earlier prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.protocol.events import Mode
+
+MODE_WORDS: Final[dict[Mode, str]] = {
+    "strict": "everything asks first",
+    "default": "reading is quiet; changes, commands and network ask first",
+    "safe": "reading only; nothing is asked, everything else is denied",
+    "auto": "only what may do harm asks first",
+    "yolo": "nothing asks first",
+    "plan": "reading only, until you leave plan mode",
+}
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One line at the start: a name, its value, and where it comes from or what it means."""
+
+    name: str
+    value: str
+    detail: str = ""
+
+
+def _no_text(_path: str) -> bool:
+    return False
+
+
+def _nothing(_prompt: str) -> None:
+    """Where prompts are not kept."""
+
+
+def _whole(session: str) -> str:
+    return session
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything has a harmless default but the clock.
+
+    `folder` is the working folder as people write it (`~/code/shop`), `branch` its git branch. `model_from` says where
+    the choice of model came from, `lines` are further start lines (sandbox, rules). `history` are the prompts of
+    earlier sessions, oldest first; `save_prompt` keeps one more. `is_file` answers for a path relative to the folder,
+    `read_text` gives a file's text as it is now or None if there is none. `short_id` is a beginning of a session's id
+    that is unique. `saved_days` is how long a yes for this folder is kept, None if it is not.
+    """
+
+    clock: Clock
+    version: str = ""
+    folder: str = "."
+    branch: str = ""
+    model_from: str = ""
+    lines: tuple[Fact, ...] = ()
+    history: tuple[str, ...] = ()
+    save_prompt: Callable[[str], None] = _nothing
+    is_file: Callable[[str], bool] = _no_text
+    read_text: Callable[[str], str | None] | None = None
+    short_id: Callable[[str], str] = _whole
+    saved_days: int | None = None

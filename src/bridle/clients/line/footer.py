@@ -1,0 +1,128 @@
+"""The rows below the output: hints, and the line that has the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from bridle.base.clock import Clock, Timer
+from bridle.clients.line.desk import Desk
+from bridle.clients.line.page import Page, Prompt
+from bridle.clients.line.terminal import Look
+
+MARK: Final = "\u203a "
+HINT_S: Final = 2.0
+STILL_WORKING_S: Final = 30.0
+"""How often people who listen are told that a turn still runs."""
+
+
+class Footer:
+    """Draws what the desk holds. `say` prints a line, where a hint cannot be taken away again.
+
+    `active` says what runs now, None while nothing does. Where nobody types (`interactive`) there is no prompt.
+    """
+
+    def __init__(
+        self,
+        page: Page,
+        desk: Desk,
+        *,
+        look: Look,
+        clock: Clock,
+        interactive: bool,
+        say: Callable[[str], None],
+        active: Callable[[], str | None],
+    ) -> None:
+        self._page = page
+        self._desk = desk
+        self._look = look
+        self._clock = clock
+        self._say = say
+        self._active = active
+        self._hint = ""
+        self._hint_timer: Timer | None = None
+        self._quiet_timer: Timer | None = None
+        self._working_timer: Timer | None = None
+        self._closed = not interactive
+
+    @property
+    def answer_lead(self) -> str:
+        return "Answer: " if self._look.reader else MARK
+
+    def hint(self, text: str, *, lasting: bool = False) -> None:
+        """A hint above the prompt; it goes with its two seconds, or is a line where nothing can be redrawn."""
+        if self._hint_timer is not None:
+            self._hint_timer.cancel()
+            self._hint_timer = None
+        if not self._look.moves:
+            if text:
+                self._say(text)
+            return
+        self._hint = text
+        if text and not lasting:
+            self._hint_timer = self._clock.call_later(HINT_S, self._hint_is_over)
+
+    def draw(self) -> None:
+        """Shows the line that has the keyboard. Where nothing can be redrawn, only when it is somebody's turn."""
+        if self._closed:
+            return
+        self._let_the_question_wait()
+        card, composer = self._desk.card, self._desk.composer
+        if card is not None and self._desk.focus == "question":
+            confirm = f"{card.question.confirm} " if card.confirming else ""
+            lead = confirm + self.answer_lead
+            cells = tuple(card.line)
+            self._page.prompt(Prompt(lead=lead, cells=cells, at=len(cells), hints=self._hints()))
+        elif self._look.moves or self._active() is None or card is not None or not composer.empty:
+            prompt = Prompt(lead=MARK, cells=composer.cells, at=composer.at, hints=self._hints())
+            self._page.prompt(prompt)
+        else:
+            self._page.prompt(None)
+
+    def working(self, after_s: float = STILL_WORKING_S) -> None:
+        """A turn has begun. People who listen hear from it now and then; others see it."""
+        if not self._look.reader or self._closed:
+            return
+
+        def say() -> None:
+            self._say(f"still working, {after_s:.0f} s")
+            self.working(after_s + STILL_WORKING_S)
+
+        self._working_timer = self._clock.call_later(STILL_WORKING_S, say)
+
+    def rested(self) -> None:
+        """The turn has ended."""
+        if self._working_timer is not None:
+            self._working_timer.cancel()
+            self._working_timer = None
+
+    def close(self) -> None:
+        """Takes everything away; nothing is drawn any more."""
+        self._closed = True
+        for timer in (self._hint_timer, self._quiet_timer, self._working_timer):
+            if timer is not None:
+                timer.cancel()
+        self._page.leave()
+
+    def _hint_is_over(self) -> None:
+        self._hint = ""
+        self.draw()
+
+    def _let_the_question_wait(self) -> None:
+        """A question gets the keyboard when it has been quiet long enough."""
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
+            self._quiet_timer = None
+        left_s = self._desk.settle(self._clock.monotonic())
+        if left_s is not None:
+            self._quiet_timer = self._clock.call_later(left_s, self.draw)
+
+    def _hints(self) -> tuple[str, ...]:
+        hints: list[str] = []
+        if self._desk.card is not None and self._desk.focus == "draft":
+            hints.append("A question is waiting: Tab to answer")
+        if self._look.moves:
+            if (running := self._active()) and self._desk.card is None:
+                hints.append(f"running  {running}")
+            hints += [self._hint] if self._hint else []
+        return tuple(hints)

@@ -1,0 +1,275 @@
+"""The paper: text is appended above, the line a person types on stays below it.
+
+Where the terminal can, the lowest rows are live: the last unfinished row of streaming text, hints and the prompt are
+drawn over themselves in one write, with carriage return, erase line and cursor up only; what scrolled up is never
+touched. Where it cannot (`moves` is false) everything is appended, and the prompt is written again after what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from bridle.clients.line.cells import cells_of, width_of, wrapped
+from bridle.clients.line.composer import Cells, shown_cell
+
+_ERASE: Final = "\x1b[K"
+_MAX_PROMPT_ROWS: Final = 12
+_PIECE_CHARACTERS: Final = 256
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows below the output: hints, then the line being typed, with the cursor's place in the latter."""
+
+    lead: str
+    cells: Cells
+    at: int
+    hints: tuple[str, ...] = ()
+
+
+class Ink(msgspec.Struct, frozen=True):
+    """Text and the terminal codes around it; equal `on` means equal looks. Empty codes mean plain."""
+
+    text: str
+    on: str = ""
+
+    @property
+    def coded(self) -> str:
+        return f"{self.on}{self.text}\x1b[m" if self.on and self.text else self.text
+
+
+class Page:
+    """Where everything is printed. One `write` per change.
+
+    `columns` is asked each time: a terminal may have been resized.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, columns: Callable[[], int], moves: bool) -> None:
+        self._write = write
+        self._columns = columns
+        self._moves = moves
+        self._row: list[Ink] = []  # the unfinished row of streaming text
+        self._prompt: Prompt | None = None
+        self._live_rows = 0
+        self._cursor_row = 0
+        self._done: list[str] = []
+        self._column = 0  # without moves: whether something stands on the last line
+        self._echoed: Prompt | None = None
+
+    def line(self, *inks: Ink) -> None:
+        """One whole line, after the end of whatever was streaming."""
+        self.end()
+        self._done.append("".join(ink.coded for ink in inks))
+        self._flush()
+
+    def lines(self, rows: Sequence[Ink]) -> None:
+        self.end()
+        self._done += [row.coded for row in rows]
+        self._flush()
+
+    def stream(self, *inks: Ink) -> None:
+        """Text that goes on where the last stopped."""
+        if not self._moves:
+            self._append("".join(ink.coded for ink in inks))
+            return
+        for ink in inks:
+            first, *rest = ink.text.split("\n")
+            self._extend(first, ink.on)
+            for text in rest:
+                self._end_row()
+                self._extend(text, ink.on)
+        self._flush()
+
+    def end(self) -> None:
+        """Streaming text is complete: what comes next begins a line."""
+        if self._row:
+            self._end_row()
+        elif not self._moves:
+            self._fresh_line()
+
+    def prompt(self, prompt: Prompt | None) -> None:
+        """Sets the rows below the output; None takes them away."""
+        if prompt == self._prompt:
+            return
+        self._prompt = prompt
+        if self._moves:
+            self._flush()
+        else:
+            self._echo()
+
+    def keep_prompt(self, lead: str, text: str) -> None:
+        """The typed line becomes part of the paper; where it stands there already, it is not written twice."""
+        if self._moves:
+            self.lines([Ink(row) for row in _kept_rows(lead, text, self._columns())])
+            return
+        self.prompt(Prompt(lead=lead, cells=tuple(text), at=len(text)))
+        self._prompt = None
+        self._fresh_line()
+
+    def resized(self) -> None:
+        """The terminal has another width: the live rows are drawn for it."""
+        if self._moves:
+            self._flush()
+
+    def redraw(self) -> None:
+        """Draws the live rows anew from a fresh line, after another program was on the screen."""
+        self._live_rows = self._cursor_row = 0
+        if self._moves:
+            self._flush()
+        else:
+            self._echoed = None
+            self._echo()
+
+    def leave(self) -> None:
+        """Takes the prompt away and leaves the cursor at the beginning of a line."""
+        self.end()
+        self._prompt = None
+        if self._moves:
+            self._flush()
+        else:
+            self._fresh_line()
+
+    # Streaming rows
+
+    def _extend(self, text: str, on: str) -> None:
+        """Adds to the unfinished row, some hundred characters at a time: breaking looks at all that is there."""
+        limit = max(self._columns() - 1, 1) if self._columns() > 0 else 0
+        for start in range(0, len(text), _PIECE_CHARACTERS):
+            self._row.append(Ink(text[start : start + _PIECE_CHARACTERS], on))
+            while limit and sum(width_of(part.text) for part in self._row) > limit:
+                self._break(limit)
+
+    def _break(self, limit: int) -> None:
+        """Ends the row at its last blank; a word longer than the row is cut."""
+        letters = [(letter, part.on) for part in self._row for letter in part.text]
+        used = cut = 0
+        blank = -1
+        for index, (letter, _) in enumerate(letters):
+            used += cells_of(letter)
+            if letter == " " and used <= limit + 1 and index:
+                blank = index
+            if used > limit:
+                cut = max(index, 1)
+                break
+        end, begin = (blank, blank + 1) if blank > 0 else (cut, cut)
+        self._row = _inked(letters[:end])
+        self._end_row()
+        self._row = _inked(letters[begin:])
+
+    def _end_row(self) -> None:
+        self._done.append("".join(ink.coded for ink in self._row).rstrip(" "))
+        self._row = []
+
+    # With cursor movement: draw over the live rows
+
+    def _flush(self) -> None:
+        if not self._moves:
+            done, self._done = self._done, []
+            for line in done:
+                self._append(line + "\n")
+            return
+        live, row, column = self._live()
+        old = max(1, self._live_rows)
+        out = ["\r", _up(self._cursor_row), "\n".join([_ERASE] * old), _up(old - 1), "\r"]
+        out += [f"{line}\n" for line in self._done]
+        out += ["\n".join(live), _up(len(live) - 1 - row), "\r"]
+        if column:
+            out.append(f"\x1b[{column}C")
+        self._done = []
+        self._live_rows, self._cursor_row = len(live), row
+        self._write("".join(out))
+
+    def _live(self) -> tuple[list[str], int, int]:
+        """The live rows, and where the cursor stands in them."""
+        rows = ["".join(ink.coded for ink in self._row)] if self._row else []
+        if self._prompt is None:
+            return rows, max(0, len(rows) - 1), sum(width_of(ink.text) for ink in self._row)
+        limit = max(self._columns() - 1, 8)
+        hints = [row for hint in self._prompt.hints for row in wrapped(hint, limit)]
+        typed, row, column = typed_rows(self._prompt, limit)
+        return [*rows, *hints, *typed], len(rows) + len(hints) + row, column
+
+    # Without cursor movement: append
+
+    def _append(self, text: str) -> None:
+        if not text:
+            return
+        if self._echoed is not None:
+            self._fresh_line()
+        self._write(text)
+        self._column = 0 if text.endswith("\n") else 1
+
+    def _fresh_line(self) -> None:
+        if self._column:
+            self._write("\n")
+        self._column = 0
+        self._echoed = None
+
+    def _echo(self) -> None:
+        """Shows the prompt by adding to it where that is enough, else on a new line."""
+        prompt, before = self._prompt, self._echoed
+        if prompt is None:
+            return
+        text = "".join(map(shown_cell, prompt.cells))
+        if before is not None and before.lead == prompt.lead and before.hints == prompt.hints:
+            old = "".join(map(shown_cell, before.cells))
+            if text.startswith(old):
+                self._write(text[len(old) :])
+            elif old.startswith(text) and "\n" not in old[len(text) :]:
+                self._write("\b \b" * width_of(old[len(text) :]))
+            else:
+                self._write(f"\n{prompt.lead}{text}")
+        else:
+            self._fresh_line()
+            self._write("".join(f"{hint}\n" for hint in prompt.hints) + prompt.lead + text)
+        self._echoed = prompt
+        self._column = 1
+
+
+def typed_rows(prompt: Prompt, limit: int) -> tuple[list[str], int, int]:
+    """The typed line in rows of at most `limit`, and the cursor's row and column. Long ones show their end."""
+    rows = [prompt.lead]
+    used = width_of(prompt.lead)
+    margin = " " * used
+    cursor = (0, used)
+    for index, cell in enumerate((*prompt.cells, None)):
+        if index == prompt.at:
+            cursor = (len(rows) - 1, used)
+        if cell is None:
+            break
+        if cell == "\n":
+            rows.append(margin)
+            used = len(margin)
+            continue
+        text = shown_cell(cell).replace("\t", "    ")
+        if used + width_of(text) > limit:
+            rows.append("")
+            used = 0
+            if index == prompt.at:
+                cursor = (len(rows) - 1, 0)
+        rows[-1] += text
+        used += width_of(text)
+    first = max(0, min(cursor[0], len(rows) - _MAX_PROMPT_ROWS))
+    return rows[first : first + _MAX_PROMPT_ROWS], cursor[0] - first, cursor[1]
+
+
+def _kept_rows(lead: str, text: str, columns: int) -> Iterator[str]:
+    for index, line in enumerate(text.split("\n")):
+        begin = " " * len(lead) if index else lead
+        yield from (row.rstrip() for row in wrapped(begin + line, columns, indent=" " * len(lead)))
+
+
+def _up(rows: int) -> str:
+    return f"\x1b[{rows}A" if rows > 0 else ""
+
+
+def _inked(letters: Sequence[tuple[str, str]]) -> list[Ink]:
+    inks: list[Ink] = []
+    for letter, on in letters:
+        if inks and inks[-1].on == on:
+            inks[-1] = Ink(inks[-1].text + letter, on)
+        else:
+            inks.append(Ink(letter, on))
+    return inks

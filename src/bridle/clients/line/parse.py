@@ -1,0 +1,88 @@
+"""What a typed line asks for: words for the model, a shell command, or a slash command. Pure.
+
+Text is never interpreted behind this door: `@path`, `!command` and `/name` become typed things here or stay text. A
+leading blank or a second slash makes anything text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+
+_SLASH: Final = re.compile(r"/([a-z][a-z0-9_-]*(?::[a-z0-9_-]+)*)(?:\s+(.*))?", re.DOTALL)
+_MENTION: Final = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_TRAILING: Final = ".,;:!?)]}'\""
+
+Exists: TypeAlias = Callable[[str], bool]
+"""Whether a path, relative to the session's folder, names a file."""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """Input for the model."""
+
+    content: tuple[InputBlock, ...]
+
+
+class Shell(msgspec.Struct, frozen=True):
+    """A command the person runs; `share` says that the model sees it too."""
+
+    command: str
+    share: bool
+
+
+class Slash(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+Typed: TypeAlias = Words | Shell | Slash | None
+
+
+def parse(text: str, exists: Exists) -> Typed:
+    """The meaning of what was typed; None when there is nothing in it."""
+    if not text.strip():
+        return None
+    if text[0].isspace():
+        return _words(text.strip(), exists)
+    if text.startswith("//"):
+        return _words(text[1:], exists)
+    if text.startswith("!"):
+        share = text.startswith("!!")
+        command = text[2 if share else 1 :].strip()
+        return Shell(command, share) if command else _words(text, exists)
+    if slash := _SLASH.fullmatch(text.rstrip()):
+        return Slash(slash[1], (slash[2] or "").strip())
+    return _words(text, exists)
+
+
+def _words(text: str, exists: Exists) -> Words:
+    """The text in pieces: what stands between mentions, and each mention of a file that is there."""
+    content: list[InputBlock] = []
+    done = 0
+    for found in _MENTION.finditer(text):
+        path = _mentioned(found, exists)
+        if path is None:
+            continue
+        if before := text[done : found.start()]:
+            content.append(TextBlock(text=before))
+        content.append(FileMention(path=path))
+        done = found.end() if found[1] else found.start() + 1 + len(path)
+    if rest := text[done:]:
+        content.append(TextBlock(text=rest))
+    return Words(tuple(content))
+
+
+def _mentioned(found: re.Match[str], exists: Exists) -> str | None:
+    if found[1]:
+        return found[1] if exists(found[1]) else None
+    path = found[2]
+    while path and not exists(path):
+        if path[-1] not in _TRAILING:
+            return None
+        path = path[:-1]
+    return path or None

@@ -1,0 +1,53 @@
+"""The list of sessions at a terminal: drawn below what is there, gone when somebody has chosen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bridle.clients.line.footer import MARK
+from bridle.clients.line.keys import Key
+from bridle.clients.line.page import Ink, Page, Prompt
+from bridle.clients.line.picker import Gone, Picked, Picker, picker_lines, press
+from bridle.clients.line.terminal import Terminal
+
+
+async def pick(picker: Picker, terminal: Terminal) -> str | None:
+    """The id of the session a person chose, or None if they left.
+
+    Where nobody can choose, the list is printed and the answer is None, at once. Where nothing can be redrawn, it is
+    printed again after each change.
+    """
+    page = Page(terminal.write, columns=lambda: terminal.columns, moves=terminal.look.moves)
+    if not terminal.interactive:
+        page.lines([Ink(line) for line in picker_lines(picker, columns=terminal.columns)])
+        return None
+    chosen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    def draw() -> None:
+        lines = tuple(picker_lines(picker, columns=max(terminal.columns - 1, 0)))
+        page.prompt(Prompt(lead=MARK, cells=tuple(picker.filter), at=len(picker.filter), hints=lines))
+
+    def on_keys(keys: list[Key]) -> None:
+        nonlocal picker
+        for key in keys:
+            picker, choice = press(picker, key)
+            match choice:
+                case Picked(id=session) if not chosen.done():
+                    chosen.set_result(session)
+                case Gone() if not chosen.done():
+                    chosen.set_result(None)
+                case _:
+                    pass
+        if not chosen.done():
+            draw()
+
+    def on_end() -> None:
+        if not chosen.done():
+            chosen.set_result(None)
+
+    with terminal.raw(), terminal.listening(on_keys, on_end):
+        draw()
+        try:
+            return await chosen
+        finally:
+            page.leave()

@@ -1,0 +1,285 @@
+"""A question to a person: what it shows, and in which words each answer says what it remembers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.protocol.commands import Answer
+from bridle.protocol.events import PermissionRequested, QuestionAsked, Risk
+
+RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
+
+_CONTEXT_LINES: Final = 3
+_COMPARED_LINES: Final = 2_000
+_EDITS: Final = ("write_file", "edit_file")
+_SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all")
+_WHY: Final[dict[Risk, str]] = {
+    "read": "it reads outside this folder",
+    "write": "it changes files",
+    "shell": "it runs a program",
+    "network": "it uses the network",
+    "dangerous": "it may do harm",
+}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line on the screen, unstyled but for its role."""
+
+    text: str
+    style: RowStyle = "plain"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A key and what it does. One without words works but is not listed."""
+
+    key: str
+    answer: Answer
+    words: str = ""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is put to a person. `body` is what they decide about, each line whole; `id` is a call or a question.
+
+    `inline` lists the choices in one line; `whole` is what `v` prints beyond the body. A question without choices
+    takes any words for an answer; `options` are then suggestions, picked by number.
+    """
+
+    id: str
+    digest: str = ""
+    title: str
+    why: str = ""
+    body: tuple[Row, ...] = ()
+    context: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    options: tuple[str, ...] = ()
+    inline: bool = False
+    whole: tuple[Row, ...] = ()
+    last_words: str = ""
+    confirm: str = ""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What a question's words depend on: where it runs, how long a kept yes lasts, the file as it is now.
+
+    `saved_days` is None where a yes is never kept beyond the session; then nobody is offered it.
+    """
+
+    folder: str
+    sandbox: str = ""
+    saved_days: int | None = None
+    before: Callable[[str], str | None] | None = None
+
+
+# Building questions
+
+
+def permission_question(request: PermissionRequested, setting: Setting) -> Question:
+    """The question of a tool call: a command, a change of a file, or any other call."""
+    command = request.input.get("command")
+    path = request.input.get("path")
+    if request.tool == "bash" and isinstance(command, str):
+        return _command(request, command, setting)
+    if request.tool in _EDITS and isinstance(path, str):
+        return _edit(request, path, setting)
+    return _call(request, setting)
+
+
+def open_question(asked: QuestionAsked) -> Question:
+    """A question the model asks in words."""
+    lines = [Row(visible(line)) for line in asked.question.splitlines()] or [Row("")]
+    return Question(
+        id=asked.question_id,
+        title=lines[0].text,
+        body=tuple(lines[1:]),
+        options=tuple(visible(choice, newlines=False) for choice in asked.choices),
+    )
+
+
+def _command(request: PermissionRequested, command: str, setting: Setting) -> Question:
+    workdir = request.input.get("workdir", ".")
+    where = (
+        setting.folder
+        if workdir in (".", "")
+        else f"{setting.folder}/{visible(str(workdir), newlines=False)}"
+    )
+    exact = "this exact command"
+    return Question(
+        id=request.call_id,
+        digest=request.digest,
+        title="Run this command?",
+        why=_WHY[request.risk],
+        body=tuple(Row(line) for line in _lines(command)),
+        context=(
+            " · ".join(filter(None, (f"in {where}", setting.sandbox))),
+            _others(request.input, "command", "workdir"),
+            visible(request.why, newlines=False),
+        ),
+        choices=(
+            Choice("y", "once", "yes, once"),
+            Choice("p", "pattern", f"{exact}, until the session ends"),
+            *_kept(setting, f"{exact}, here, for {setting.saved_days} days"),
+            Choice("t", "tool"),
+            Choice("n", "deny", "no (Enter)          or type what to do instead"),
+        ),
+        confirm="Every shell command without asking until the session ends? Type all",
+    )
+
+
+def _edit(request: PermissionRequested, path: str, setting: Setting) -> Question:
+    shown = visible(path, newlines=False)
+    title, body, whole = _change(request.input, path, shown, setting)
+    return Question(
+        id=request.call_id,
+        digest=request.digest,
+        title=title,
+        why="" if request.risk == "write" else _WHY[request.risk],
+        body=tuple(body),
+        context=(_others(request.input, *_SHOWN), visible(request.why, newlines=False)),
+        choices=(
+            Choice("y", "once", "yes"),
+            Choice("p", "pattern", f"{shown} this session"),
+            Choice("t", "tool", "all edits this session"),
+            *_kept(setting, f"{shown}, {setting.saved_days} days"),
+            Choice("n", "deny", "no (Enter)"),
+        ),
+        inline=True,
+        whole=tuple(whole),
+        last_words="or say what to change",
+    )
+
+
+def _call(request: PermissionRequested, setting: Setting) -> Question:
+    path = request.input.get("path")
+    tool = visible(request.tool, newlines=False)
+    named = visible(path, newlines=False) if isinstance(path, str) else ""
+    lasting: tuple[Choice, ...] = ()
+    if named:
+        kept = _kept(setting, f"{named}, here, for {setting.saved_days} days")
+        lasting = (Choice("p", "pattern", f"{named}, until the session ends"), *kept)
+    return Question(
+        id=request.call_id,
+        digest=request.digest,
+        title=f"Allow {tool}: {named}?" if named else f"Allow {tool}?",
+        why=_WHY[request.risk],
+        body=tuple(_arguments(request.input)),
+        context=(visible(request.why, newlines=False),),
+        choices=(
+            Choice("y", "once", "yes, once"),
+            *lasting,
+            Choice("t", "tool", f"every {tool} call, until the session ends"),
+            Choice("n", "deny", "no (Enter)          or type what to do instead"),
+        ),
+    )
+
+
+def _kept(setting: Setting, words: str) -> tuple[Choice, ...]:
+    return () if setting.saved_days is None else (Choice("a", "always", words),)
+
+
+def _lines(text: str) -> list[str]:
+    return visible(text).replace("\t", "    ").split("\n")
+
+
+def _arguments(given: dict[str, Any]) -> Iterable[Row]:
+    """Every argument whole: what is approved is what is seen."""
+    for name, value in given.items():
+        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        first, *rest = _lines(shown)
+        yield Row(f"{visible(name, newlines=False)}: {first}")
+        yield from (Row(f"  {line}") for line in rest)
+
+
+def _others(given: dict[str, Any], *known: str) -> str:
+    """Arguments that have no place of their own in a question: nothing is approved unseen."""
+    rest = {name: value for name, value in given.items() if name not in known}
+    return " · ".join(row.text for row in _arguments(rest))
+
+
+def _change(
+    given: dict[str, Any], path: str, shown: str, setting: Setting
+) -> tuple[str, list[Row], list[Row]]:
+    """Title, the change, and the whole new text where the change is only a part of it."""
+    match given:
+        case {"content": str(content)}:
+            return _written(content, path, shown, setting)
+        case {"old_string": str(old), "new_string": str(new)}:
+            everywhere = given.get("replace_all") is True
+            return _replaced(old, new, path, shown, setting, everywhere=everywhere)
+        case _:
+            return f"Change {shown}?", list(_arguments(given)), []
+
+
+def _written(content: str, path: str, shown: str, setting: Setting) -> tuple[str, list[Row], list[Row]]:
+    """A file written as a whole, compared with what is there."""
+    new = _file_lines(content)
+    added = [Row(f"{number:5}  + {line}", "added") for number, line in enumerate(new, 1)]
+    if setting.before is None:
+        return f"Write {shown}?   {counted(len(new), 'line')}, the whole file", added, []
+    old_text = setting.before(path)
+    if old_text is None:
+        return f"Create {shown}?   +{len(new)}", added, []
+    rows = _compared(_file_lines(old_text), new)
+    if not any(row.style in ("added", "removed") for row in rows):
+        same = "nothing" if old_text == content else "only the end of the file"
+        rows = [Row(f"    …    {same} changes", "faint")]
+    whole = [Row(f"{number:5}    {line}") for number, line in enumerate(new, 1)]
+    return _changed(shown, rows), rows, whole
+
+
+def _replaced(
+    old: str, new: str, path: str, shown: str, setting: Setting, *, everywhere: bool
+) -> tuple[str, list[Row], list[Row]]:
+    """Text put in the place of other text: in the file where it is found there as it stands, else by itself."""
+    text = setting.before(path) if setting.before is not None else None
+    if text is not None and (text.count(old) == 1 or (everywhere and old in text)):
+        return _written(text.replace(old, new), path, shown, setting)
+    rows = [Row(f"       - {line}", "removed") for line in _file_lines(old)]
+    rows += [Row(f"       + {line}", "added") for line in _file_lines(new)]
+    return _changed(shown, rows) + ("   wherever it occurs" if everywhere else ""), rows, []
+
+
+def _changed(shown: str, rows: Sequence[Row]) -> str:
+    plus = sum(row.style == "added" for row in rows)
+    minus = sum(row.style == "removed" for row in rows)
+    return f"Change {shown}?   +{plus} \u2212{minus}"
+
+
+def _file_lines(text: str) -> list[str]:
+    lines = _lines(text)
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _compared(old: Sequence[str], new: Sequence[str]) -> list[Row]:
+    """The change as numbered lines with three lines around it; what is left out between them is said."""
+    rows: list[Row] = []
+    last = 0
+    for group in _groups(old, new):
+        rows += _left_out(group[0][3] - last)
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                rows += [Row(f"{at + 1:5}    {new[at]}") for at in range(new_from, new_to)]
+            else:
+                rows += [Row(f"{at + 1:5}  - {old[at]}", "removed") for at in range(old_from, old_to)]
+                rows += [Row(f"{at + 1:5}  + {new[at]}", "added") for at in range(new_from, new_to)]
+            last = new_to
+    return [*rows, *_left_out(len(new) - last)]
+
+
+def _left_out(count: int) -> list[Row]:
+    return [Row(f"    …    {counted(count, 'line')} unchanged", "faint")] if count else []
+
+
+def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[str, int, int, int, int]]]:
+    from difflib import SequenceMatcher  # only when a change is shown
+
+    if max(len(old), len(new)) > _COMPARED_LINES:
+        return ((("replace", 0, len(old), 0, len(new)),),)
+    return SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

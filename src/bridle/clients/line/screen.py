@@ -1,0 +1,243 @@
+"""What happens in a session, as a person reads it: streamed answers, one line per call, what a turn came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from bridle.base.markdown import MarkdownStream, Span, Style
+from bridle.base.visible import visible
+from bridle.clients.line.cells import width_of, wrapped
+from bridle.clients.line.facts import MODE_WORDS, Fact, Facts
+from bridle.clients.line.page import Ink, Page
+from bridle.clients.line.questions import Row, RowStyle
+from bridle.clients.line.tally import Tally, cost_words
+from bridle.clients.line.terminal import Look
+from bridle.clients.story import Story, describe_call
+from bridle.protocol import events as e
+
+START_HINT: Final = "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves"
+_INDENT: Final = " " * 9
+_NAME_COLUMNS: Final = 9
+_VALUE_COLUMNS: Final = 24
+_SENTENCE_END: Final = re.compile(r"[.!?:]\s|\n")
+
+_BOLD, _FAINT, _ITALIC = "\x1b[1m", "\x1b[2m", "\x1b[3m"
+_SPAN_CODES: Final[dict[Style, tuple[str, str]]] = {  # in colour, without
+    "plain": ("", ""),
+    "bold": (_BOLD, _BOLD),
+    "italic": (_ITALIC, _ITALIC),
+    "bold_italic": (_BOLD + _ITALIC, _BOLD + _ITALIC),
+    "code": ("\x1b[36m", _BOLD),
+    "heading": (_BOLD, _BOLD),
+    "bullet": ("\x1b[36m", ""),
+    "quote": (_FAINT, _FAINT),
+    "code_block": ("\x1b[36m", ""),
+}
+_ROW_CODES: Final[dict[RowStyle, tuple[str, str]]] = {
+    "plain": ("", ""),
+    "title": (_BOLD, _BOLD),
+    "added": ("\x1b[32m", ""),
+    "removed": ("\x1b[31m", ""),
+    "faint": (_FAINT, _FAINT),
+}
+
+
+class Screen:
+    """Prints events on a page. Knows the session only from its events."""
+
+    def __init__(self, page: Page, *, look: Look, columns: int = 0, said: set[str] | None = None) -> None:
+        self._page = page
+        self._look = look
+        self._columns = columns
+        self._story = Story()
+        self._markdown = MarkdownStream()
+        self._sentence = ""
+        self._partial = False
+        self._said: set[str] = set() if said is None else said  # sentences that are said once
+        self._begun_ms = 0
+        self._turn = Tally()
+        self.session = Tally()
+        self._answer: list[str] = []
+        self.running = ""
+
+    def resize(self, columns: int) -> None:
+        self._columns = columns
+
+    def for_new_session(self) -> Screen:
+        """A screen for another session on the same page; what is said once is not said again."""
+        return Screen(self._page, look=self._look, columns=self._columns, said=self._said)
+
+    # Lines
+
+    def say(self, text: str, *, style: RowStyle = "plain", indent: str = "") -> None:
+        """A line or several, broken at blanks where they are too long."""
+        columns = 0 if self._look.reader else self._columns
+        rows = [row for line in text.split("\n") for row in wrapped(line, columns, indent=indent)]
+        self._page.lines([self._ink(Row(row, style)) for row in rows])
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        self._page.lines([self._ink(row) for row in rows])
+
+    def blank(self) -> None:
+        self._page.line()
+
+    def start(self, facts: Facts, *, model: str, mode: e.Mode, degraded: Sequence[e.Degraded]) -> None:
+        """The first lines: where we are, and each choice with its source."""
+        where = visible(
+            f"{facts.folder} (git {facts.branch})" if facts.branch else facts.folder, newlines=False
+        )
+        self.say(" · ".join(filter(None, (f"Bridle {facts.version}".rstrip(), where))), style="title")
+        lines = [Fact("model", model, facts.model_from), Fact("mode", mode, MODE_WORDS[mode]), *facts.lines]
+        for fact in lines:
+            self.fact(fact)
+        for event in degraded:
+            self.degraded(event)
+        self.blank()
+
+    def fact(self, fact: Fact) -> None:
+        """A line in columns; where they do not fit, what it means stands below."""
+        value, detail = visible(fact.value, newlines=False), visible(fact.detail, newlines=False)
+        line = f"{fact.name:<{_NAME_COLUMNS}}{value:<{_VALUE_COLUMNS}} {detail}".rstrip()
+        if not detail or self._columns <= 0 or width_of(line) <= self._columns:
+            self.say(line, indent=_INDENT)
+        else:
+            self.say(f"{fact.name:<{_NAME_COLUMNS}}{value}", indent=_INDENT)
+            self.say(f"{_INDENT}{detail}", indent=_INDENT)
+
+    def degraded(self, event: e.Degraded) -> None:
+        """Said once, at the top."""
+        if event.message not in self._said:
+            self._said.add(event.message)
+            self.say(f"! {visible(event.message)}", indent="  ")
+
+    # Events
+
+    def show(self, envelope: e.Envelope) -> None:
+        """What this event adds to the page."""
+        event = envelope.event
+        match event:
+            case e.TextDelta(text=text):
+                self._answer.append(text)
+                self._stream(text)
+                return
+            case e.StepStarted():
+                self._answer.clear()
+            case e.StepEnded():
+                self._end_text()
+            case e.StepFailed():
+                self._failed(event)
+                return
+            case e.ToolCallStarted():
+                self.running = describe_call(event.tool, event.input)
+            case e.ToolResult():
+                self.running = ""
+            case e.TurnStarted():
+                self._begun_ms = envelope.ts_ms
+                self._turn = Tally()
+            case e.CostIncremented():
+                self._turn.add(event)
+                self.session.add(event)
+            case e.TurnEnded():
+                self._turn_ended(event, envelope.ts_ms)
+            case e.Degraded():
+                self.degraded(event)
+                return
+            case e.GrantAdded():
+                self.say(_grant_line(event), indent=_INDENT)
+            case e.ModelChanged():
+                self.fact(Fact("model", f"{event.provider}:{event.model}"))
+            case e.ModeChanged():
+                self.fact(Fact("mode", event.mode, MODE_WORDS[event.mode]))
+            case e.Error():
+                self._said.add(event.message)
+            case _:
+                pass
+        for line in self._story.lines(event):
+            self._end_text()
+            self.say(line, indent=_INDENT)
+
+    def fold(self, envelope: e.Envelope) -> None:
+        """An event of the past: it counts, and prints nothing."""
+        match envelope.event:
+            case e.CostIncremented() as cost:
+                self.session.add(cost)
+            case e.StepStarted():
+                self._answer.clear()
+            case e.TextDelta(text=text):
+                self._answer.append(text)
+            case _:
+                pass
+
+    def past_answer(self) -> None:
+        """The last answer of a session that goes on."""
+        if self._answer:
+            self._stream("".join(self._answer))
+            self._end_text()
+
+    def _stream(self, text: str) -> None:
+        self._partial = True
+        if not self._look.codes:
+            self._stream_plain(text)
+            return
+        self._page.stream(*map(self._span, self._markdown.render_chunk(text)))
+
+    def _stream_plain(self, text: str) -> None:
+        """Raw Markdown; to people who listen, a sentence at a time."""
+        if not self._look.reader:
+            self._page.stream(Ink(visible(text)))
+            return
+        self._sentence += text
+        ends = [found.end() for found in _SENTENCE_END.finditer(self._sentence)]
+        if ends:
+            self._page.stream(Ink(visible(self._sentence[: ends[-1]])))
+            self._sentence = self._sentence[ends[-1] :]
+
+    def _end_text(self) -> None:
+        if not self._partial:
+            return
+        self._partial = False
+        rest, self._sentence = self._sentence, ""
+        if self._look.codes:
+            self._page.stream(*map(self._span, self._markdown.flush()))
+        elif rest:
+            self._page.stream(Ink(visible(rest)))
+        self._page.end()
+
+    def _failed(self, event: e.StepFailed) -> None:
+        kept = " Nothing partial was kept." if self._partial else ""
+        self._end_text()
+        for line in self._story.lines(event):
+            self._said.add(event.message)
+            self.say(line + kept, indent="  ")
+
+    def _turn_ended(self, event: e.TurnEnded, ts_ms: int) -> None:
+        self._end_text()
+        self.running = ""
+        if event.message and event.message not in self._said:
+            self.say(visible(event.message))
+        seconds = max(0, ts_ms - self._begun_ms) / 1000
+        took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
+        steps = f"{event.steps} step" if event.steps == 1 else f"{event.steps} steps"
+        self.say(" · ".join((took, steps, *cost_words(self._turn, self.session))), style="faint")
+
+    # Looks
+
+    def _span(self, span: Span) -> Ink:
+        return Ink(visible(span.text).replace("\t", "    "), self._code(_SPAN_CODES[span.style]))
+
+    def _ink(self, row: Row) -> Ink:
+        return Ink(row.text, self._code(_ROW_CODES[row.style]))
+
+    def _code(self, codes: tuple[str, str]) -> str:
+        if not self._look.codes:
+            return ""
+        return codes[0] if self._look.colour else codes[1]
+
+
+def _grant_line(grant: e.GrantAdded) -> str:
+    tool = visible(grant.tool, newlines=False)
+    what = f"{tool}({visible(grant.pattern)})" if grant.pattern else f"every {tool} call"
+    until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
+    return f"allowed  {what}, {until}"

@@ -1,0 +1,111 @@
+"""What a session is right now, folded from its events: title, model, mode, what runs and what waits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridle.base.visible import visible
+from bridle.clients.line.tally import Tally, cost_words
+from bridle.protocol import events as e
+from bridle.protocol.commands import AnyCommand, SendInput
+from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+
+_TITLE_CHARACTERS: Final = 60
+
+
+class SessionView:
+    """The fold. `client` is our own id; nothing here is shown by itself."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self._waiting: dict[int, str] = {}
+        self._queued: set[int] = set()
+        self._begun = ""
+        self._in_turn = False
+        self._sending: list[tuple[str, bool]] = []
+        self.title = ""
+        self.model = ""
+        self.mode: e.Mode = "default"
+        self.turns = 0
+        self.degraded: dict[str, e.Degraded] = {}
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn runs, or input is on its way that will start one."""
+        return self._in_turn or bool(self._waiting) or bool(self._sending)
+
+    @property
+    def queued(self) -> list[str]:
+        """What waits for the running turn, also what is still on its way there."""
+        return [*self._waiting.values(), *(words for words, _ in self._sending)]
+
+    def sending(self, words: str) -> None:
+        """Input of ours is on its way. If a turn runs, the person was told that it waits, however that ends."""
+        self._sending.append((words, self.running))
+
+    def refused(self, command: AnyCommand) -> None:
+        if isinstance(command, SendInput):
+            del self._sending[:1]
+
+    def begun_from_queue(self, number: int) -> str:
+        """The words of an input that had to wait and whose turn begins now; "" for one that did not."""
+        found = number in self._queued
+        self._queued.discard(number)
+        return self._begun if found else ""
+
+    def status_lines(self, used: Tally) -> list[str]:
+        state = "a turn is running" if self._in_turn else "idle"
+        cost = " · ".join(cost_words(used, used)[:3]) or "nothing used yet"
+        lines = [f"model    {self.model}", f"mode     {self.mode}", f"now      {state}", f"used     {cost}"]
+        lines += [f"! {visible(event.message)}" for event in self.degraded.values()]
+        return lines
+
+    def take(self, envelope: e.Envelope) -> None:
+        """One more event."""
+        match envelope.event:
+            case e.SessionCreated(mode=mode):
+                self.mode = mode
+                self.degraded.clear()
+            case e.ModeChanged(mode=mode):
+                self.mode = mode
+            case e.ModelChanged() as changed:
+                self.model = f"{changed.provider}:{changed.model}"
+            case e.Degraded() as degraded:
+                self.degraded[degraded.what] = degraded
+            case e.InputAccepted(content=content):
+                self._accepted(envelope, content)
+            case e.ContextAdded(input=number) if number is not None:
+                self._waiting.pop(number, None)
+            case e.TurnStarted(input=number):
+                self._begun = self._waiting.pop(number, "")
+                self._in_turn = True
+                self.turns += 1
+            case e.TurnEnded():
+                self._in_turn = False
+            case _:
+                pass
+
+    def _accepted(self, envelope: e.Envelope, content: tuple[InputBlock, ...]) -> None:
+        words = _words(content)
+        self.title = self.title or _title(words)
+        waits = self._in_turn or bool(self._waiting)
+        if envelope.originator == self._client and self._sending:
+            waits = self._sending.pop(0)[1]
+        if envelope.id is not None:
+            if waits:
+                self._queued.add(envelope.id)
+            self._waiting[envelope.id] = words
+
+
+def _words(content: tuple[InputBlock, ...]) -> str:
+    parts = [
+        block.text if isinstance(block, TextBlock) else f"@{block.path}"
+        for block in content
+        if isinstance(block, TextBlock | FileMention)
+    ]
+    return visible("".join(parts))
+
+
+def _title(words: str) -> str:
+    line = " ".join(words.split())
+    return line if len(line) <= _TITLE_CHARACTERS else line[: _TITLE_CHARACTERS - 1] + "…"

@@ -1,0 +1,107 @@
+"""The list of sessions to resume: what it shows, how it is narrowed, what Enter picks."""
+
+import asyncio
+import os
+
+import pytest
+
+from bridle.clients.line.keys import Key, Paste, Press, Text
+from bridle.clients.line.picker import Choice, Gone, Listed, Picked, Picker, picker_lines, press
+from bridle.clients.line.picking import pick
+from bridle.clients.line.terminal import Look, Terminal
+from clients.line.line_kit import COLOURLESS, DEADLINE_S, DUMB, Person, check_golden
+
+SESSIONS = (
+    Listed(
+        id="sess_1",
+        title="fix rounding in cart totals",
+        when="12 min ago",
+        turns=14,
+        cost="$0.31",
+        mark="● waiting for your answer",
+        last="…the rounding error came from float prices, fixed in src/cart.py",
+    ),
+    Listed(id="sess_2", title="add csv export", when="yesterday", turns=6, cost="$0.12"),
+    Listed(id="sess_3", words="why is the build slow", when="3 days ago", turns=1, mark="(run, CI)"),
+    Listed(id="sess_4", title="release checklist", when="2 weeks ago", turns=22, cost="$1.40", pinned=True),
+    Listed(id="sess_5", title="elsewhere", when="2 weeks ago", turns=2, here=False),
+)
+PICKER = Picker(sessions=SESSIONS, folder="~/code/shop")
+
+
+def after(*keys: Key) -> tuple[Picker, Choice]:
+    picker, choice = PICKER, None
+    for key in keys:
+        picker, choice = press(picker, key)
+    return picker, choice
+
+
+@pytest.mark.parametrize("columns", [44, 100])
+def test_the_list_reads_like_this(columns: int) -> None:
+    filtered, _ = after(Text("cart"))
+    everywhere, _ = after(Press("tab"), Press("down"), Press("down"))
+    nothing, _ = after(Text("zzz"))
+    pages = [picker_lines(picker, columns=columns) for picker in (PICKER, filtered, everywhere, nothing)]
+    check_golden("picker", columns, "--\n".join("".join(f"{line}\n" for line in page) for page in pages))
+
+
+def test_enter_picks_where_the_mark_stands() -> None:
+    assert after(Press("enter"))[1] == Picked("sess_1")
+    assert after(Press("down"), Press("down"), Press("up"), Press("enter"))[1] == Picked("sess_2")
+    assert after(*[Press("down")] * 9, Press("enter"))[1] == Picked("sess_4")
+
+
+def test_typing_narrows_the_list_and_a_paste_never_picks() -> None:
+    assert after(Text("build"), Press("enter"))[1] == Picked("sess_3")
+    assert after(Paste("csv\n"))[1] is None
+    assert after(Text("nothing like it"), Press("enter"))[1] is None
+    assert after(Text("csvx"), Press("backspace"), Press("enter"))[1] == Picked("sess_2")
+    assert after(Text("zzz"), Press("ctrl-u"), Press("enter"))[1] == Picked("sess_1")
+
+
+def test_tab_shows_all_folders() -> None:
+    assert after(Text("elsewhere"), Press("enter"))[1] is None
+    assert after(Press("tab"), Text("elsewhere"), Press("enter"))[1] == Picked("sess_5")
+
+
+@pytest.mark.parametrize("key", ["esc", "ctrl-c", "ctrl-d"])
+def test_a_person_may_go_without_choosing(key: str) -> None:
+    assert after(Press(key))[1] == Gone()
+
+
+def test_a_long_list_moves_with_the_mark() -> None:
+    many = tuple(Listed(id=f"sess_{n}", title=f"session {n}", when="today", turns=n) for n in range(40))
+    picker = Picker(sessions=many, folder="~", at=30)
+    lines = picker_lines(picker, columns=0)
+    assert any(line.startswith("> 31") for line in lines)
+    assert "  … 9 more" in lines
+
+
+@pytest.mark.parametrize("look", [COLOURLESS, DUMB])
+async def test_a_person_types_some_words_and_enter(look: Look) -> None:
+    person = Person(100, 24, None)
+    terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=look)
+    choosing = asyncio.create_task(pick(PICKER, terminal))
+    try:
+        await person.sees("> 1  fix rounding in cart totals")
+        person.type("csv")
+        await person.sees("> 1  add csv export")
+        person.type("\r")
+        assert await asyncio.wait_for(choosing, DEADLINE_S) == "sess_2"
+        terminal.write("end")
+        await person.sees("end")
+        assert ("fix rounding" in person.glass.text) == (not look.moves), (
+            "the list goes when somebody has chosen"
+        )
+    finally:
+        person.close()
+
+
+async def test_where_nobody_can_choose_the_list_is_printed() -> None:
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
+    assert await pick(PICKER, terminal) is None
+    assert "add csv export" in os.read(out_read, 65536).decode()
+    for descriptor in (in_read, in_write, out_read, out_write):
+        os.close(descriptor)
