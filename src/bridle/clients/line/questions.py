@@ -116,7 +116,6 @@ def _command(request: PermissionRequested, command: str, setting: Setting) -> Qu
         context=(
             " · ".join(filter(None, (f"in {where}", setting.sandbox))),
             _others(request.input, "command", "workdir"),
-            visible(request.why, newlines=False),
         ),
         choices=(
             Choice("y", "once", "yes, once"),
@@ -138,7 +137,7 @@ def _edit(request: PermissionRequested, path: str, setting: Setting) -> Question
         title=title,
         why="" if request.risk == "write" else _WHY[request.risk],
         body=tuple(body),
-        context=(_others(request.input, *_SHOWN), visible(request.why, newlines=False)),
+        context=(_others(request.input, *_SHOWN),),
         choices=(
             Choice("y", "once", "yes"),
             Choice("p", "pattern", f"{shown} this session"),
@@ -166,7 +165,6 @@ def _call(request: PermissionRequested, setting: Setting) -> Question:
         title=f"Allow {tool}: {named}?" if named else f"Allow {tool}?",
         why=_WHY[request.risk],
         body=tuple(_arguments(request.input)),
-        context=(visible(request.why, newlines=False),),
         choices=(
             Choice("y", "once", "yes, once"),
             *lasting,
