@@ -37,7 +37,7 @@ class Spent(NamedTuple):
         return Spent(self.wall_s - begun.wall_s, self.own_s - begun.own_s)
 
 
-def _now() -> Spent:
+def now() -> Spent:
     return Spent(time.perf_counter(), time.process_time())
 
 
@@ -63,7 +63,7 @@ class CallingModel:
         self.floors: list[Spent] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        asked = _now()
+        asked = now()
         if self._answered is not None:
             self.steps.append(asked.since(self._answered))
         self.requests += 1
@@ -75,8 +75,8 @@ class CallingModel:
         command = f"echo {self.output(request.answers).rstrip()}"
         if self._floor is not None:
             self._floor(command)
-            self.floors.append(_now().since(asked))
-        self._answered = _now()
+            self.floors.append(now().since(asked))
+        self._answered = now()
         yield ModelCall("bash", json.dumps({"command": command}))
         yield ModelDone("tool_use")
 
@@ -84,7 +84,7 @@ class CallingModel:
         return f"step-{number}{self._filler}\n"
 
 
-def _batches(spent: list[Spent]) -> list[Spent]:
+def in_batches(spent: list[Spent]) -> list[Spent]:
     """Means of `BATCH` neighbours, without the warm-up: what comes only now and then is in them."""
     kept = spent[WARM_UP:]
     groups = [kept[at : at + BATCH] for at in range(0, len(kept), BATCH)]
@@ -100,11 +100,11 @@ def step() -> list[Figure]:
         model = CallingModel(steps, floor=floor)
         timing = asyncio.run(_turn_of_calls(model, steps))
     children_ms = (_children_s() - before_s - floor.children_s) / steps * 1000
-    batches = _batches(model.steps)
+    batches = in_batches(model.steps)
     walls_ms = [batch.wall_s * 1000 for batch in batches]
     owns_ms = [batch.own_s * 1000 for batch in batches]
     wall_ms, own_ms = middle(walls_ms), middle(owns_ms)
-    floor_ms = middle([batch.wall_s for batch in _batches(model.floors)]) * 1000
+    floor_ms = middle([batch.wall_s for batch in in_batches(model.floors)]) * 1000
     how = f"{len(batches)} batches of {BATCH} steps"
     return [
         Figure(
@@ -167,7 +167,7 @@ def _growth(name: str, *, filler_bytes: int, least_body_bytes: int, target: floa
         model = CallingModel(steps, filler_bytes=filler_bytes, floor=_same_work)
         asyncio.run(_turn_of_calls(model, steps))
         assert model.body_bytes >= least_body_bytes, model.body_bytes
-        batches, yardsticks = _batches(model.steps), _batches(model.floors)
+        batches, yardsticks = in_batches(model.steps), in_batches(model.floors)
         assert len(batches) == 10
         firsts.append(batches[0].own_s)
         slowdown = yardsticks[-1].own_s / yardsticks[0].own_s
@@ -186,7 +186,7 @@ async def _turn_of_calls(model: CallingModel, steps: int) -> dict[str, float]:
     async with harness(model, mode="auto", max_steps=steps + 1) as session:
         events = await session.ask("go")
         stored = await session.stored()
-    assert _ended_well(events), events[-1]
+    assert ended_well(events), events[-1]
     results, intents = of_kind(events, ToolResult), of_kind(events, ToolCallStarted)
     assert model.requests == steps + 1, f"{model.requests} requests for {steps} steps"
     assert len(model.steps) == steps
@@ -253,7 +253,7 @@ async def _turn_cpu(model: Provider, count: int) -> tuple[float, int]:
             events = await session.ask("go")
             if number:
                 spent.append(time.process_time() - before)
-            assert _ended_well(events), events[-1]
+            assert ended_well(events), events[-1]
             texts = [delta.text for delta in of_kind(events, TextDelta)]
             assert "".join(texts) == _TOKEN * count, "a delta was lost or changed"
             written = len(texts)
@@ -269,7 +269,7 @@ async def _first_body() -> list[Figure]:
     model = RecordingModel(scripted(say("ok")))
     async with harness(model) as session:
         events = await session.ask("hi")
-    assert _ended_well(events), events[-1]
+    assert ended_well(events), events[-1]
     assert len(model.requests) == 1
     request = json.loads(model.bodies[0])
     tools = [tool["name"] for tool in request["tools"]]
@@ -280,7 +280,7 @@ async def _first_body() -> list[Figure]:
     ]
 
 
-def _ended_well(events: list[AnyEvent]) -> bool:
+def ended_well(events: list[AnyEvent]) -> bool:
     ended = events[-1]
     return isinstance(ended, TurnEnded) and ended.stop == "end_turn"
 

@@ -210,7 +210,11 @@ def test_ten_runs_at_once_share_one_home(place: Place) -> None:
         ]
         ended = [running.end() for running in runs]
     assert [(ran.code, ran.out) for ran in ended] == [(0, "[scripted] hello\n")] * 10
-    assert all(line.startswith(("Commands are not", "ran  ", "done ")) for ran in ended for line in ran.story)
+    assert all(
+        line.startswith(("Commands are not", "model ", "ran  ", "done "))
+        for ran in ended
+        for line in ran.story
+    )
     rows = place.sessions()
     assert {row.title for row in rows} == {f"run {number}" for number in range(10)}
     for row in rows:

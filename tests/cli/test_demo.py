@@ -47,7 +47,9 @@ def test_the_demo_needs_nothing_and_shows_what_it_did(place: Place) -> None:
 def test_a_secret_of_the_caller_reaches_neither_a_command_nor_the_output_nor_the_log(place: Place) -> None:
     name, value = a_secret()
     model = place.script('call bash {"command": "env; env > seen"}\n---\nsay done\n')
-    ran = place.bridle("run", "-y", "--stream-json", "-m", model, "x", env={name: value, "BRIDLE_MODE": "auto"})
+    ran = place.bridle(
+        "run", "-y", "--stream-json", "-m", model, "x", env={name: value, "BRIDLE_MODE": "auto"}
+    )
     assert ran.code == 0
     seen = (place.work / "seen").read_text()
     assert f"HOME={place.home}" in seen.splitlines()

@@ -69,6 +69,11 @@ def _modules(place: Place, code: str, *words: str) -> set[str]:
         (("--help",), HELP | {"bridle.cli.verbs"}),
         (("run", "-m", "demo", "hi"), ENGINE),
         (("sessions", "list"), ENGINE),
+        (("config",), ENGINE | {"asyncio", "apsw", "bridle.app", "bridle.sessions"}),
+        (("tools",), ENGINE | {"apsw", "bridle.app", "bridle.sessions"}),
+        (("models", "--keys"), ENGINE | {"bridle.sessions"}),
+        (("doctor", "--offline"), ENGINE),
+        (("completion", "bash"), ENGINE | {"asyncio", "apsw", "bridle.app", "bridle.sessions"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

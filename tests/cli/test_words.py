@@ -6,7 +6,9 @@ import subprocess
 import pytest
 
 from bridle._version import __version__
-from bridle.cli.help import PAGES
+from bridle.cli.help import PAGES, topics
+from bridle.cli.verbs import VERBS
+from bridle.config.schema import SETTINGS
 from cli_kit import BRIDLE, Place
 
 TOPICS = [topic for topic in PAGES if topic]
@@ -17,7 +19,7 @@ def test_the_version_is_one_line(place: Place, word: str) -> None:
     assert place.bridle(word) == (0, f"bridle {__version__}\n", "")
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("help",)])
 def test_without_a_command_the_overview_is_shown_and_nothing_is_made(
     place: Place, words: tuple[str, ...]
 ) -> None:
@@ -26,13 +28,52 @@ def test_without_a_command_the_overview_is_shown_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_every_help_page_of_the_overview_exists(place: Place, topic: str) -> None:
+def test_every_help_page_is_shown_by_its_name(place: Place, topic: str) -> None:
     assert place.bridle("help", topic) == (0, PAGES[topic], "")
-    assert f"bridle help {topic}" in PAGES[""]
+
+
+def test_without_a_terminal_talking_is_refused_in_one_sentence(place: Place) -> None:
+    for words in ((), ("-c",), ("-m", "demo"), ("fix the bug",)):
+        ran = place.bridle(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.story == ["bridle talks at a terminal. For scripts and pipes: bridle run PROMPT"]
+    assert os.listdir(place.home) == []
+
+
+def test_the_overview_names_every_verb_and_every_other_page() -> None:
+    words = set(PAGES[""].replace("bridle help ", "bridle-help-").split())
+    assert {verb for verb in VERBS if verb != "help"} <= words & set(topics())
+    assert {f"bridle-help-{topic}" for topic in topics() if topic not in VERBS} <= words
+    assert "bridle-help-VERB" in words
+
+
+def test_the_page_of_settings_has_every_key(place: Place) -> None:
+    ran = place.bridle("help", "settings")
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.split()[0] for line in ran.out.splitlines()] == [setting.key for setting in SETTINGS]
+
+
+def test_a_page_nobody_wrote_is_answered_with_those_there_are(place: Place) -> None:
+    ran = place.bridle("help", "nonsense")
+    assert (ran.code, ran.out.count("\n")) == (2, 1)
+    assert all(topic in ran.out for topic in topics())
 
 
 @pytest.mark.parametrize(
-    ("words", "topic"), [(("run", "--help"), "run"), (("sessions", "list", "-h"), "sessions")]
+    ("words", "topic"),
+    [
+        (("run", "--help"), "run"),
+        (("demo", "-h"), "demo"),
+        (("sessions", "list", "-h"), "sessions"),
+        (("sessions", "--help"), "sessions"),
+        (("config", "-h"), "config"),
+        (("config", "set", "-h"), "config"),
+        (("models", "--help"), "models"),
+        (("tools", "-h"), "tools"),
+        (("doctor", "-h"), "doctor"),
+        (("completion", "-h"), "completion"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_help_asked_of_a_command_is_its_page(place: Place, words: tuple[str, ...], topic: str) -> None:
     assert place.bridle(*words) == (0, PAGES[topic], "")
@@ -48,10 +89,11 @@ def test_help_pages_fit_a_screen() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("sesions",), 'No command "sesions". Did you mean sessions? As a prompt: bridle run sesions'),
-        (("rnu", "x"), "No command \"rnu\". Did you mean run? As a prompt: bridle run 'rnu x'"),
-        (("modles",), 'No command "modles". As a prompt: bridle run modles'),
-        (("--bogus",), "A command comes before --bogus. See: bridle help"),
+        (("sesions",), 'No command "sesions". Did you mean sessions? As a prompt: bridle -- sesions'),
+        (("rnu", "x"), "No command \"rnu\". Did you mean run? As a prompt: bridle -- 'rnu x'"),
+        (("modles",), 'No command "modles". Did you mean models? As a prompt: bridle -- modles'),
+        (("frobnicate",), 'No command "frobnicate". As a prompt: bridle -- frobnicate'),
+        (("--bogus",), "unrecognized arguments: --bogus. See: bridle help"),
         (("run", "--bogus", "x"), "unrecognized arguments: --bogus. See: bridle help"),
         (("run", "-m"), "argument -m/--model: expected one argument. See: bridle help run"),
         (
@@ -60,6 +102,7 @@ def test_help_pages_fit_a_screen() -> None:
         ),
         (("sessions", "show"), "the following arguments are required: id. See: bridle help sessions"),
         (("sessions", "export"), "Which session? bridle sessions export ID"),
+        (("config", "set", "mode"), "the following arguments are required: VALUE. See: bridle help config"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -71,6 +114,12 @@ def test_a_word_that_means_nothing_gets_one_sentence_and_exit_2(
     assert os.listdir(place.home) == []
 
 
+def test_what_was_typed_is_shown_and_not_obeyed(place: Place) -> None:
+    assert place.bridle("run", "--bo\x1b[31mgus", "x").story == [
+        "unrecognized arguments: --bo⟨ESC⟩[31mgus. See: bridle help"
+    ]
+
+
 def test_a_wrong_choice_names_the_right_ones(place: Place) -> None:
     ran = place.bridle("run", "--mode", "wild", "x")
     assert ran.code == 2
@@ -79,7 +128,10 @@ def test_a_wrong_choice_names_the_right_ones(place: Place) -> None:
 
 
 @pytest.mark.requirement("D13.4", "C22")
-@pytest.mark.parametrize("words", [("--version",), ("help",), ("sessions", "list")])
+@pytest.mark.parametrize(
+    "words",
+    [("--version",), ("help",), ("sessions", "list"), ("config",), ("tools",), ("doctor", "--offline")],
+)
 def test_a_closed_stdout_is_no_reason_for_a_traceback(place: Place, words: tuple[str, ...]) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *BRIDLE, *words],

@@ -204,7 +204,14 @@ class Engine:
         """The objects of one session, and the two tuples around the model and around a tool."""
         clock, spawn = self._clock, self._spawn
         bus = Bus(conversation.last_id + 1)
-        journal = Journal(session=log.session, log=log, clock=clock, bus=bus, conversation=conversation)
+        journal = Journal(
+            session=log.session,
+            log=log,
+            clock=clock,
+            bus=bus,
+            conversation=conversation,
+            secrets=self.models.keys_in_use,
+        )
         stopwatch = Stopwatch(clock)
         questions = Questions(
             journal=journal, clock=clock, can_be_reached=lambda: settings.options.on_ask == "wait"

@@ -6,12 +6,13 @@ environment. Nothing is contacted before a person chose a model, except servers 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bridle.base.clock import Clock
 from bridle.engine.ports import Provider
-from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers.script import find_script, parse_script, script_name
 from bridle.providers.scripted import ScriptedModel
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from bridle.providers.local_servers import LocalServer
 
 DEMO = "demo"
+SHORTEST_KEY = 8
+"""What is shorter is no secret, and would turn up by chance."""
 
 
 class Models:
@@ -36,6 +39,8 @@ class Models:
         self._scripts: dict[str, ScriptedModel] = {}
         self._chats: dict[str, OpenAIChat] = {}
         self._connections: HttpConnections | None = None
+        self._chosen = ""
+        self._keys: set[str] = set()
 
     def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Takes in `[providers.NAME]` sections; a later word on a name replaces an earlier one."""
@@ -49,6 +54,7 @@ class Models:
         provider, model = self._split(name)
         if provider == DEMO and self._given is None:
             model = script_name(model or "hello")
+        self._chosen = provider
         self.provider(provider, model)
         return ModelChanged(provider=provider, model=model)
 
@@ -106,8 +112,15 @@ class Models:
     async def local_servers(self) -> tuple[LocalServer, ...]:
         """Model servers that answer on this machine."""
         from bridle.providers.local_servers import find_local_servers
+        from bridle.providers.presets import PRESETS
 
-        return await find_local_servers(self.connections)
+        names = {preset.name for preset in PRESETS if preset.local} | self._sections.keys()
+        endpoints: list[Endpoint] = []
+        for name in sorted(names):
+            with contextlib.suppress(BridleError):
+                endpoints.append(self.endpoint(name))
+        local = [endpoint for endpoint in endpoints if endpoint.local]
+        return await find_local_servers(self.connections, presets=local)
 
     async def default(self) -> ModelChanged:
         """The model nobody named: of a server on this machine. A key alone does not say which model it is for."""
@@ -130,6 +143,10 @@ class Models:
             self._connections = HttpConnections(env=self._env, clock=self._clock)
         return self._connections
 
+    def keys_in_use(self) -> frozenset[str]:
+        """The keys that were sent somewhere: they must appear nowhere else."""
+        return frozenset(self._keys)
+
     async def close(self) -> None:
         if self._connections is not None:
             await self._connections.close()
@@ -151,8 +168,11 @@ class Models:
 
     def _key(self, endpoint: Endpoint) -> str | None:
         stored = self._sections.get(endpoint.name, {}).get("api_key")
-        found = self._env.get(endpoint.key_env or "") or stored or self._env.get("BRIDLE_API_KEY")
-        return found or endpoint.placeholder_key or None
+        own = self._env.get("BRIDLE_API_KEY") if endpoint.name == self._chosen else None
+        key = self._env.get(endpoint.key_env or "") or stored or own
+        if key and len(key) >= SHORTEST_KEY:
+            self._keys.add(key)
+        return key or endpoint.placeholder_key or None
 
 
 def _no_model(keyed: list[Endpoint]) -> dict[str, str]:

@@ -128,6 +128,14 @@ class StreamedResponse:
                 break
         return b"".join(parts)[:limit_bytes]
 
+    async def finish(self, within_s: float) -> None:
+        """Wait a moment for the end of a body whose rest does not matter, so that the connection can be kept."""
+        with contextlib.suppress(HttpFault, TimeoutError):
+            async with asyncio.timeout(within_s):
+                async for _ in self:
+                    pass
+        await self.close()
+
     async def close(self) -> None:
         """Give the rest of the body up: the socket is closed, unless the end has arrived already. May be repeated."""
         if self._released:

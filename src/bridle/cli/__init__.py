@@ -37,7 +37,7 @@ def _run(arguments: list[str]) -> int:
         from bridle._version import __version__
 
         return say(f"bridle {__version__}\n")
-    if arguments[:1] in ([], ["--help"], ["-h"], ["help"]):
+    if arguments[:1] in (["--help"], ["-h"], ["help"]):
         from bridle.cli.help import page
 
         text, code = page(arguments[1:])

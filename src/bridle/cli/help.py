@@ -5,24 +5,27 @@ from __future__ import annotations
 OVERVIEW = """\
 bridle — a coding agent that asks first, remembers everything and can undo it
 
-  bridle run [PROMPT]           one task, then exit            -c  continue the last session here
-  bridle demo                   watch it work, with a script   -r  resume a session by its id
-  bridle sessions               what was done before           -m  model, as provider:model
+  bridle [PROMPT]               talk (in this folder)          -c  continue the last session
+  bridle run [PROMPT]           one task, then exit            -r  pick a session to resume
+  bridle demo                   watch it work, with a script   -m  model, as provider:model
 
-Look back   sessions list   sessions show ID   sessions export ID
+Look back   sessions
+Set up      models  config  tools  doctor  completion
 
-Options of run
+Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
-  --mode MODE          strict default safe auto yolo plan       --max-steps N     stop after N steps
+  --mode MODE          strict default safe auto yolo plan       --add-dir DIR     also allow this folder
   --json, --stream-json                                         --allow RULE, --deny RULE   e.g. 'bash(npm test*)'
+  --max-steps N, --timeout S                                    --set KEY=VALUE, --config FILE, --profile NAME
   --on-orphan fail|mark-unknown   after a crash: refuse to go on, or tell the model that the outcome is unknown
 
-bridle help run     bridle help sessions     bridle help exit-codes     bridle help env     bridle help scripts
+bridle help VERB     bridle help exit-codes     bridle help env     bridle help settings     bridle help scripts
 """
 
 RUN = """\
 bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what happens to stderr.
 
+  bridle run -m openai:MODEL "fix the test"   a model of a provider; bridle models lists what can be used
   bridle run -m demo "say hello"              the scripted model, nothing leaves the machine
   bridle run -m demo:my.script "try this"     the same, playing your script
   git diff | bridle run -m demo -             the prompt comes from stdin
@@ -44,6 +47,67 @@ bridle sessions — everything that was done is kept, encrypted, on this machine
 ID is any unique beginning of the id, or the exact title.
 """
 
+DEMO = """\
+bridle demo — a scripted model mends a small project in a scratch folder: no key, no network.
+
+Only the model is a script. The engine, the tools and the log are the real ones, and the session is kept:
+bridle sessions shows it. Your own folder is not touched.
+"""
+
+MODELS = """\
+bridle models [PROVIDER] — which models there are, and which can be used now.
+
+  bridle models                  every provider and why it can or cannot be used; models on this machine
+  bridle models openai           what that provider lists; it is asked, and only it
+  bridle models openai:mini      the same, only names with "mini" in them
+  bridle models --keys           the environment variables a key may be in, and whether one is
+
+✓ can be used now, * is the default. Choose one for good: bridle config set model PROVIDER:MODEL
+Without a name nothing is asked outside this machine. A list costs nothing; no key is ever shown. --json for programs.
+A provider of your own: bridle config set providers.NAME.base_url URL, and providers.NAME.key_env VARIABLE.
+"""
+
+TOOLS = """\
+bridle tools [--json] — what the model may ask for.
+
+risk         what a call can do at worst: rules and modes go by it
+concurrency  parallel-safe calls of one step run together, exclusive ones alone, serial ones in order
+changes      what a call may change: nothing, the workspace, whatever a process can
+source       who brought the tool
+"""
+
+CONFIG = """\
+bridle config — what is set, from where, and how to change it.
+
+  bridle config show [--origin] [--json]    every setting in force; --origin says where each comes from
+  bridle config get KEY                     one value; exit 1 where it is not set
+  bridle config set KEY VALUE               writes your own file and says which; VALUE as in TOML, or plain words
+  bridle config unset KEY                   takes it out of your own file again
+  bridle config validate [--json]           everything that is wrong, with file and line; exit 2 for errors
+  bridle config path                        your own file
+  bridle config edit                        how to open it in your editor
+
+From low to high: defaults, profile, your own file, .bridle/config.toml, .bridle/config.local.toml, --config,
+environment, --set. A file inside a project may only tighten. All keys: bridle help settings
+show, get and validate take --config FILE, --profile NAME and --set KEY=VALUE.
+"""
+
+DOCTOR = """\
+bridle doctor [--offline] [--json] — does everything work here?
+
+ok it works, warn it works with less, fail it does not, skip it was not looked at. Exit 0 without a fail, else 1.
+The provider of the chosen model is asked for its list of models, which costs nothing; --offline leaves that out.
+The last line names the folders in use. Nothing is changed.
+"""
+
+COMPLETION = """\
+bridle completion bash|zsh|fish — a script that completes commands, options and their values.
+
+  bash    in ~/.bashrc:                     eval "$(bridle completion bash)"
+  zsh     in ~/.zshrc, after compinit:      eval "$(bridle completion zsh)"
+  fish    bridle completion fish > ~/.config/fish/completions/bridle.fish
+"""
+
 EXIT_CODES = """\
 0    done, also when some calls were not allowed but the turn ended normally
 1    the run failed: the model gave up, a limit was reached, it went in circles
@@ -59,7 +123,12 @@ EXIT_CODES = """\
 ENV = """\
 BRIDLE_HOME     all of Bridle's files under this one folder
 BRIDLE_MODEL    the model to use when -m is not given, as provider:model
-Also read: HOME, XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME. An empty value counts as unset.
+BRIDLE_API_KEY  the key for the provider of that model
+BRIDLE_MODE     the mode to use when --mode is not given
+BRIDLE_PROFILE  the profile to use when --profile is not given
+BRIDLE_CONFIG   a settings file on top of the others, as with --config
+Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
+XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME. An empty value counts as unset; an unknown BRIDLE_ name is reported.
 """
 
 SCRIPTS = """\
@@ -81,11 +150,26 @@ Play it: bridle run -m demo:FILE "anything"
 PAGES = {
     "": OVERVIEW,
     "run": RUN,
+    "demo": DEMO,
     "sessions": SESSIONS,
+    "models": MODELS,
+    "tools": TOOLS,
+    "config": CONFIG,
+    "doctor": DOCTOR,
+    "completion": COMPLETION,
     "exit-codes": EXIT_CODES,
     "env": ENV,
     "scripts": SCRIPTS,
 }
+
+
+SETTINGS = "settings"
+"""The page that is made from the table of settings, and longer than a screen."""
+
+
+def topics() -> list[str]:
+    """Every page but the first."""
+    return [*filter(None, PAGES), SETTINGS]
 
 
 def page(words: list[str]) -> tuple[str, int]:
@@ -93,5 +177,8 @@ def page(words: list[str]) -> tuple[str, int]:
     topic = words[0] if words else ""
     if topic in PAGES:
         return PAGES[topic], 0
-    known = ", ".join(name for name in PAGES if name)
-    return f'There is no help page "{topic}". Pages: {known}\n', 2
+    if topic == SETTINGS:
+        from bridle.config.showing import reference  # what it brings is too much for the other pages
+
+        return "\n".join(reference()) + "\n", 0
+    return f'There is no help page "{topic}". Pages: {", ".join(topics())}\n', 2

@@ -35,7 +35,7 @@ SHORT_ID = 6
 def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """Talks until the person leaves; returns the exit code."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
-        if parsed.pick:
+        if parsed.resume == "":
             return _print_sessions(env)
         raise UsageError("bridle talks at a terminal. For scripts and pipes: bridle run PROMPT")
     tolerate_characters()
@@ -44,7 +44,7 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     terminal = Terminal(look=look_of(env, terminal=True, plain=parsed.plain))
-    if parsed.pick:
+    if parsed.resume == "":
         chosen = await _picked(terminal, env)
         if chosen is None:
             return 0
@@ -63,7 +63,9 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         connection = engine.connect(name="terminal", answers=True)
         try:
             facts = _facts(create, engine, env, model_from)
-            return await talk(connection, create, terminal, facts=facts, first_prompt=parsed.first_prompt)
+            return await talk(
+                connection, create, terminal, facts=facts, first_prompt=" ".join(parsed.prompt) or None
+            )
         finally:
             await connection.close()
 

@@ -5,24 +5,49 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, get_args
 
 from bridle.cli.help import PAGES
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import Mode
 
-VERBS = ("run", "demo", "sessions", "help")
+VERBS = ("run", "demo", "sessions", "models", "tools", "config", "doctor", "completion", "help")
+TALK = "talk"
+"""The verb of a call without one: nothing at all, options, or a prompt of several words."""
+DEFAULT_ACTIONS = {"sessions": "list", "config": "show"}
+"""What a verb does when no action is named."""
+OTHER_NAMES = {"-p": "run", "--print": "run", "exec": "run", "list-tools": "tools"}
+"""What other tools taught people to type."""
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Argument errors in our words; help pages instead of generated lists."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.arguments: list[argparse.Action] = []
+        """Its own options and positional arguments, in order."""
+        self.below: dict[str, Parser] = {}
+        """The parsers of its verbs or actions, by name."""
         # a fixed width: asking the terminal would import `shutil` for lists that are never shown
         super().__init__(
             *arguments, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **options
         )
+
+    def add_argument(self, *arguments: Any, **options: Any) -> argparse.Action:
+        action = super().add_argument(*arguments, **options)
+        self.arguments.append(action)
+        return action
+
+    def add_below(self, dest: str, *, required: bool = False) -> Callable[[str], Parser]:
+        """What makes the parsers one level down: verbs, or the actions of a verb."""
+        group = self.add_subparsers(dest=dest, required=required, parser_class=Parser)
+
+        def add(name: str) -> Parser:
+            self.below[name] = group.add_parser(name)
+            return self.below[name]
+
+        return add
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See: bridle help {self._topic}".rstrip())
@@ -41,8 +66,13 @@ def run_verb(arguments: list[str]) -> int:
         words = [
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
         ]  # bytes of any kind arrive
-        parsed = _parser().parse_args(_without_habits(words))
+        words = _without_habits(words)
+        parsed = parser(only=words[0]).parse_args(words)
         match parsed.verb:
+            case "talk":
+                from bridle.cli.talk import talk_verb
+
+                return talk_verb(parsed, os.environ)
             case "run":
                 from bridle.cli.run import run
 
@@ -51,12 +81,34 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.demo import demo
 
                 return demo(os.environ)
+            case "models":
+                from bridle.cli.models import models
+
+                return models(parsed, os.environ)
+            case "tools":
+                from bridle.cli.tools import tools
+
+                return tools(parsed)
+            case "config":
+                from bridle.cli.config import config
+
+                return config(parsed, os.environ)
+            case "doctor":
+                from bridle.cli.doctor import doctor
+
+                return doctor(parsed, os.environ)
+            case "completion":
+                from bridle.cli.completion import completion
+
+                return completion(parsed)
             case _:
                 from bridle.cli.sessions import sessions
 
                 return sessions(parsed, os.environ)
     except BridleError as failure:
-        print(f"bridle: {failure.message}", file=sys.stderr)
+        from bridle.base.visible import visible
+
+        print(f"bridle: {visible(failure.message)}", file=sys.stderr)
         return failure.exit_code
     except KeyboardInterrupt:
         return 130
@@ -68,19 +120,23 @@ def run_verb(arguments: list[str]) -> int:
 
 
 def _without_habits(arguments: list[str]) -> list[str]:
-    """What other tools taught people to type, and a word that is no verb."""
-    first = arguments[0]
-    if first in ("-p", "--print", "exec"):
-        return ["run", *arguments[1:]]
+    """Our name for a verb, its default action spelled out; refuses a word that is no verb."""
+    if (
+        not arguments
+        or (arguments[0].startswith("-") and arguments[0] not in OTHER_NAMES)
+        or " " in arguments[0]
+    ):
+        return [TALK, *arguments]
+    first, rest = OTHER_NAMES.get(arguments[0], arguments[0]), arguments[1:]
+    if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):
+        return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:
-        return arguments
-    if first.startswith("-"):
-        raise UsageError(f"A command comes before {first}. See: bridle help")
+        return [first, *rest]
     from difflib import get_close_matches
 
     near = get_close_matches(first, VERBS, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise UsageError(f'No command "{first}".{hint} As a prompt: bridle run {_quoted(arguments)}')
+    raise UsageError(f'No command "{first}".{hint} As a prompt: bridle -- {_quoted(arguments)}')
 
 
 def _quoted(arguments: Sequence[str]) -> str:
@@ -89,50 +145,133 @@ def _quoted(arguments: Sequence[str]) -> str:
     return shlex.quote(" ".join(arguments))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="bridle", add_help=False)
-    verbs = parser.add_subparsers(dest="verb", required=True, parser_class=_Parser)
+def parser(only: str | None = None) -> Parser:
+    """The parser of every verb, or of one: each costs time before the first word.
 
-    run = verbs.add_parser("run")
-    run.add_argument("prompt", nargs="*")
-    run.add_argument("-m", "--model")
-    run.add_argument("-y", "--yes", action="store_true")
-    run.add_argument("--mode", choices=get_args(Mode))
-    run.add_argument("-C", "--cwd", default=".")
-    run.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
+    `completion` reads from the whole one what can be typed.
+    """
+    root = Parser(prog="bridle", add_help=False)
+    verb = root.add_below("verb", required=True)
+    for name, add_words in _WORDS.items():
+        if only in (None, name):
+            add_words(verb(name))
+    return root
+
+
+def _session_options(verb: Parser) -> None:
+    """What opens or resumes a session, for talking and for a run alike."""
+    verb.add_argument("prompt", nargs="*")
+    verb.add_argument("-m", "--model")
+    verb.add_argument("-y", "--yes", action="store_true")
+    verb.add_argument("--mode", choices=get_args(Mode))
+    verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
+    verb.add_argument("--allow", action="append", default=[], metavar="RULE")
+    verb.add_argument("--deny", action="append", default=[], metavar="RULE")
+    verb.add_argument("--max-steps", "--max-turns", type=_positive)
+    verb.add_argument("--dry-run", action="store_true")
+    verb.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    verb.add_argument("--on-orphan", choices=("fail", "mark-unknown"), default="fail")
+    _settings_options(verb)
+
+
+def _talk_words(talk: Parser) -> None:
+    _session_options(talk)
+    talk.add_argument("-r", "--resume", metavar="ID", nargs="?", const="")
+    talk.add_argument("--plain", action="store_true")
+    talk.set_defaults(on_ask="deny")
+
+
+def _run_words(run: Parser) -> None:
+    _session_options(run)
     run.add_argument("-r", "--resume", metavar="ID")
     run.add_argument("--json", action="store_true")
     run.add_argument("--stream-json", action="store_true")
     run.add_argument("-q", "--quiet", action="store_true")
-    run.add_argument("--allow", action="append", default=[], metavar="RULE")
-    run.add_argument("--deny", action="append", default=[], metavar="RULE")
-    run.add_argument("--max-steps", "--max-turns", type=_positive)
-    run.add_argument("--config", metavar="FILE")
-    run.add_argument("--profile", metavar="NAME")
-    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     run.add_argument("--timeout", type=_seconds, metavar="S")
     run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")
-    run.add_argument("--dry-run", action="store_true")
-    run.add_argument("--add-dir", action="append", default=[], metavar="DIR")
     run.add_argument("-i", "--image", action="append", default=[], metavar="FILE")
     run.add_argument("--prompt-file", metavar="FILE")
     run.add_argument("--output-schema", metavar="FILE")
     run.add_argument("-o", "--output", metavar="FILE")
-    run.add_argument("--on-orphan", choices=("fail", "mark-unknown"), default="fail")
 
-    verbs.add_parser("demo")
 
-    sessions = verbs.add_parser("sessions")
-    actions = sessions.add_subparsers(dest="action", parser_class=_Parser)
-    listed = actions.add_parser("list")
+def _no_words(_demo: Parser) -> None:
+    """It takes none."""
+
+
+def _sessions_words(sessions: Parser) -> None:
+    action = sessions.add_below("action")
+    listed = action("list")
     listed.add_argument("--all", action="store_true")
     listed.add_argument("--json", action="store_true")
-    actions.add_parser("show").add_argument("id")
-    export = actions.add_parser("export")
+    action("show").add_argument("id")
+    export = action("export")
     export.add_argument("id", nargs="?")
-    export.add_argument("--session", dest="id_option")
+    export.add_argument("--session", dest="id_option", metavar="ID")
     export.add_argument("--format", choices=("jsonl",), default="jsonl")
-    return parser
+
+
+def _models_words(models: Parser) -> None:
+    models.add_argument("filter", nargs="?", metavar="PROVIDER")
+    models.add_argument("--keys", action="store_true")
+    models.add_argument("--refresh", action="store_true")  # nothing is kept, so every listing is fresh
+    models.add_argument("--json", action="store_true")
+    _settings_options(models)
+
+
+def _tools_words(tools: Parser) -> None:
+    tools.add_argument("--json", action="store_true")
+
+
+def _config_words(config: Parser) -> None:
+    action = config.add_below("action")
+    show = action("show")
+    show.add_argument("--origin", action="store_true")
+    show.add_argument("--json", action="store_true")
+    _settings_options(show)
+    get = action("get")
+    get.add_argument("key", metavar="KEY")
+    _settings_options(get)
+    change = action("set")
+    change.add_argument("key", metavar="KEY")
+    change.add_argument("value", metavar="VALUE")
+    action("unset").add_argument("key", metavar="KEY")
+    action("edit")
+    validate = action("validate")
+    validate.add_argument("--json", action="store_true")
+    _settings_options(validate)
+    action("path")
+
+
+def _doctor_words(doctor: Parser) -> None:
+    doctor.add_argument("--offline", action="store_true")
+    doctor.add_argument("--json", action="store_true")
+    _settings_options(doctor)
+
+
+def _completion_words(completion: Parser) -> None:
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+_WORDS: Mapping[str, Callable[[Parser], None]] = {
+    "talk": _talk_words,
+    "run": _run_words,
+    "demo": _no_words,
+    "sessions": _sessions_words,
+    "models": _models_words,
+    "tools": _tools_words,
+    "config": _config_words,
+    "doctor": _doctor_words,
+    "completion": _completion_words,
+}
+"""What may follow each verb."""
+
+
+def _settings_options(verb: Parser) -> None:
+    verb.add_argument("--config", metavar="FILE")
+    verb.add_argument("--profile", metavar="NAME")
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
 
 
 def _seconds(text: str) -> float:

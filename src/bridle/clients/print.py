@@ -157,7 +157,8 @@ class Printer:
     def _show(self, envelope: Envelope) -> None:
         self._collect(envelope.event)
         for line in self._telling.lines(envelope.event):
-            self._say(line)
+            if not _said_at_the_end(envelope):
+                self._say(line)
         if self._form == "json" and envelope.id is not None:
             self._result.events.append(msgspec.Raw(encode_envelope(envelope)))
         elif self._form == "stream-json":
@@ -280,6 +281,17 @@ class Printer:
             self._out.flush()
         except (BrokenPipeError, ValueError):
             self._reader_gone = True
+
+
+def _said_at_the_end(envelope: Envelope) -> bool:
+    """A failure that ends the turn is told once, by the closing line."""
+    match envelope.event:
+        case e.StepFailed(retry_in_ms=None):
+            return True
+        case e.Error():
+            return envelope.turn is not None
+        case _:
+            return False
 
 
 def _failed(ended: e.TurnEnded, reason: str, **data: str) -> e.TurnEnded:

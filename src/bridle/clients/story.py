@@ -48,10 +48,9 @@ class Story:
                 return visible(said).splitlines() if self._words and event.calls and said else []
             case e.StepFailed():
                 self._text.clear()
-                again = (
-                    "" if event.retry_in_ms is None else f" Trying again in {event.retry_in_ms / 1000:g} s."
-                )
-                return [visible(event.message) + again]
+                if event.retry_in_ms is None or event.reason == "RateLimited":  # its sentence names the wait
+                    return [visible(event.message)]
+                return [f"{visible(event.message)} Trying again in {event.retry_in_ms / 1000:g} s."]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]
             case e.HookTimeout() | e.HookError() | e.MCPServerDown():

@@ -5,12 +5,13 @@ The fold sees the event as it was stored, so the model, the log, every client an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.redact import might_hold_secret, redact
+from bridle.base.redact import might_hold_secret, redact, stored_marker
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import SessionLog
@@ -24,7 +25,14 @@ class Journal:
     """The events of one session, from the holder of its run lock."""
 
     def __init__(
-        self, *, session: str, log: SessionLog, clock: Clock, bus: Bus, conversation: Conversation
+        self,
+        *,
+        session: str,
+        log: SessionLog,
+        clock: Clock,
+        bus: Bus,
+        conversation: Conversation,
+        secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.session = session
         self.conversation = conversation
@@ -32,13 +40,11 @@ class Journal:
         self._log = log
         self._clock = clock
         self._bus = bus
+        self._secrets = secrets
 
     def emit(self, event: DurableEvent, *, originator: str | None = None) -> int:
         """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed."""
-        payload = encode_payload(event)
-        if might_hold_secret(payload):
-            event = redacted(event)
-            payload = encode_payload(event)
+        event, payload = self._clean(event)
         number = self.conversation.last_id + 1
         envelope = self._envelope(event, number, originator)
         self._log.append(envelope, payload)
@@ -48,11 +54,17 @@ class Journal:
 
     def show(self, event: LiveEvent) -> None:
         """Sends a live event to whoever is there. It is not stored and may be dropped."""
-        payload = encode_payload(event)
-        if might_hold_secret(payload):
-            event = redacted(event)
-            payload = encode_payload(event)
+        event, payload = self._clean(event)
         self._bus.publish(self._envelope(event, None, None), payload)
+
+    def _clean(self, event: E) -> tuple[E, bytes]:
+        """The event without secrets, and its bytes: no known shape, and no key in use whatever it looks like."""
+        payload = encode_payload(event)
+        in_use = [secret for secret in self._secrets() if secret.encode() in payload]
+        if in_use or might_hold_secret(payload):
+            event = redacted(event, in_use)
+            payload = encode_payload(event)
+        return event, payload
 
     async def durable(self) -> None:
         await self._log.durable()
@@ -74,16 +86,22 @@ class Journal:
         )
 
 
-def redacted(event: E) -> E:
+def redacted(event: E, in_use: Iterable[str] = ()) -> E:
     """The event with every secret in its texts replaced. The shape stays; only strings change."""
-    return msgspec.convert(_redacted_value(msgspec.to_builtins(event)), type(event))
+
+    def clean(text: str) -> str:
+        for secret in in_use:
+            text = text.replace(secret, stored_marker("key"))
+        return redact(text)
+
+    return msgspec.convert(_changed(msgspec.to_builtins(event), clean), type(event))
 
 
-def _redacted_value(value: Any) -> Any:
+def _changed(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return clean(value)
     if isinstance(value, list | tuple):
-        return [_redacted_value(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_changed(item, clean) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, dict):
-        return {key: _redacted_value(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _changed(item, clean) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     return value

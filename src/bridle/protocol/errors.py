@@ -131,9 +131,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{provider} says this account has no credit left ({status}, {code}). Trying again will not help.", 4
     ),
     "UnknownModel": Sentence('{provider} has no model "{model}".{near}  All: bridle models {provider}', 2),
-    "ContextTooLong": Sentence(
-        "The conversation is longer than {provider}:{model} can read ({problem}).", 5
-    ),
+    "ContextTooLong": Sentence("The conversation is longer than {provider}:{model} can read ({problem}).", 5),
     "StillRateLimited": Sentence("{provider} keeps asking us to wait (rate limit). Try again later.", 5),
     "BadStream": Sentence("{provider} sent an answer that cannot be read: {problem}.", 5),
     "StreamSilent": Sentence("No data from {provider} for {timeout_s} s; the request was ended.", 5),

@@ -26,6 +26,8 @@ from bridle.providers.listing import ModelInfo, read_listing
 from bridle.providers.openai_chat import ChatDecoder, ChatFault, ChatWire, decode_answer
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+END_S: Final = 0.1
+"""How long the end of the body may take after the end of the answer; a connection that is kept saves a handshake."""
 MAX_ERROR_BYTES: Final = 64 * 1024
 MAX_LISTING_BYTES: Final = 8 * 1024 * 1024
 LISTING_TIMEOUTS: Final = Timeouts(connect_s=5, write_s=5, first_byte_s=10, idle_s=10)
@@ -75,6 +77,7 @@ class OpenAIChat:
                     for part in reader.take(chunk):
                         yield part
                     if reader.is_done:
+                        await response.finish(END_S)
                         return
             except HttpFault as fault:
                 if not reader.is_told:

@@ -166,7 +166,11 @@ class ScriptedModel:
 _ERRORS: Final[Mapping[FailReason, tuple[str, bool, Mapping[str, Any]]]] = {
     "rate_limited": ("RateLimited", True, {"status": 429}),
     "overloaded": ("Overloaded", True, {"status": 503}),
-    "unreachable": ("ProviderUnreachable", True, {"address": "the script", "problem": "connection refused", "hint": ""}),
+    "unreachable": (
+        "ProviderUnreachable",
+        True,
+        {"address": "the script", "problem": "connection refused", "hint": ""},
+    ),
     "bad_credentials": ("BadCredentials", False, {"status": 401, "source": "the script"}),
     "garbage": ("BadStream", False, {"problem": "it is not JSON"}),
 }

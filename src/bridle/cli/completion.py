@@ -1,0 +1,206 @@
+"""`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
+
+The script holds every word itself: completing starts no Bridle. Where no word fits, the shell offers files as ever.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from bridle.cli import say
+from bridle.cli.help import topics
+from bridle.cli.verbs import VERBS, Parser, parser
+from bridle.config.schema import SETTINGS
+from bridle.providers.presets import PRESETS
+
+_FILES = frozenset({"FILE", "DIR"})
+
+
+class Option(NamedTuple):
+    """One option: its spellings, and what may follow it. `values` is None where it stands alone."""
+
+    names: tuple[str, ...]
+    values: tuple[str, ...] | None
+    takes_file: bool
+
+
+class Level(NamedTuple):
+    """What can be typed at one place: the verbs before it, the words there, and the options."""
+
+    verbs: tuple[str, ...]
+    words: tuple[str, ...]
+    options: tuple[Option, ...]
+
+
+def completion(parsed: argparse.Namespace) -> int:
+    found = list(levels(parser()))
+    match parsed.shell:
+        case "bash":
+            return say(bash_script(found))
+        case "zsh":
+            return say(zsh_script(found))
+        case _:
+            return say(fish_script(found))
+
+
+def levels(root: Parser) -> Iterator[Level]:
+    """Every place the parser knows, from the outside in."""
+    first = tuple(Option((name,), None, takes_file=False) for name in ("--help", "--version"))
+    yield Level((), VERBS, first)
+    yield Level(("help",), tuple(topics()), ())
+    for name, below in root.below.items():
+        yield from _levels(below, (name,))
+
+
+def _levels(place: Parser, verbs: tuple[str, ...]) -> Iterator[Level]:
+    named = _named_values()
+    words = list(place.below)
+    options: list[Option] = []
+    for action in place.arguments:
+        values = tuple(map(str, action.choices)) if action.choices else named.get(str(action.metavar), ())
+        if action.option_strings:
+            stands_alone = action.nargs == 0
+            takes_file = action.metavar in _FILES
+            options.append(Option(tuple(action.option_strings), None if stands_alone else values, takes_file))
+        else:
+            words += values
+    yield Level(verbs, tuple(words), tuple(options))
+    for name, below in place.below.items():
+        yield from _levels(below, (*verbs, name))
+
+
+def _named_values() -> Mapping[str, tuple[str, ...]]:
+    """What stands for the arguments that the pages write in capitals, where it is a known list."""
+    keys = tuple(
+        setting.key
+        for setting in SETTINGS
+        if not setting.secret and "*" not in setting.key and "[]" not in setting.key
+    )
+    return {"KEY": keys, "PROVIDER": tuple(known.name for known in PRESETS)}
+
+
+def bash_script(found: list[Level]) -> str:
+    return f"""\
+# Bridle for bash. Put this into ~/.bashrc:  eval "$(bridle completion bash)"
+_bridle() {{
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} place= words= i
+    if [ "$word" = "=" ]; then word=; elif [ "$before" = "=" ]; then before=${{COMP_WORDS[COMP_CWORD-2]}}; fi
+    COMPREPLY=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case "$place ${{COMP_WORDS[i]}}" in
+{_steps(found)}
+        esac
+    done
+    case "$place $before" in
+{_after_options(found, one="words={}", files="return")}
+        *) case "$place" in
+{_at_places(found, "words={}")}
+        esac ;;
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _bridle bridle
+"""
+
+
+def zsh_script(found: list[Level]) -> str:
+    return f"""\
+#compdef bridle
+# Bridle for zsh. Put this into ~/.zshrc, after compinit:  eval "$(bridle completion zsh)"
+_bridle() {{
+    local before=${{words[CURRENT-1]}} place= found= i
+    for ((i = 2; i < CURRENT; i++)); do
+        case "$place ${{words[i]}}" in
+{_steps(found)}
+        esac
+    done
+    case "$place $before" in
+{_after_options(found, one="found={}", files="_files; return")}
+        *) case "$place" in
+{_at_places(found, "found={}")}
+        esac ;;
+    esac
+    if [ -n "$found" ]; then compadd -- ${{=found}}; else _files; fi
+}}
+if [ "$funcstack[1]" = "_bridle" ]; then _bridle "$@"; else compdef _bridle bridle; fi
+"""
+
+
+def _steps(found: list[Level]) -> str:
+    """Which words lead from one place to the next. A place is its verbs, each after a space."""
+    lines: list[str] = []
+    for level in found:
+        if level.verbs:
+            *outer, name = level.verbs
+            lines.append(
+                f"            {_quoted(_place(outer) + ' ' + name)}) place={_quoted(_place(level.verbs))} ;;"
+            )
+    return "\n".join(lines)
+
+
+def _after_options(found: list[Level], *, one: str, files: str) -> str:
+    """What follows an option that wants a value. An option without a known value gets no words, but stops here."""
+    lines: list[str] = []
+    for level in found:
+        for option in level.options:
+            if option.values is not None:
+                places = "|".join(_quoted(f"{_place(level.verbs)} {name}") for name in option.names)
+                values = _quoted(" ".join(option.values))
+                lines.append(f"        {places}) {files if option.takes_file else one.format(values)} ;;")
+    return "\n".join(lines)
+
+
+def _at_places(found: list[Level], one: str) -> str:
+    return "\n".join(
+        f"            {_quoted(_place(level.verbs))}) {one.format(_quoted(' '.join(_everything(level))))} ;;"
+        for level in found
+    )
+
+
+def fish_script(found: list[Level]) -> str:
+    lines = [
+        "# Bridle for fish. Put this into ~/.config/fish/completions/bridle.fish",
+        "complete -c bridle -e",
+    ]
+    for level in found:
+        condition = _fish_condition(level, found)
+        if level.words:
+            lines.append(f"complete -c bridle -n {condition} -a {_quoted(' '.join(level.words))}")
+        lines += [f"complete -c bridle -n {condition} {_fish_option(option)}" for option in level.options]
+    return "\n".join(lines) + "\n"
+
+
+def _fish_condition(level: Level, found: list[Level]) -> str:
+    if not level.verbs:
+        return "__fish_use_subcommand"
+    seen = [f"__fish_seen_subcommand_from {verb}" for verb in level.verbs]
+    deeper = [other.verbs[-1] for other in found if other.verbs[:-1] == level.verbs]
+    if deeper:
+        seen.append(f"not __fish_seen_subcommand_from {' '.join(deeper)}")
+    return _quoted("; and ".join(seen))
+
+
+def _fish_option(option: Option) -> str:
+    names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
+    if option.values is None:
+        return " ".join(names)
+    if option.takes_file:
+        return " ".join((*names, "-r", "-F"))
+    values = ("-a", _quoted(" ".join(option.values))) if option.values else ()
+    return " ".join((*names, "-x", *values))
+
+
+def _everything(level: Level) -> list[str]:
+    return [*level.words, *(name for option in level.options for name in option.names)]
+
+
+def _place(verbs: tuple[str, ...] | list[str]) -> str:
+    return "".join(f" {verb}" for verb in verbs)
+
+
+def _quoted(text: str) -> str:
+    """One word of a shell, with nothing in it that the shell would read."""
+    return shlex.quote(text)

@@ -1,0 +1,179 @@
+"""`bridle config`: what is set and from where, changing one's own file, and finding what is wrong with any."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.cli import say
+from bridle.config.folders import Folders, folders
+from bridle.config.problems import Problem
+from bridle.config.schema import key_of
+from bridle.config.showing import HIDDEN, rows, show, shown_value, validate
+from bridle.config.sources import settable
+from bridle.config.tiers import Tiers, load
+from bridle.config.writing import Change, set_value, unset, user_file
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+
+EXIT_NOT_SET = 1
+EXIT_INVALID = 2
+
+
+def config(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    where = folders(env)
+    match parsed.action:
+        case "get":
+            return _get(settings_here(parsed, env).checked(), parsed.key)
+        case "set":
+            return _set(where, env, parsed)
+        case "unset":
+            return _unset(where, env, parsed)
+        case "edit":
+            raise UsageError(_how_to_edit(user_file(where), env))
+        case "validate":
+            return _validate(settings_here(parsed, env), as_json=parsed.json)
+        case "path":
+            return say(visible(user_file(where), newlines=False) + "\n")
+        case _:
+            return _show(settings_here(parsed, env), origin=parsed.origin, as_json=parsed.json)
+
+
+def settings_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
+    """The settings that hold in this folder, with what the command line says on top. Nothing is checked yet."""
+    return load(
+        where=folders(env),
+        cwd=working_folder(),
+        env=env,
+        config_file=getattr(parsed, "config", None),
+        profile=getattr(parsed, "profile", None),
+        sets=getattr(parsed, "set", ()),
+    )
+
+
+def working_folder() -> str:
+    """Where the command was typed. Raises `CommandRefused` where that folder is gone."""
+    try:
+        return os.getcwd()
+    except OSError as problem:
+        raise CommandRefused(
+            "UnreadableFolder", path="The current folder", problem=problem.strerror
+        ) from None
+
+
+def problem_data(problem: Problem) -> dict[str, Any]:
+    """A problem for programs: its fields, and the sentence people read."""
+    return {**msgspec.to_builtins(problem), "text": problem.text}
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
+    problems = validate(tiers)
+    if as_json:
+        listed = [
+            {"key": row.key, "value": row.value, "origin": msgspec.to_builtins(row.origin)}
+            for row in rows(tiers)
+        ]
+        answer = {"settings": listed, "problems": [problem_data(problem) for problem in problems]}
+        code = say(msgspec.json.encode(answer).decode() + "\n")
+    else:
+        code = say("\n".join(show(tiers, origin=origin)) + "\n")
+        for problem in problems:
+            print(f"bridle: {visible(problem.text, newlines=False)}", file=sys.stderr)
+    return code or _exit_code(problems)
+
+
+def _validate(tiers: Tiers, *, as_json: bool) -> int:
+    problems = validate(tiers)
+    errors = sum(problem.severity == "error" for problem in problems)
+    if as_json:
+        answer = {"valid": not errors, "problems": [problem_data(problem) for problem in problems]}
+        return say(msgspec.json.encode(answer).decode() + "\n") or _exit_code(problems)
+    words = {"error": "error", "warning": "warn "}
+    lines = [f"{words[problem.severity]}  {visible(problem.text, newlines=False)}" for problem in problems]
+    if problems:
+        lines.append(f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}.")
+    else:
+        read = ", ".join(visible(source.path, newlines=False) for source in tiers.sources if source.path)
+        lines.append(f"Nothing is wrong. Read: {read or 'no settings file, there is none'}")
+    return say("\n".join(lines) + "\n") or _exit_code(problems)
+
+
+def _exit_code(problems: list[Problem]) -> int:
+    return EXIT_INVALID if any(problem.severity == "error" for problem in problems) else 0
+
+
+def _get(tiers: Tiers, key: str) -> int:
+    path = _path_of(key)
+    value = shown_value(tiers, path)
+    if value is None:
+        print(f"bridle: {visible(key, newlines=False)} is not set", file=sys.stderr)
+        return EXIT_NOT_SET
+    if isinstance(tiers.get(path), str) and value != HIDDEN:
+        value = visible(msgspec.json.decode(value, type=str))  # a script wants the words, not the quotes
+    return say(value + "\n")
+
+
+def _path_of(key: str) -> tuple[str, ...]:
+    try:
+        return settable(key).path
+    except ValueError as problem:
+        raise UsageError(str(problem)) from None
+
+
+def _set(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
+    try:
+        change = set_value(where, parsed.key, parsed.value)
+    except OSError as problem:
+        raise _unwritable(where, problem) from None
+    said = "was so already" if change.before == change.after else "is set"
+    return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
+
+
+def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
+    file = user_file(where)
+    if not os.path.lexists(file):  # nothing is made in order to take something out of it
+        path = _path_of(parsed.key)
+        change = Change(file, key_of(path), None, None)
+    else:
+        try:
+            change = unset(where, parsed.key)
+        except OSError as problem:
+            raise _unwritable(where, problem) from None
+    said = "is not set" if change.before is None else "is no longer set"
+    return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
+
+
+def _report(change: Change, sentence: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """What was done, and what holds here where that is something else."""
+    lines = [visible(sentence, newlines=False) + "."]
+    tiers = settings_here(parsed, env)
+    origin = tiers.origin(change.key)
+    if origin is not None and origin.path != change.path:
+        value = shown_value(tiers, change.key)
+        lines.append(f"Here it is {value}, from {visible(origin.shown, newlines=False)}.")
+    return say("\n".join(lines) + "\n")
+
+
+def _unwritable(where: Folders, problem: OSError) -> BridleError:
+    is_folder = not isinstance(problem, FileExistsError | NotADirectoryError)
+    clause = problem.strerror if is_folder else f"{problem.filename} is not a folder"
+    return BridleError("FileUnwritable", path=user_file(where), problem=clause)
+
+
+def _how_to_edit(file: str, env: Mapping[str, str]) -> str:
+    """Processes of ours never get the terminal, so an editor is for the person to start."""
+    import shlex
+
+    editor = env.get("VISUAL") or env.get("EDITOR") or "nano"
+    command = visible(f"{editor} {shlex.quote(file)}", newlines=False)
+    return f"Bridle does not start editors in this version. Type: {command}   then: bridle config validate"

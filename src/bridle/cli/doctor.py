@@ -1,0 +1,277 @@
+"""`bridle doctor`: does everything work here? Looks at each part by itself, so that one broken part hides no other.
+
+Nothing is changed and nothing is paid for: of a provider only its list of models is asked, and only of the chosen one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from bridle._version import __version__
+from bridle.app.engine import VERIFIED_ON_RESUME, session_store
+from bridle.base.clock import SystemClock
+from bridle.base.processes import Processes
+from bridle.base.visible import visible
+from bridle.cli import say
+from bridle.cli.config import counted, settings_here, working_folder
+from bridle.cli.models import ModelDesk
+from bridle.config.folders import Folders, folders
+from bridle.config.tiers import Tiers, load
+from bridle.config.writing import user_file
+from bridle.protocol.errors import BridleError
+from bridle.protocol.events import ModelChanged
+from bridle.safety.spawn import EnvOnlySpawn
+from bridle.sessions.store import SessionRow, SessionStore
+
+Status: TypeAlias = Literal["ok", "warn", "fail", "skip"]
+
+EXIT_PROBLEM = 1
+_UNENCRYPTED = b"SQLite format 3\x00"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What was found out about one part, in one line."""
+
+    status: Status
+    part: str
+    text: str
+
+
+class _Found(NamedTuple):
+    """What several checks look at."""
+
+    env: Mapping[str, str]
+    where: Folders
+    tiers: Tiers
+    offline: bool
+
+
+def doctor(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    found = _Found(env, folders(env), _settings(parsed, env), parsed.offline)
+    rows: list[Row] = []
+    for part, check in CHECKS.items():
+        rows += _checked(part, check, found)
+    failures = sum(row.status == "fail" for row in rows)
+    warnings = sum(row.status == "warn" for row in rows)
+    code = EXIT_PROBLEM if failures else 0
+    if parsed.json:
+        paths = _paths(found)
+        answer = {
+            "ok": not failures,
+            "problems": failures,
+            "warnings": warnings,
+            "rows": rows,
+            "paths": paths,
+        }
+        return say(msgspec.json.encode(answer).decode() + "\n") or code
+    width = max(len(row.part) for row in rows)
+    lines = [f"{row.status:<4}  {row.part:<{width}}  {row.text}" for row in rows]
+    summary = f"{counted(failures, 'problem')}, {counted(warnings, 'warning')}."
+    lines += ["", "   ".join((summary, *_path_words(found)))]
+    return say("\n".join(lines) + "\n") or code
+
+
+def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
+    """The settings as far as they can be read; where there is no folder, those that hold in every folder."""
+    try:
+        return settings_here(parsed, env)
+    except BridleError:
+        return load(where=folders(env), cwd="/", env=env)
+
+
+def _checked(part: str, check: Callable[[_Found], Iterable[Row]], found: _Found) -> list[Row]:
+    """The rows of one part. What goes wrong inside a check is what it found."""
+    try:
+        rows = list(check(found))
+    except BridleError as failure:
+        rows = [Row("fail", part, failure.message)]
+    except OSError as problem:
+        rows = [Row("fail", part, f"{problem.filename or part}: {problem.strerror}")]
+    except Exception as fault:  # noqa: BLE001  a fault of ours must not hide what the other checks find
+        rows = [Row("fail", part, f"the check itself failed ({type(fault).__name__}: {fault})")]
+    return [msgspec.structs.replace(row, text=_one_line(row.text)) for row in rows]
+
+
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()), newlines=False)
+
+
+def _bridle(_found: _Found) -> Iterable[Row]:
+    version, system = sys.version_info, os.uname()
+    yield Row(
+        "ok",
+        "bridle",
+        f"{__version__}, Python {version.major}.{version.minor}.{version.micro}, {system.sysname} {system.machine}",
+    )
+    working_folder()  # raises where there is none
+
+
+def _model(found: _Found) -> Iterable[Row]:
+    return [asyncio.run(_model_row(found))]
+
+
+async def _model_row(found: _Found) -> Row:
+    desk = ModelDesk(found.tiers, found.env)
+    try:
+        name, origin = found.tiers.get("model"), found.tiers.origin("model")
+        if name and origin:
+            chosen, source = desk.models.choose(name), origin.shown
+        elif found.offline:
+            return Row("skip", "model", "none is configured; not looked for (--offline)")
+        else:
+            chosen, source = await desk.models.default(), "found"
+        return await _asked(desk, chosen, source, found)
+    except BridleError as failure:
+        text = failure.message
+        if failure.reason == "NoModel":
+            text = "no model is configured and {keys}. Next: {next}".format_map(failure.data)
+        return Row("fail", "model", text)
+    finally:
+        await desk.close()
+
+
+async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Found) -> Row:
+    """What the provider of the chosen model says to a request for its list."""
+    name = f"{chosen.provider}:{chosen.model} ({source})"
+    endpoint = desk.endpoint(chosen.provider)
+    if endpoint is None:
+        return Row("ok", "model", f"{name}, a script: no key, no network")
+    key = desk.key_from(endpoint)
+    key_words = f", key from {key}" if key else ", no key needed" if not endpoint.needs_key else ""
+    if found.offline:
+        return Row("skip", "model", f"{name}{key_words}, not asked (--offline)")
+    clock = SystemClock()
+    begun = clock.monotonic()
+    listed = [model.name for model in await desk.models.chat(chosen.provider).models()]
+    took = f"lists {counted(len(listed), 'model')} in {clock.monotonic() - begun:.1f} s{key_words}"
+    if chosen.model not in listed:
+        return Row("warn", "model", f"{name} is not among its provider's models; {chosen.provider} {took}")
+    return Row("ok", "model", f"{name}, {took}")
+
+
+def _store(found: _Found) -> Iterable[Row]:
+    path = os.path.join(found.where.data, "sessions.db")
+    if not os.path.lexists(path):
+        return [_empty_store(found.where.data)]
+    with closing(session_store(found.env)) as store:
+        sessions = store.list()
+        integrity = _integrity(store, sessions[0]) if sessions else "no session to verify"
+    with open(path, "rb") as file:
+        if file.read(len(_UNENCRYPTED)) == _UNENCRYPTED:
+            return [Row("fail", "store", f"{path} is not encrypted")]
+    size = sum(os.path.getsize(name) for name in (path, path + "-wal") if os.path.exists(name))
+    text = f"{counted(len(sessions), 'session')}, {size / 1e6:.1f} MB, encrypted, {integrity}"
+    return [Row("ok", "store", text)]
+
+
+def _empty_store(folder: str) -> Row:
+    """Nothing is stored; can it be? Nothing is made to find out."""
+    nearest = folder
+    while not os.path.lexists(nearest) and nearest != os.path.dirname(nearest):
+        nearest = os.path.dirname(nearest)
+    if not os.path.isdir(nearest):
+        return Row("fail", "store", f"{folder} cannot be made: {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Row("fail", "store", f"{folder} cannot be made: {nearest} is not yours to write")
+    return Row("skip", "store", "nothing is stored yet")
+
+
+def _integrity(store: SessionStore, newest: SessionRow) -> str:
+    """The check that a resume makes. Raises `StoreError` where something is not as it was written."""
+    try:
+        log = store.open(newest.id)
+    except BridleError as refusal:
+        if refusal.reason == "SessionBusy":
+            return "the newest session is running, so it was not verified"
+        raise
+    with closing(log):
+        log.verify(last=VERIFIED_ON_RESUME)
+    return "integrity of the newest session good"
+
+
+def _sandbox(_found: _Found) -> Iterable[Row]:
+    adapter = EnvOnlySpawn(Processes()).adapter
+    text = f"{adapter}: commands run with your rights; only the environment is cleaned"
+    return [Row("warn", "sandbox", text)]
+
+
+def _config(found: _Found) -> Iterable[Row]:
+    problems = found.tiers.problems
+    if not problems:
+        read = [_at_home(path, found.env) for path in _settings_files(found)]
+        return [Row("ok", "config", ", ".join(read) or "no settings file; the defaults hold")]
+    return [
+        Row("fail" if problem.severity == "error" else "warn", "config", problem.text) for problem in problems
+    ]
+
+
+def _terminal(found: _Found) -> Iterable[Row]:
+    if not sys.stdout.isatty():
+        return [Row("skip", "terminal", "the output does not go to one")]
+    encoding = (sys.stdout.encoding or "ascii").lower()
+    size = os.get_terminal_size(sys.stdout.fileno())
+    width = f"{size.columns} columns" if size.columns else "of unknown width"
+    text = f"{_colours(found.env)}, {width}, {encoding.upper()}"
+    if encoding.replace("-", "") != "utf8":
+        return [Row("warn", "terminal", f"{text}: characters it does not have are shown as their codes")]
+    return [Row("ok", "terminal", text)]
+
+
+def _colours(env: Mapping[str, str]) -> str:
+    term = env.get("TERM", "")
+    if env.get("NO_COLOR"):
+        return "no colours (NO_COLOR)"
+    if term in {"", "dumb"}:
+        return f"no colours (TERM={term})"
+    if env.get("COLORTERM") in {"truecolor", "24bit"}:
+        return "all colours"
+    return "256 colours" if "256" in term else "16 colours"
+
+
+CHECKS: Mapping[str, Callable[[_Found], Iterable[Row]]] = {
+    "bridle": _bridle,
+    "model": _model,
+    "store": _store,
+    "sandbox": _sandbox,
+    "config": _config,
+    "terminal": _terminal,
+}
+"""Every part that is looked at, in the order of the screen."""
+
+
+def _paths(found: _Found) -> dict[str, str | list[str]]:
+    """Every path in use."""
+    where = found.where
+    return {
+        "config": where.config,
+        "data": where.data,
+        "state": where.state,
+        "user_file": user_file(where),
+        "settings_files": _settings_files(found),
+        "sessions": os.path.join(where.data, "sessions.db"),
+        "key": os.path.join(where.data, "sessions.key"),
+    }
+
+
+def _settings_files(found: _Found) -> list[str]:
+    return [source.path for source in found.tiers.sources if source.path]
+
+
+def _path_words(found: _Found) -> list[str]:
+    where = found.where
+    named = (("config", where.config), ("data", where.data), ("state", where.state))
+    return [f"{name} {_one_line(_at_home(path, found.env))}" for name, path in named]
+
+
+def _at_home(path: str, env: Mapping[str, str]) -> str:
+    """A path as people write it: `~` for their home."""
+    home = env.get("HOME", "").rstrip("/")
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path

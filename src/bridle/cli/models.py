@@ -1,0 +1,342 @@
+"""`bridle models`: which providers there are, which can be used now, and what models they have.
+
+Without a name only this machine is asked; a provider's own list is fetched when it is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from bridle.app.models import DEMO, Models
+from bridle.base.clock import SystemClock
+from bridle.base.visible import visible
+from bridle.cli import say
+from bridle.cli.config import counted, settings_here
+from bridle.config.tiers import Tiers
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.events import ModelChanged
+from bridle.providers.endpoints import Endpoint
+from bridle.providers.listing import ModelInfo
+from bridle.providers.local_servers import LocalServer, find_local_servers
+
+USABLE = "✓"
+DEFAULT = "*"
+
+
+class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable that may hold a key. Of the key itself only whether it is there."""
+
+    variable: str
+    providers: tuple[str, ...]
+    present: bool
+
+
+class ProviderRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider and whether it can be used now; `note` says why, or why not."""
+
+    name: str
+    title: str
+    usable: bool
+    note: str
+    address: str = ""
+    key_variable: str | None = None
+    local: bool = False
+
+
+class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A model under the name that `-m` takes."""
+
+    model: str
+    default: bool
+    info: ModelInfo
+
+
+class _Wanted(NamedTuple):
+    """What was asked about: a provider, and a part of the names of its models."""
+
+    provider: str
+    part: str
+
+
+def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    tiers = settings_here(parsed, env).checked()
+    desk = ModelDesk(tiers, env)
+    wanted = _wanted(parsed.filter, desk)
+    if parsed.keys:
+        keys = [row for row in desk.key_rows() if wanted is None or wanted.provider in row.providers]
+        return say(_json({"keys": keys}) if parsed.json else _key_lines(keys))
+    if wanted is None:
+        return asyncio.run(_overview(desk, as_json=parsed.json))
+    return asyncio.run(_listing(desk, wanted, as_json=parsed.json))
+
+
+class ModelDesk:
+    """The models of a person with these settings and this environment. Close it."""
+
+    def __init__(self, tiers: Tiers, env: Mapping[str, str]) -> None:
+        self._tiers = tiers
+        self._env = env
+        self._sections: Mapping[str, Mapping[str, Any]] = tiers.get("providers") or {}
+        self.models = Models(env=env, clock=SystemClock())
+        self.models.configure(self._sections)
+
+    async def close(self) -> None:
+        await self.models.close()
+
+    def configured(self) -> ModelChanged | None:
+        """The model that settings name, if they name one that exists. Nobody is asked."""
+        name = self._tiers.get("model")
+        try:
+            return self.models.choose(name) if name else None
+        except BridleError:
+            return None
+
+    async def default(self) -> ModelChanged | None:
+        """The model a run would use without `-m`; looks at servers on this machine if it must."""
+        if self._tiers.get("model"):
+            return self.configured()
+        try:
+            return await self.models.default()
+        except BridleError:
+            return None
+
+    def why_no_default(self) -> str:
+        name = self._tiers.get("model")
+        if not name:
+            return "none. Choose one: bridle config set model PROVIDER:MODEL"
+        try:
+            self.models.choose(name)
+        except BridleError as failure:
+            return f"{name} cannot be used. {failure.message}"
+        return name
+
+    def key_rows(self) -> list[KeyRow]:
+        """Every variable a key may be in, in the order of the providers' names."""
+        users: dict[str, list[str]] = {}
+        for name in self.models.names():
+            endpoint = self.endpoint(name)
+            if endpoint is not None and endpoint.key_env:
+                users.setdefault(endpoint.key_env, []).append(name)
+        return [
+            KeyRow(variable=variable, providers=tuple(names), present=self._holds(variable))
+            for variable, names in users.items()
+        ]
+
+    def endpoint(self, name: str) -> Endpoint | None:
+        """A provider's endpoint as far as it is known: one without an address has the preset's."""
+        from bridle.providers.presets import preset
+
+        try:
+            return self.models.endpoint(name)
+        except BridleError:
+            return preset(name)
+
+    def key_from(self, endpoint: Endpoint) -> str | None:
+        """Where the key of a provider is; never the key."""
+        if endpoint.key_env and self._holds(endpoint.key_env):
+            return endpoint.key_env
+        if self._sections.get(endpoint.name, {}).get("api_key"):
+            return f"providers.{endpoint.name}.api_key"
+        chosen = self.configured()
+        is_chosen = chosen is not None and chosen.provider == endpoint.name
+        return "BRIDLE_API_KEY" if is_chosen and self._holds("BRIDLE_API_KEY") else None
+
+    async def local_servers(self, only: str | None = None) -> tuple[LocalServer, ...]:
+        """Servers that answer on this machine, at their usual address or the one settings give."""
+        endpoints = [self.endpoint(name) for name in ([only] if only else self.models.names())]
+        local = [endpoint for endpoint in endpoints if endpoint is not None and endpoint.local]
+        return await find_local_servers(self.models.connections, presets=local)
+
+    def provider_row(self, name: str, servers: Mapping[str, LocalServer]) -> ProviderRow:
+        if name == DEMO:
+            return ProviderRow(
+                name=name, title="Demo", usable=True, note="plays a script: no key, no network"
+            )
+        endpoint = self.endpoint(name)
+        if endpoint is None:  # a section that cannot be used
+            return ProviderRow(name=name, title=name, usable=False, note=self._refusal(name) or "")
+        usable, note = self._state(endpoint, servers.get(name))
+        return ProviderRow(
+            name=name,
+            title=endpoint.title or name,
+            usable=usable,
+            note=note,
+            address=endpoint.address if endpoint.base_url else "",
+            key_variable=endpoint.key_env,
+            local=endpoint.local,
+        )
+
+    def _state(self, endpoint: Endpoint, server: LocalServer | None) -> tuple[bool, str]:
+        refusal = self._refusal(endpoint.name)
+        if refusal is not None:
+            return False, refusal
+        if server is not None:
+            return True, f"answers at {server.endpoint.address}, {counted(len(server.models), 'model')}"
+        if endpoint.local:
+            return False, f"not running here; start it: {endpoint.start_hint}"
+        source = self.key_from(endpoint)
+        if source is not None:
+            return True, f"key from {source}"
+        if endpoint.key_env:
+            return False, f"{endpoint.key_env} is not set"
+        return False, f"no key: name its variable with providers.{endpoint.name}.key_env"
+
+    def _refusal(self, name: str) -> str | None:
+        """Why a provider cannot be asked at all, if it cannot."""
+        try:
+            self.models.chat(name)
+        except BridleError as failure:
+            return failure.message.rstrip(".")
+        return None
+
+    def _holds(self, variable: str) -> bool:
+        return bool(self._env.get(variable, "").strip())
+
+
+def _wanted(text: str | None, desk: ModelDesk) -> _Wanted | None:
+    """`openai`, or `openai:gpt` for the models with that in their names."""
+    if not text:
+        return None
+    provider, _, part = text.partition(":")
+    if provider not in desk.models.names():
+        from bridle.providers.chat_provider import near_names
+
+        known = desk.models.names()
+        near = near_names(provider, known)
+        listed = ", ".join(known) + (f" (nearest: {near[0]})" if near else "")
+        raise CommandRefused("UnknownProvider", provider=visible(provider, newlines=False), known=listed)
+    return _Wanted(provider, part)
+
+
+async def _overview(desk: ModelDesk, *, as_json: bool) -> int:
+    try:
+        servers = {server.endpoint.name: server for server in await desk.local_servers()}
+        default = await desk.default()
+    finally:
+        await desk.close()
+    providers = [desk.provider_row(name, servers) for name in desk.models.names()]
+    rows = [row for name, server in servers.items() for row in _rows(name, server.models, default)]
+    if as_json:
+        return say(_json({"default": _name(default), "providers": providers, "models": rows}))
+    lines = [*_provider_lines(providers), ""]
+    if rows:
+        lines += ["On this machine", *_model_lines(rows), ""]
+    lines += [
+        f"Default     {visible(_name(default) or desk.why_no_default(), newlines=False)}",
+        "Its models  bridle models PROVIDER   asks that provider; nothing was asked outside this machine",
+    ]
+    return say("\n".join(lines) + "\n")
+
+
+async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool) -> int:
+    try:
+        found = await _models_of(desk, wanted.provider)
+    finally:
+        await desk.close()
+    part = wanted.part.lower()
+    rows = [row for row in _rows(wanted.provider, found, desk.configured()) if part in row.info.name.lower()]
+    if as_json:
+        return say(_json({"default": _name(desk.configured()), "models": rows}))
+    if not rows:
+        narrowed = f' with "{visible(wanted.part, newlines=False)}" in its name' if part else ""
+        raise UsageError(f"{wanted.provider} lists no model{narrowed}")
+    return say("\n".join(_model_lines(rows)) + "\n")
+
+
+async def _models_of(desk: ModelDesk, provider: str) -> tuple[ModelInfo, ...]:
+    if provider == DEMO:
+        from bridle.providers.script import shipped_scripts
+
+        return tuple(ModelInfo(name=name) for name in shipped_scripts())
+    endpoint = desk.endpoint(provider)
+    if endpoint is not None and endpoint.local:
+        for server in await desk.local_servers(only=provider):
+            return server.models
+    return await desk.models.chat(provider).models()
+
+
+def _rows(provider: str, found: Sequence[ModelInfo], default: ModelChanged | None) -> list[ModelRow]:
+    rows: list[ModelRow] = []
+    for info in found:
+        name = f"{provider}:{info.name}"
+        rows.append(ModelRow(model=name, default=name == _name(default), info=info))
+    return rows
+
+
+def _name(model: ModelChanged | None) -> str | None:
+    return None if model is None else f"{model.provider}:{model.model}"
+
+
+def _provider_lines(rows: Sequence[ProviderRow]) -> list[str]:
+    width = max(len(row.name) for row in rows)
+    return [
+        f"{USABLE if row.usable else ' '} {visible(f'{row.name:<{width}}   {row.note}', newlines=False)}"
+        for row in rows
+    ]
+
+
+def _model_lines(rows: Sequence[ModelRow]) -> list[str]:
+    names = [visible(row.model, newlines=False) for row in rows]
+    width = min(max(map(len, names)), 50)
+    return [
+        f"{DEFAULT if row.default else ' '} {name:<{width}}   {_about(row)}".rstrip()
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def _about(row: ModelRow) -> str:
+    info = row.info
+    facts = [
+        "default" if row.default else "",
+        "" if info.can_chat else "cannot chat",
+        _context(info) if info.can_chat else "",
+        _size(info.size_bytes) if info.size_bytes else "",
+        _price(info),
+    ]
+    return "   ".join(fact for fact in facts if fact)
+
+
+def _context(info: ModelInfo) -> str:
+    served, longest = info.context_tokens, info.longest_context_tokens
+    if served is None:
+        return f"up to {_thousands(longest)} context" if longest else ""
+    of = f" (of {_thousands(longest)})" if longest and longest > served else ""
+    return f"{_thousands(served)} context{of}"
+
+
+def _thousands(tokens: int) -> str:
+    """`32k` for 32768 as for 32000: the way contexts are named."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens // 1024 if tokens % 1024 == 0 else round(tokens / 1000)}k"
+
+
+def _size(size_bytes: int) -> str:
+    if size_bytes >= 9.5e8:
+        return f"{size_bytes / 1e9:.0f} GB"
+    return f"{max(1, round(size_bytes / 1e6))} MB"
+
+
+def _price(info: ModelInfo) -> str:
+    if info.input_usd_per_token is None or info.output_usd_per_token is None:
+        return ""
+    return f"${info.input_usd_per_token * 1e6:.4g} in, ${info.output_usd_per_token * 1e6:.4g} out per million tokens"
+
+
+def _key_lines(rows: Sequence[KeyRow]) -> str:
+    width = max((len(row.variable) for row in rows), default=0)
+    lines = [
+        f"{USABLE if row.present else ' '} "
+        + visible(f"{row.variable:<{width}}   {', '.join(row.providers)}", newlines=False)
+        for row in rows
+    ]
+    return "\n".join([*lines, f"{USABLE} there is something in it; keys are never shown"]) + "\n"
+
+
+def _json(value: dict[str, Any]) -> str:
+    return msgspec.json.encode(cast("object", value)).decode() + "\n"

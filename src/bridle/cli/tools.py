@@ -1,0 +1,66 @@
+"""`bridle tools`: what the model may ask for, how risky each is, and where it comes from."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.cli import say
+from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
+from bridle.protocol.events import DurableEvent
+from bridle.tools.builtin import builtin_tools
+from bridle.tools.jobs import Jobs
+
+
+class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool as people choose between them. `about` is the first sentence of what the model reads."""
+
+    name: str
+    risk: str
+    concurrency: str
+    side_effect: str
+    source: str
+    trusted: bool
+    about: str
+    safety_notes: tuple[str, ...]
+
+
+def tools(parsed: argparse.Namespace) -> int:
+    listed = [_row(tool, BUILTIN) for tool in builtin_tools(Jobs(_nothing))]
+    if parsed.json:
+        return say(msgspec.json.encode(listed).decode() + "\n")
+    return say("\n".join(_lines(listed)) + "\n")
+
+
+def _row(tool: Tool, origin: ToolOrigin) -> ToolRow:
+    return ToolRow(
+        name=tool.name,
+        risk=tool.risk,
+        concurrency=tool.concurrency,
+        side_effect=tool.side_effect,
+        source=origin.path or origin.scope,
+        trusted=origin.trusted,
+        about=re.split(r"(?<=[.;])\s", tool.description, maxsplit=1)[0].rstrip(".;"),
+        safety_notes=tool.safety_notes,
+    )
+
+
+def _lines(rows: list[ToolRow]) -> list[str]:
+    heads = ("tool", "risk", "concurrency", "changes", "source", "what it does")
+    cells = [
+        (row.name, row.risk, row.concurrency.replace("_", "-"), row.side_effect, row.source, row.about)
+        for row in rows
+    ]
+    shown = [heads, *(tuple(visible(cell, newlines=False) for cell in row) for row in cells)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(heads) - 1)]
+    return [
+        "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
+        for row in shown
+    ]
+
+
+def _nothing(_event: DurableEvent) -> None:
+    """No command runs in the background of a list."""

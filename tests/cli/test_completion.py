@@ -1,0 +1,113 @@
+"""`bridle completion`: real shells load the script and are asked what they would offer."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridle.cli.help import topics
+from bridle.cli.verbs import VERBS
+from cli_kit import Place
+
+SHELLS = ("bash", "zsh", "fish")
+
+# Fills in what bash fills in when Tab is pressed, and prints what it would offer.
+ASK = """
+source "$1"; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_bridle
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def script(place: Place) -> Path:
+    made = place.bridle("completion", "bash")
+    assert (made.code, made.err) == (0, "")
+    file = place.work / "completion.bash"
+    file.write_text(made.out)
+    return file
+
+
+def run(shell: str, *words: str) -> str:
+    done = subprocess.run(
+        [_found(shell), *words], capture_output=True, env={"PATH": "/usr/bin:/bin"}, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode()
+
+
+def _found(shell: str) -> str:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    return program
+
+
+def offered(script: Path, *words: str) -> list[str]:
+    """What bash offers for the last of these words."""
+    return run("bash", "--norc", "-c", ASK, "bash", str(script), "bridle", *words).split()
+
+
+def test_bash_calls_the_function_for_our_name(script: Path) -> None:
+    registered = run("bash", "--norc", "-c", 'source "$1"; complete -p bridle', "bash", str(script))
+    assert registered == "complete -o default -F _bridle bridle\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("",), [*VERBS, "--help", "--version"]),
+        (("mo",), ["models"]),
+        (("--ver",), ["--version"]),
+        (("help", ""), topics()),
+        (("run", "--mo"), ["--model", "--mode"]),
+        (("run", "--mode", ""), ["strict", "default", "safe", "auto", "yolo", "plan"]),
+        (("run", "--mode", "=", "p"), ["plan"]),
+        (("run", "--mode", "="), ["strict", "default", "safe", "auto", "yolo", "plan"]),
+        (("run", "-m", "config", "--on-a"), ["--on-ask"]),
+        (("run", "--on-ask", "w"), ["wait"]),
+        (("run", "sessions", "--al"), ["--allow"]),
+        (("sessions", "e"), ["export"]),
+        (("sessions", "list", "--"), ["--help", "--all", "--json"]),
+        (("sessions", "export", "--format", ""), ["jsonl"]),
+        (("config", "un"), ["unset"]),
+        (("config", "set", "budget.m"), ["budget.max_steps"]),
+        (("config", "set", "api"), []),
+        (("models", "oll"), ["ollama"]),
+        (("models", "--k"), ["--keys"]),
+        (("doctor", "--o"), ["--offline"]),
+        (("completion", "b"), ["bash"]),
+        (("run", "--prompt-file", ""), []),
+        (("run", "a prompt with 'quotes' and $(touch it)", "--quie"), ["--quiet"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bash_offers_what_the_parser_knows(script: Path, words: tuple[str, ...], wanted: list[str]) -> None:
+    assert offered(script, *words) == wanted
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_finds_no_mistake_in_its_script(place: Place, shell: str) -> None:
+    made = place.bridle("completion", shell)
+    assert (made.code, made.err) == (0, "")
+    file = place.work / "completion"
+    file.write_text(made.out)
+    run(shell, "-n", str(file))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_verb_and_option_is_in_every_script(place: Place, shell: str) -> None:
+    made = place.bridle("completion", shell).out
+    for verb in VERBS:
+        assert verb in made
+    for word in ("max-steps", "offline", "origin", "mark-unknown", "budget.max_steps", "exit-codes"):
+        assert word in made
+
+
+def test_another_shell_is_refused_with_those_there_are(place: Place) -> None:
+    for words in (("tcsh",), ()):
+        ran = place.bridle("completion", *words)
+        assert (ran.code, ran.out, len(ran.story)) == (2, "", 1)
+        assert ran.story[0].endswith("See: bridle help completion")
