@@ -294,3 +294,16 @@ async def test_added_folders_may_be_written(tmp_path):
     async with harness(model, mode="auto", add_dirs=[str(tmp_path)]) as session:
         await session.ask("go")
     assert (tmp_path / "x").read_text() == "hi"
+
+
+async def test_the_duration_of_a_call_does_not_count_the_person_who_was_asked():
+    clock = FakeClock()
+    async with harness(
+        scripted(*touching("a"), say("Done."), clock=clock), clock=clock, answers=True
+    ) as session:
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        await clock.advance(3600)
+        await said(session, request, "once")
+        events = await session.turn_of(number)
+    assert of_kind(events, ToolResult)[0].duration_ms == 0

@@ -19,7 +19,7 @@ from bridle.cli.history import PromptHistory
 from bridle.cli.run import session_wanted, tell
 from bridle.cli.sessions import age
 from bridle.clients.line.client import talk
-from bridle.clients.line.facts import Fact, Facts
+from bridle.clients.line.facts import Facts
 from bridle.clients.line.picker import Listed, Picker, picker_lines
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.config.folders import folders
@@ -121,7 +121,6 @@ def _facts(create: CreateSession, engine: Engine, env: Mapping[str, str], model_
         folder=_folder(cwd, env),
         branch=_branch(cwd),
         model_from=model_from,
-        lines=(Fact("sandbox", "none", "commands run with your rights; only the environment is cleaned"),),
         history=history.prompts(),
         save_prompt=history.add,
         is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),

@@ -15,7 +15,10 @@ COMMAND_WIDTH = 60
 
 
 class Story:
-    """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them."""
+    """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them.
+
+    What a command printed is shown only if a person typed it: the model's own are for the model.
+    """
 
     def __init__(self, *, diffs: bool = False, words: bool = False) -> None:
         self._diffs = diffs
@@ -24,12 +27,15 @@ class Story:
         self._allowed: dict[str, str] = {}
         self._denied: dict[str, e.PermissionDecided] = {}
         self._text: list[str] = []
+        self._typed: set[str] = set()
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""
         match event:
             case e.ToolCallRequested():
                 self._inputs[event.call_id] = event.input
+                if event.step == 0 and event.tool == "bash":
+                    self._typed.add(event.call_id)
                 return []
             case e.PermissionDecided():
                 self._take_decision(event)
@@ -121,6 +127,11 @@ class Story:
             return [f"stopped  {what}"]
         if not ran:
             return [f"not run  {what:<30} {self._why_not(result)}"]
+        if result.call_id in self._typed:
+            return [
+                *visible(result.content).splitlines(),
+                f"ran      {what:<30} {'   '.join(_facts(result))}".rstrip(),
+            ]
         facts = [*_facts(result), *filter(None, (self._allowed.pop(result.call_id, ""),))]
         line = f"ran      {what:<30} {'   '.join(facts)}".rstrip()
         return [line, *self._diff(result)]

@@ -139,6 +139,14 @@ class Dispatcher:
         passed_gates: Callable[[], Awaitable[None]],
         results: dict[str, ToolResult],
     ) -> None:
+        begun = self._clock.monotonic()
+
+        async def begin() -> None:
+            """Nothing counts as running before the gates: a person may have thought for an hour."""
+            nonlocal begun
+            await passed_gates()
+            begun = self._clock.monotonic()
+
         progress = ProgressWriter(self._journal, self._clock, requested.call_id)
         call = ToolCall(
             id=requested.call_id,
@@ -150,10 +158,9 @@ class Dispatcher:
             by_person=step == BY_PERSON,
             problem=requested.problem,
             write=progress.write,
-            passed_gates=passed_gates,
+            passed_gates=begin,
             partial=[],
         )
-        begun = self._clock.monotonic()
         try:
             with self._stopwatch.measure(f"tool.{call.name}"):
                 output = await self._run_tool(call)
