@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridle.cli.help import topics
-from bridle.cli.verbs import VERBS
+from bridle.cli.words import VERBS
 from cli_kit import Place
 
 SHELLS = ("bash", "zsh", "fish")

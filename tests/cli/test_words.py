@@ -7,7 +7,7 @@ import pytest
 
 from bridle._version import __version__
 from bridle.cli.help import PAGES, topics
-from bridle.cli.verbs import VERBS
+from bridle.cli.words import VERBS
 from bridle.config.schema import SETTINGS
 from cli_kit import BRIDLE, Place
 

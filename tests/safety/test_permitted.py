@@ -70,7 +70,7 @@ async def test_a_denied_call_is_a_result_with_evidence_and_an_audit(calls, works
     assert calls.ran == []
     assert (output.outcome, output.reason) == ("denied", "RuleDenied")
     assert output.content == (
-        'bash is denied by rule bash(rm*) (user config, line 3). Nothing is deleted here.'
+        "bash is denied by rule bash(rm*) (user config, line 3). Nothing is deleted here."
     )
     assert (output.evidence.source, output.evidence.matched) == ("permission_engine", "cd x; rm -rf y")
     assert desk.log == [

@@ -25,7 +25,7 @@ def store(tmp_path: Path):
         yield made
 
 
-def created(store, cwd="/work", said="", **options):
+def created(store, cwd="/code", said="", **options):
     log = store.create(cwd, profile="default", **options)
     if said:
         put(log, InputAccepted(content=(TextBlock(text=said),)))
@@ -38,12 +38,12 @@ def created(store, cwd="/work", said="", **options):
 
 @pytest.mark.requirement("G5.1", "G5.2")
 def test_a_new_session_is_listed_with_all_that_is_known(store) -> None:
-    log = store.create("/work/part", profile="careful", root="/work")
+    log = store.create("/code/part", profile="careful", root="/code")
     [row] = store.list()
     assert (row.id, row.log) == (log.session, log.log)
     assert is_id(row.id, SESS)
     assert is_id(row.log, LOG)
-    assert (row.cwd, row.root, row.profile, row.title) == ("/work/part", "/work", "careful", "")
+    assert (row.cwd, row.root, row.profile, row.title) == ("/code/part", "/code", "careful", "")
     assert (row.labels, row.pinned, row.model, row.turns, row.stop) == ((), False, None, 0, None)
     assert row.created_ms == row.updated_ms
     log.close()
@@ -51,7 +51,7 @@ def test_a_new_session_is_listed_with_all_that_is_known(store) -> None:
 
 def test_looking_where_nothing_is_makes_nothing(store, tmp_path) -> None:
     assert store.list() == []
-    for look in (lambda: store.find("x"), lambda: store.open("sess_x"), lambda: store.newest("/work")):
+    for look in (lambda: store.find("x"), lambda: store.open("sess_x"), lambda: store.newest("/code")):
         with pytest.raises(CommandRefused):
             look()
     store.close()
@@ -131,7 +131,7 @@ def test_an_alias_moves_to_the_session_that_takes_it(store) -> None:
 
 @pytest.mark.requirement("T18.12", "P16")
 def test_a_session_has_one_writer(store) -> None:
-    log = store.create("/work", profile="default")
+    log = store.create("/code", profile="default")
     with pytest.raises(CommandRefused) as refused:
         store.open(log.session)
     assert refused.value.reason == "SessionBusy"
@@ -176,7 +176,7 @@ async def main():
     store = new_store(Path(sys.argv[1]))
     sys.stdin.readline()
     for _ in range(3):
-        log = store.create("/work", profile="default")
+        log = store.create("/code", profile="default")
         for _ in range(10):
             put(log, *words(10), TextDelta(text="same " * 1000))
             await log.committed()
@@ -214,7 +214,7 @@ from sessions.session_kit import *
 
 async def main():
     store = new_store(Path(sys.argv[1]))
-    log = store.create("/work", profile="default")
+    log = store.create("/code", profile="default")
     print(log.session, flush=True)
     while True:
         put(log, *words(7))
@@ -264,7 +264,7 @@ def test_files_belong_to_their_owner_alone(tmp_path) -> None:
     home = tmp_path / "home"
     before = os.umask(0)
     try:
-        with opened(home) as store, closing(store.create("/work", profile="default")) as log:
+        with opened(home) as store, closing(store.create("/code", profile="default")) as log:
             put(log, *words(3))
             log.verify()
             found = {path: stat.S_IMODE(path.stat().st_mode) for path in [home, *home.rglob("*")]}
@@ -288,7 +288,7 @@ def test_a_malformed_key_is_refused_and_kept(tmp_path, content) -> None:
     key = tmp_path / "sessions.key"
     key.write_bytes(content)
     with opened(tmp_path) as store:
-        for use in (store.list, lambda: store.create("/work", profile="default")):
+        for use in (store.list, lambda: store.create("/code", profile="default")):
             with pytest.raises(StoreError) as error:
                 use()
             assert error.value.reason == "StoreBadKey"
@@ -299,7 +299,7 @@ def test_a_database_without_its_key_gets_no_new_one(tmp_path) -> None:
     filled(tmp_path, words(1))
     (tmp_path / "sessions.key").unlink()
     with opened(tmp_path) as store, pytest.raises(StoreError) as error:
-        store.create("/work", profile="default")
+        store.create("/code", profile="default")
     assert error.value.reason == "StoreBadKey"
     assert not (tmp_path / "sessions.key").exists()
 
@@ -310,7 +310,7 @@ def test_a_key_others_can_read_is_mentioned(tmp_path) -> None:
     notices: list[str] = []
     with closing(new_store(tmp_path, notices)) as store:
         store.list()
-        store.create("/work", profile="default").close()
+        store.create("/code", profile="default").close()
     assert [notice.split(". ")[1].split(":")[0] for notice in notices] == ["Make it yours alone"]
 
 
@@ -318,7 +318,7 @@ def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path) -> None:
     filled(tmp_path, words(1))
     (tmp_path / "sessions.db").write_bytes(b"not a database " * 1000)
     with opened(tmp_path) as store, pytest.raises(StoreError):
-        store.create("/work", profile="default")
+        store.create("/code", profile="default")
     assert (tmp_path / "sessions.db").read_bytes() == b"not a database " * 1000
 
 
@@ -326,7 +326,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with opened(blocked / "home") as store, pytest.raises(StoreError) as error:
-        store.create("/work", profile="default")
+        store.create("/code", profile="default")
     assert error.value.reason == "StoreUnwritable"
     assert str(blocked) in error.value.message
 
@@ -340,7 +340,7 @@ import bridle.sessions.store
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write everywhere
 try:
-    new_store(Path(sys.argv[1])).create("/work", profile="default")
+    new_store(Path(sys.argv[1])).create("/code", profile="default")
 except StoreError as error:
     print(error.reason, error.message)
 """

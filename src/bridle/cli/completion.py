@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bridle.cli import say
 from bridle.cli.help import topics
-from bridle.cli.verbs import VERBS, Parser, parser
+from bridle.cli.words import VERBS, Parser, parser
 from bridle.config.schema import SETTINGS
 from bridle.providers.presets import PRESETS
 

@@ -2,7 +2,7 @@
 
 PathRefused   the text cannot name a file at all
 
-Comparing text is never enough: `src/../../x`, a link to `/etc` and `/work/shop-old` beside `/work/shop` all
+Comparing text is never enough: `src/../../x`, a link to `/etc` and `/code/shop-old` beside `/code/shop` all
 look like the workspace to a prefix test.
 """
 

@@ -1,0 +1,205 @@
+"""Every verb and option there is: the one argument parser. `completion` reads from it what can be typed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, get_args
+
+from bridle.cli.help import PAGES
+from bridle.protocol.errors import UsageError
+from bridle.protocol.events import Mode
+
+VERBS = ("run", "demo", "sessions", "models", "tools", "config", "doctor", "completion", "help")
+TALK = "talk"
+"""The verb of a call without one: nothing at all, options, or a prompt of several words."""
+DEFAULT_ACTIONS = {"sessions": "list", "config": "show"}
+"""What a verb does when no action is named."""
+OTHER_NAMES = {"-p": "run", "--print": "run", "exec": "run", "list-tools": "tools"}
+"""What other tools taught people to type."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Argument errors in our words; help pages instead of generated lists."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.arguments: list[argparse.Action] = []
+        """Its own options and positional arguments, in order."""
+        self.below: dict[str, Parser] = {}
+        """The parsers of its verbs or actions, by name."""
+        # a fixed width: asking the terminal would import `shutil` for lists that are never shown
+        super().__init__(
+            *arguments, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **options
+        )
+
+    def add_argument(self, *arguments: Any, **options: Any) -> argparse.Action:
+        action = super().add_argument(*arguments, **options)
+        self.arguments.append(action)
+        return action
+
+    def add_below(self, dest: str, *, required: bool = False) -> Callable[[str], Parser]:
+        """What makes the parsers one level down: verbs, or the actions of a verb."""
+        group = self.add_subparsers(dest=dest, required=required, parser_class=Parser)
+
+        def add(name: str) -> Parser:
+            self.below[name] = group.add_parser(name)
+            return self.below[name]
+
+        return add
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}. See: bridle help {self._topic}".rstrip())
+
+    def format_help(self) -> str:
+        return PAGES[self._topic]
+
+    @property
+    def _topic(self) -> str:
+        """The help page of this verb; `sessions list` has that of `sessions`."""
+        return next((word for word in self.prog.split() if word in PAGES), "")
+
+
+def parser(only: str | None = None) -> Parser:
+    """The parser of every verb, or of one: each costs time before the first word.
+
+    `completion` reads from the whole one what can be typed.
+    """
+    root = Parser(prog="bridle", add_help=False)
+    verb = root.add_below("verb", required=True)
+    for name, add_words in _WORDS.items():
+        if only in (None, name):
+            add_words(verb(name))
+    return root
+
+
+def _session_options(verb: Parser) -> None:
+    """What opens or resumes a session, for talking and for a run alike."""
+    verb.add_argument("prompt", nargs="*")
+    verb.add_argument("-m", "--model")
+    verb.add_argument("-y", "--yes", action="store_true")
+    verb.add_argument("--mode", choices=get_args(Mode))
+    verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
+    verb.add_argument("--allow", action="append", default=[], metavar="RULE")
+    verb.add_argument("--deny", action="append", default=[], metavar="RULE")
+    verb.add_argument("--max-steps", "--max-turns", type=_positive)
+    verb.add_argument("--dry-run", action="store_true")
+    verb.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    verb.add_argument("--on-orphan", choices=("fail", "mark-unknown"), default="fail")
+    _settings_options(verb)
+
+
+def _talk_words(talk: Parser) -> None:
+    _session_options(talk)
+    talk.add_argument("-r", "--resume", metavar="ID", nargs="?", const="")
+    talk.add_argument("--plain", action="store_true")
+    talk.set_defaults(on_ask="deny")
+
+
+def _run_words(run: Parser) -> None:
+    _session_options(run)
+    run.add_argument("-r", "--resume", metavar="ID")
+    run.add_argument("--json", action="store_true")
+    run.add_argument("--stream-json", action="store_true")
+    run.add_argument("-q", "--quiet", action="store_true")
+    run.add_argument("--timeout", type=_seconds, metavar="S")
+    run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")
+    run.add_argument("-i", "--image", action="append", default=[], metavar="FILE")
+    run.add_argument("--prompt-file", metavar="FILE")
+    run.add_argument("--output-schema", metavar="FILE")
+    run.add_argument("-o", "--output", metavar="FILE")
+
+
+def _no_words(_demo: Parser) -> None:
+    """It takes none."""
+
+
+def _sessions_words(sessions: Parser) -> None:
+    action = sessions.add_below("action")
+    listed = action("list")
+    listed.add_argument("--all", action="store_true")
+    listed.add_argument("--json", action="store_true")
+    action("show").add_argument("id")
+    export = action("export")
+    export.add_argument("id", nargs="?")
+    export.add_argument("--session", dest="id_option", metavar="ID")
+    export.add_argument("--format", choices=("jsonl",), default="jsonl")
+
+
+def _models_words(models: Parser) -> None:
+    models.add_argument("filter", nargs="?", metavar="PROVIDER")
+    models.add_argument("--keys", action="store_true")
+    models.add_argument("--refresh", action="store_true")  # nothing is kept, so every listing is fresh
+    models.add_argument("--json", action="store_true")
+    _settings_options(models)
+
+
+def _tools_words(tools: Parser) -> None:
+    tools.add_argument("--json", action="store_true")
+
+
+def _config_words(config: Parser) -> None:
+    action = config.add_below("action")
+    show = action("show")
+    show.add_argument("--origin", action="store_true")
+    show.add_argument("--json", action="store_true")
+    _settings_options(show)
+    get = action("get")
+    get.add_argument("key", metavar="KEY")
+    _settings_options(get)
+    change = action("set")
+    change.add_argument("key", metavar="KEY")
+    change.add_argument("value", metavar="VALUE")
+    action("unset").add_argument("key", metavar="KEY")
+    action("edit")
+    validate = action("validate")
+    validate.add_argument("--json", action="store_true")
+    _settings_options(validate)
+    action("path")
+
+
+def _doctor_words(doctor: Parser) -> None:
+    doctor.add_argument("--offline", action="store_true")
+    doctor.add_argument("--json", action="store_true")
+    _settings_options(doctor)
+
+
+def _completion_words(completion: Parser) -> None:
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+_WORDS: Mapping[str, Callable[[Parser], None]] = {
+    "talk": _talk_words,
+    "run": _run_words,
+    "demo": _no_words,
+    "sessions": _sessions_words,
+    "models": _models_words,
+    "tools": _tools_words,
+    "config": _config_words,
+    "doctor": _doctor_words,
+    "completion": _completion_words,
+}
+"""What may follow each verb."""
+
+
+def _settings_options(verb: Parser) -> None:
+    verb.add_argument("--config", metavar="FILE")
+    verb.add_argument("--profile", metavar="NAME")
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < 1e7:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds')
+    return number
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0')
+    return number
