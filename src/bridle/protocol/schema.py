@@ -6,8 +6,9 @@ Run `python -m bridle.protocol.schema FOLDER` after changing a type; a test comp
 from __future__ import annotations
 
 import sys
+from inspect import cleandoc
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -73,7 +74,20 @@ def _events() -> bytes:
 
 def _bytes(schema: dict[str, Any]) -> bytes:
     schema["$comment"] = f"Bridle protocol {PROTOCOL_VERSION}"
-    return msgspec.json.format(msgspec.json.encode(schema, order="deterministic"), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(_clean(schema), order="deterministic"), indent=2) + b"\n"
+
+
+def _clean(value: Any) -> Any:
+    """Descriptions are docstrings, whose indentation differs between versions of Python."""
+    if isinstance(value, list):
+        return [_clean(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {
+            name: cleandoc(item) if name == "description" and isinstance(item, str) else _clean(item)
+            for name, item in fields.items()
+        }
+    return value
 
 
 def main(folder: str) -> None:
