@@ -258,6 +258,7 @@ class _Counted:
         self.headers = answer.headers
         self.read = answer.read
         self.close = answer.close
+        self.finish = answer.finish
 
     def __aiter__(self) -> _Counted:
         return self

@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,8 +38,7 @@ _INSERT_BLOB = "insert or ignore into blobs values(?, ?)"
 Result = TypeVar("Result")
 
 
-@dataclass(slots=True)
-class LogTail:
+class LogTail(msgspec.Struct):
     """Where a log ends. `event_id` and `chain` belong to the writer thread once the log is open."""
 
     key: int
