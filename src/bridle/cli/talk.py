@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import select
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -30,6 +32,8 @@ from bridle.sessions.store import SessionStore
 
 MAX_SHOWN_BYTES = 1 << 20
 SHORT_ID = 6
+LEAVE_S = 2.0
+POLL_S = 0.2
 
 
 def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -87,9 +91,11 @@ def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
 
 async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:
     where = folders(env)
+    settings = session_settings(session_options(create), where=where, cwd=create.cwd, env=env)
+    engine.models.configure(settings.providers)
     print(f"Bridle {__version__} · {_folder(create.cwd, env)}\n")
     try:
-        model = await choose_model(engine.models, input, print)
+        model = await choose_model(engine.models, _ask, print)
     except (EOFError, KeyboardInterrupt):
         print()
         return None
@@ -98,6 +104,34 @@ async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, 
         change = set_value(where, "model", model)
         print(f"Saved: {model} in {change.path}. Change it with /model.\n")
     return model
+
+
+def _ask(prompt: str) -> str:
+    """A line from the person. One Ctrl-C never leaves, two within 2 s do."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        pressed_s = -LEAVE_S
+        while True:
+            try:
+                return _line(prompt)
+            except KeyboardInterrupt:
+                if time.monotonic() - pressed_s < LEAVE_S:
+                    raise
+                pressed_s = time.monotonic()
+                print("\nCtrl-C again to leave")
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _line(prompt: str) -> str:
+    """Like `input`, which can miss a Ctrl-C that arrives just before it begins to wait."""
+    print(prompt, end="", flush=True)
+    while not select.select([sys.stdin], [], [], POLL_S)[0]:
+        continue
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
 
 
 async def _demo(env: Mapping[str, str]) -> int:

@@ -68,12 +68,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_key(self) -> bool:
-        return not self.local and self.placeholder_key is None
+        """Whether a request without a key makes no sense. A server on this machine may well want none."""
+        own_machine = self.key_env is None and _is_loopback(self.base_url)
+        return not self.local and not own_machine and self.placeholder_key is None
 
     @property
     def key_source(self) -> str:
         """Where a person put the key, as an error names it."""
-        return self.key_env or f"bridle login {self.name}"
+        return self.key_env or f"providers.{self.name}.key_env"
 
     def url(self, path: str) -> str:
         """The address of an operation. A query in `base_url` stays at the end."""
@@ -94,6 +96,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             auth = self.auth or inferred_auth(self.base_url)
             headers[auth.header] = f"{auth.scheme} {sent}".lstrip()
         return headers
+
+
+def _is_loopback(base_url: str) -> bool:
+    host = _host_and_port(base_url.partition("://")[2]).rpartition(":")[0].strip("[]")
+    return host in ("127.0.0.1", "localhost", "::1")
 
 
 def inferred_auth(base_url: str) -> Auth:

@@ -150,6 +150,8 @@ class Screen:
                 self.fact(Fact("model", f"{event.provider}:{event.model}"))
             case e.ModeChanged():
                 self.fact(Fact("mode", event.mode, MODE_WORDS[event.mode]))
+            case e.Error() if event.message in self._said:
+                return
             case e.Error():
                 self._said.add(event.message)
             case _:

@@ -1,0 +1,522 @@
+"""`bridle` at a real terminal, as a person meets it: the first start, a conversation, leaving, coming back."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle.clients.line.desk import GRACE_S
+from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.protocol.events import InputAccepted, ToolResult
+from bridle.protocol.messages import FileMention, TextBlock
+from bridle.providers.script import Answer, Say, Script
+from cli_kit import BRIDLE, TIMEOUT_S, Place, SignOfLife
+from clients.line.line_kit import Glass
+
+COLUMNS, ROWS = 100, 30
+READY = "Type what you want."
+NO_MODEL = "No model is connected yet, and nothing has been sent anywhere."
+WAITING = "A question is waiting: Tab to answer"
+GONE_S = 5
+CTRL_C, CTRL_D, ENTER, UP = "\x03", "\x04", "\r", "\x1b[A"
+TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])\n"
+)
+"""Makes the terminal on stdin the one whose Ctrl-C reaches the program, as a shell does."""
+
+
+class Sitting:
+    """A person in front of a running program: what they see, what they type, how it ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self.bytes = b""
+        self.modes_found = termios.tcgetattr(terminal)
+        self.over = False
+        self._terminal = terminal
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._glass = Glass(COLUMNS)
+
+    @property
+    def text(self) -> str:
+        return self._glass.text
+
+    @property
+    def modes(self) -> list[Any]:
+        return termios.tcgetattr(self._terminal)
+
+    def types(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def sees(self, *texts: str, within_s: float = TIMEOUT_S) -> None:
+        self.waits(lambda: all(text in self.text for text in texts), " and ".join(texts), within_s=within_s)
+
+    def waits(self, condition: Callable[[], bool], what: str, *, within_s: float = TIMEOUT_S) -> None:
+        """Reads until it is so. Fails when time is up or the program has gone."""
+        deadline_s = time.monotonic() + within_s
+        while not condition():
+            assert not self.over, f"ended before it showed {what}:\n{self.text}"
+            assert self._read(deadline_s), f"never showed {what}:\n{self.text}"
+
+    def looks_for(self, seconds: float) -> None:
+        """Reads what comes meanwhile, as somebody who looks at the screen and leaves the keys alone."""
+        until_s = time.monotonic() + seconds
+        while not self.over and self._read(until_s):
+            pass
+
+    def ends(self, *, within_s: float = TIMEOUT_S) -> int:
+        """The exit code, when no process has this terminal open any more."""
+        deadline_s = time.monotonic() + within_s
+        while not self.over:
+            assert self._read(deadline_s), f"still there:\n{self.text}"
+        return self.process.wait(TIMEOUT_S)
+
+    def hangs_up(self) -> None:
+        """Closes the window."""
+        os.close(self._terminal)
+        self._terminal = -1
+
+    def close(self) -> None:
+        if self._terminal >= 0:
+            self.hangs_up()
+
+    def _read(self, until_s: float) -> bool:
+        """Takes in what the program wrote next; False when nothing came in time."""
+        if not select.select((self._terminal,), (), (), max(0, until_s - time.monotonic()))[0]:
+            return False
+        data = b""
+        with suppress(OSError):  # Linux says so when the last holder of the terminal has gone
+            data = os.read(self._terminal, 65536)
+        self.over = not data
+        self.bytes += data
+        self._glass.write(self._decoder.decode(data))
+        return True
+
+
+@contextmanager
+def sitting(place: Place, *words: str, **env: str) -> Generator[Sitting]:
+    """`bridle WORDS…` at a terminal of its own. Whatever happens, it is gone afterwards."""
+    terminal, side = pty.openpty()
+    termios.tcsetwinsize(side, (ROWS, COLUMNS))
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", TAKE_TERMINAL, *BRIDLE, *words],
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        cwd=place.work,
+        env=place.environment(**{"TERM": "xterm-256color", **env}),
+        start_new_session=True,
+    )
+    os.close(side)
+    person = Sitting(process, terminal)
+    try:
+        yield person
+    finally:
+        process.kill()
+        process.wait(TIMEOUT_S)
+        person.close()
+
+
+def leaves(person: Sitting) -> str:
+    """Leaves as people do; returns the short id in the way back."""
+    person.types(CTRL_C * 2)
+    assert person.ends() == 0
+    assert person.modes == person.modes_found
+    found = re.search(
+        r'^Saved as ".+"\.  Come back: bridle -c   or   bridle -r (\w+)$', person.text, re.MULTILINE
+    )
+    assert found is not None, person.text
+    return found[1]
+
+
+def has_read_the_question(person: Sitting) -> None:
+    """The question has the keyboard and was on the screen for the moment in which keys are not meant for it."""
+    person.waits(lambda: WAITING not in person.text, "the question with the keyboard")
+    person.looks_for(GRACE_S)
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def prompts(place: Place, session: str) -> list[tuple[object, ...]]:
+    return [e.event.content for e in place.events(session) if isinstance(e.event, InputAccepted)]
+
+
+def results(place: Place, session: str) -> list[ToolResult]:
+    return [e.event for e in place.events(session) if isinstance(e.event, ToolResult)]
+
+
+class LongCommand:
+    """A command that says when it has begun and would run for ten minutes."""
+
+    def __init__(self, place: Place, life: SignOfLife) -> None:
+        path = place.work / "begun"
+        os.mkfifo(path)
+        self._reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.model = place.script(f'call bash {{"command": "{life.hold}; echo > begun; sleep 600"}}\n')
+
+    def has_begun(self) -> bool:
+        return bool(select.select((self._reading,), (), (), TIMEOUT_S)[0])
+
+    def close(self) -> None:
+        os.close(self._reading)
+
+
+@pytest.fixture
+def command(place: Place, life: SignOfLife) -> Generator[LongCommand]:
+    command = LongCommand(place, life)
+    yield command
+    command.close()
+
+
+class Ollama(ModelServer):
+    """A model server that lists its models as Ollama does."""
+
+    def __init__(self, *said: str) -> None:
+        super().__init__(Script("test", tuple(Answer((Say(text),)) for text in said)))
+
+    async def answer(self, request: Received, reply: Reply) -> bool:
+        match request.path:
+            case "/api/tags":
+                return await reply.whole(200, {"models": [{"name": "small:1b"}, {"name": "large:7b"}]})
+            case "/api/ps":
+                return await reply.whole(200, {"models": []})
+            case "/api/show":
+                return await reply.whole(200, {"capabilities": ["completion", "tools"]})
+            case _:
+                return await super().answer(request, reply)
+
+
+def configure(place: Place, server: Ollama) -> Path:
+    """Writes the user's config with Ollama at this server; returns the file."""
+    config = place.home / ".config/bridle/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[providers.ollama]\nbase_url = "{server.url}"\n', encoding="utf-8")
+    return config
+
+
+# The first start
+
+
+@pytest.mark.parametrize("key", ["q\r", CTRL_D])
+def test_without_a_model_the_first_screen_says_so_and_leaving_it_creates_nothing(
+    place: Place, key: str
+) -> None:
+    with sitting(place) as person:
+        person.sees(NO_MODEL, "See the demo", "or q to leave [")
+        person.types(key)
+        assert person.ends() == 0
+        assert person.modes == person.modes_found
+    assert below(place.home) == below(place.work) == []
+
+
+def test_enter_on_the_first_screen_runs_the_demo_somewhere_else(place: Place) -> None:
+    (place.work / "cart.py").write_text("mine\n")
+    scratch = place.home / "scratch"
+    scratch.mkdir()
+    with sitting(place, TMPDIR=str(scratch)) as person:
+        person.sees("or q to leave [")
+        person.types(ENTER)
+        person.sees(
+            "ran      write cart.py", "That was the real engine, tools and log; only the model was a script."
+        )
+        assert person.ends() == 0
+    assert below(place.work) == ["cart.py"]
+    assert (place.work / "cart.py").read_text() == "mine\n"
+    (row,) = place.sessions()
+    assert Path(row.cwd).parent == scratch
+    assert not (place.home / ".config").exists(), "seeing the demo is no choice of a model"
+
+
+def test_two_ctrl_c_lead_out_of_the_first_screen(place: Place) -> None:
+    with sitting(place) as person:
+        person.sees("or q to leave [")
+        person.types(CTRL_C)
+        person.sees("Ctrl-C again to leave", within_s=GONE_S)
+        person.types(CTRL_C)
+        assert person.ends(within_s=GONE_S) == 0
+        assert person.modes == person.modes_found
+
+
+def test_one_ctrl_c_on_the_first_screen_changes_nothing(place: Place) -> None:
+    with sitting(place) as person:
+        person.sees("or q to leave [")
+        person.types(CTRL_C)
+        person.sees("^C")
+        person.types("q\r")
+        assert person.ends(within_s=GONE_S) == 0
+
+
+async def test_a_server_found_on_this_machine_is_chosen_saved_and_used(place: Place) -> None:
+    def first_time() -> None:
+        with sitting(place) as person:
+            person.sees(NO_MODEL, "or q to leave [")
+            assert re.search(r"1  Use Ollama +running here with 2 models", person.text)
+            assert server.chats == []
+            person.types("1\r")
+            person.sees("1  small:1b", "2  large:7b", "Use which? [1]")
+            person.types("2\r")
+            person.sees("Saved: ollama:large:7b in ", "model    ollama:large:7b", READY)
+            person.types("hello\r")
+            person.sees("Hi from here.", "1 step")
+            leaves(person)
+
+    def second_time() -> None:
+        with sitting(place) as person:
+            person.sees("model    ollama:large:7b", READY)
+            assert NO_MODEL not in person.text
+            person.types(CTRL_D)
+            assert person.ends() == 0
+
+    async with Ollama("Hi from here.") as server:
+        config = configure(place, server)
+        await asyncio.to_thread(first_time)
+        assert 'model = "ollama:large:7b"' in config.read_text(encoding="utf-8")
+        assert [chat.json["model"] for chat in server.chats] == ["large:7b"]
+        await asyncio.to_thread(second_time)
+
+
+# A conversation
+
+
+def test_an_answer_streams_and_one_ctrl_c_stops_it_without_leaving(place: Place) -> None:
+    model = place.script("say The beginning.\n    More\nwait 600\nsay The end.\n")
+    with sitting(place, "-m", model) as person:
+        person.sees(READY)
+        person.types("tell me\r")
+        person.sees("The beginning.")
+        person.types(CTRL_C)
+        person.sees("Stopping… Ctrl-C again within 2 s to leave", "stopped")
+        person.types("still here")
+        person.sees("› still here")
+        leaves(person)
+    assert "The end." not in person.text
+    place.verify(place.only_session())
+
+
+def test_what_was_typed_before_a_question_never_answers_it_and_enter_says_no(place: Place) -> None:
+    model = place.script(
+        "say Looking.\n    Hm\nwait 1\ncall write_file\n    path: new.txt\n    content: hi\n"
+        "---\nsay Then not.\n---\nsay Second turn.\n---\nsay Third turn.\n"
+    )
+    with sitting(place, "-m", model) as person:
+        person.sees(READY)
+        person.types("go on\r")
+        person.sees("Looking.")
+        person.types("y\rt\ry")
+        person.sees("queued   y", "queued   t", "Create new.txt?", WAITING, "› y")
+        assert not (place.work / "new.txt").exists()
+        person.types("\x15")
+        has_read_the_question(person)
+        person.types(ENTER)
+        person.sees("not run  write new.txt", "you said no", "Then not.", "Second turn.", "Third turn.")
+        leaves(person)
+    assert not (place.work / "new.txt").exists()
+    (result,) = results(place, place.only_session())
+    assert (result.outcome, result.reason) == ("denied", "PermissionDenied")
+    assert prompts(place, place.only_session()) == [
+        (TextBlock(text="go on"),),
+        (TextBlock(text="y"),),
+        (TextBlock(text="t"),),
+    ]
+
+
+def test_y_and_enter_approve_an_edit(place: Place) -> None:
+    model = place.script('call write_file {"path": "new.txt", "content": "hi"}\n---\nsay Done so.\n')
+    with sitting(place, "-m", model, "write it please") as person:
+        person.sees("› write it please", "Create new.txt?   +1", "1  + hi")
+        has_read_the_question(person)
+        person.types("y")
+        person.sees("› y")
+        assert not (place.work / "new.txt").exists(), "a letter alone is no answer"
+        person.types(ENTER)
+        person.sees("Done so.", "2 steps")
+        leaves(person)
+    assert (place.work / "new.txt").read_text() == "hi"
+    assert "not run" not in person.text
+
+
+def test_a_shell_line_shows_its_output_and_is_in_the_log(place: Place) -> None:
+    with sitting(place, "-m", "demo") as person:
+        person.sees(READY)
+        person.types("!echo one-$((1 + 1))\r")
+        person.sees("one-2", "exit 0")
+        person.types(CTRL_D)
+        assert person.ends() == 0
+    (result,) = results(place, place.only_session())
+    assert (result.tool, result.outcome) == ("bash", "ok")
+    assert "one-2" in result.content
+
+
+async def test_a_mentioned_file_reaches_the_model(place: Place) -> None:
+    (place.work / "notes.txt").write_text("The password of the cellar is Grimaldi.\n")
+
+    def asks() -> None:
+        with sitting(place, "-m", "ollama:large:7b") as person:
+            person.sees(READY)
+            person.types("what is in @notes.txt here\r")
+            person.sees("A password.", "1 step")
+            leaves(person)
+
+    async with Ollama("A password.") as server:
+        configure(place, server)
+        await asyncio.to_thread(asks)
+        (chat,) = server.chats
+    assert b"is Grimaldi." in chat.body
+    (content,) = prompts(place, place.only_session())
+    assert FileMention(path="notes.txt") in content
+
+
+# Leaving
+
+
+def test_leaving_ends_what_was_started_and_says_the_way_back(
+    place: Place, life: SignOfLife, command: LongCommand
+) -> None:
+    with sitting(place, "-y", "-m", command.model) as person:
+        person.sees(READY)
+        assert person.modes != person.modes_found
+        person.types("start it\r")
+        person.sees("running  exec 9")
+        assert command.has_begun()
+        short = leaves(person)
+        assert 'Saved as "start it".' in person.text
+    assert life.ends_within(GONE_S)
+    session = place.only_session()
+    assert session.startswith(f"sess_{short}")
+    place.verify(session)
+    assert b"\x1b[2J" not in person.bytes
+    assert b"\x1b[?1049h" not in person.bytes
+
+
+def test_ctrl_d_leaves_and_nothing_is_ever_cleared(place: Place) -> None:
+    with sitting(place, "-m", "demo") as person:
+        person.sees(READY)
+        person.types("hello\r")
+        person.sees("1 step")
+        person.types(CTRL_D)
+        assert person.ends() == 0
+        assert person.modes == person.modes_found
+    assert 'Saved as "hello".  Come back: bridle -c   or   bridle -r ' in person.text
+    assert person.bytes.count(b"\x1b[?2004h") == person.bytes.count(b"\x1b[?2004l") == 1
+    assert b"\x1b[2J" not in person.bytes
+
+
+def test_sigterm_restores_the_terminal_and_ends_what_runs(
+    place: Place, life: SignOfLife, command: LongCommand
+) -> None:
+    with sitting(place, "-y", "-m", command.model, "start it now") as person:
+        person.sees("running  exec 9")
+        assert command.has_begun()
+        person.process.send_signal(signal.SIGTERM)
+        assert person.ends() == 128 + signal.SIGTERM
+        assert person.modes == person.modes_found
+    assert life.ends_within(GONE_S)
+    place.verify(place.only_session())
+
+
+def test_a_terminal_that_goes_away_ends_everything(
+    place: Place, life: SignOfLife, command: LongCommand
+) -> None:
+    with sitting(place, "-y", "-m", command.model, "start it now") as person:
+        person.sees("running  exec 9")
+        assert command.has_begun()
+        person.hangs_up()
+        assert person.process.wait(TIMEOUT_S) != 0
+    assert life.ends_within(GONE_S)
+    place.verify(place.only_session())
+
+
+def test_a_dumb_terminal_gets_no_escape_code(place: Place) -> None:
+    model = place.script('call write_file {"path": "new.txt", "content": "hi"}\n---\nsay **Bold** words.\n')
+    with sitting(place, "-m", model, TERM="dumb") as person:
+        person.sees(READY)
+        person.types("hello\r")
+        person.sees("Create new.txt?")
+        person.types(CTRL_C)
+        person.sees("stopped")
+        person.types(CTRL_C * 2)
+        assert person.ends() == 0
+        assert person.modes == person.modes_found
+    assert 'Saved as "hello".' in person.text
+    assert b"\x1b" not in person.bytes
+
+
+# Coming back
+
+
+def test_c_goes_on_with_the_session_and_up_brings_back_what_was_typed(place: Place) -> None:
+    model = place.script("say First answer.\n---\nsay Second answer.\n")
+    with sitting(place, "-m", model) as person:
+        person.sees(READY)
+        person.types("the first question\r")
+        person.sees("First answer.", "1 step")
+        leaves(person)
+    with sitting(place, "-c") as person:
+        person.sees('Back in "the first question", 1 turn so far.', "First answer.", READY)
+        person.types(UP)
+        person.sees("› the first question")
+        person.types(" again\r")
+        person.sees("Second answer.", "1 step")
+        leaves(person)
+    assert prompts(place, place.only_session()) == [
+        (TextBlock(text="the first question"),),
+        (TextBlock(text="the first question again"),),
+    ]
+
+
+def test_r_shows_the_sessions_and_enter_or_an_id_resumes_one(place: Place) -> None:
+    for prompt in ("older thing", "newer thing"):
+        assert place.bridle("run", "-q", "-m", "demo", prompt).code == 0
+    newer, older = (row.id for row in place.sessions())
+    with sitting(place, "-r") as person:
+        person.sees('> 1  "newer thing"', '  2  "older thing"')
+        person.types("older")
+        person.sees('> 1  "older thing"', "› older")
+        person.types(ENTER)
+        person.sees('Back in "older thing", 1 turn so far.', READY)
+        assert older.startswith(f"sess_{leaves(person)}")
+    with sitting(place, "-r", newer) as person:
+        person.sees('Back in "newer thing", 1 turn so far.', READY)
+        short = leaves(person)
+    with sitting(place, "-r", short) as person:
+        person.sees('Back in "newer thing", 1 turn so far.', READY)
+        leaves(person)
+    assert len(place.sessions()) == 2
+
+
+@pytest.mark.parametrize("word", ["-c", "-r"])
+def test_where_no_session_is_there_is_none_to_go_on_with(place: Place, word: str) -> None:
+    with sitting(place, word) as person:
+        assert person.ends() == 2
+        assert person.modes == person.modes_found
+    assert person.text.startswith("bridle: ")
+    assert below(place.home) == []
+
+
+def test_esc_leaves_the_list_of_sessions_without_one(place: Place) -> None:
+    assert place.bridle("run", "-q", "-m", "demo", "a thing").code == 0
+    with sitting(place, "-r") as person:
+        person.sees('> 1  "a thing"')
+        person.types("\x1b")
+        assert person.ends() == 0
+        assert person.modes == person.modes_found
+    assert READY not in person.text
