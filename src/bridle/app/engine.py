@@ -41,7 +41,7 @@ from bridle.protocol.events import Degraded, IdentityClass, ModelChanged, Notice
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import Usage
 from bridle.providers.retry import retry
-from bridle.safety.guards import PathPolicy, guarded, rechecked
+from bridle.safety.guards import guarded, rechecked, workspace_policy
 from bridle.safety.paths import session_folders
 from bridle.safety.permissions import Permissions
 from bridle.safety.permitted import permitted
@@ -219,7 +219,7 @@ class Engine:
         jobs = Jobs(journal.emit)
         registry = _builtin_registry(jobs)
         here = session_folders(cwd, settings.options.add_dirs)
-        paths = PathPolicy(folders=here, protected=self._where.all)
+        paths = workspace_policy(here, self._where.all)
         permissions = Permissions(
             folders=here, mode=lambda: conversation.mode, rules=settings.rules, yes=settings.options.yes
         )

@@ -35,13 +35,20 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     `workspace`: writes stay in the session's folders. `allowlist`: reads and writes stay in `allowed` and the
     added folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed. `allowed`
-    holds resolved paths.
+    holds resolved paths. `clear` is a folder known to lie in no protected one: what is above it is looked at once.
     """
 
     folders: SessionFolders
     mode: PathMode = "workspace"
     allowed: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    clear: str = ""
+
+
+def workspace_policy(folders: SessionFolders, protected: tuple[str, ...]) -> PathPolicy:
+    """The default policy of a session, with what can be known at its start."""
+    outside = not is_inside_same_folder(folders.workspace, protected)
+    return PathPolicy(folders=folders, protected=protected, clear=folders.workspace if outside else "")
 
 
 class Blocked(Exception):
@@ -106,7 +113,7 @@ def _inspect(call: ToolCall, policy: PathPolicy) -> tuple[Subject, ...] | ToolOu
 
 
 def _check(subject: Subject, resolved: str, policy: PathPolicy, *, starts_command: bool) -> None:
-    if is_inside_same_folder(resolved, policy.protected):
+    if is_inside_same_folder(resolved, policy.protected, clear=policy.clear):
         raise Blocked("PathNotAllowed", "protected", "Bridle keeps its own settings and records there")
     if is_process_state(resolved):
         raise Blocked("PathNotAllowed", "process", "it shows the inside of a running process")

@@ -86,17 +86,26 @@ def is_beneath_any(path: str, folders: Iterable[str]) -> bool:
     return any(is_beneath(path, folder) for folder in folders)
 
 
-def is_inside_same_folder(path: str, folders: Iterable[str]) -> bool:
+def is_inside_same_folder(path: str, folders: Iterable[str], *, clear: str = "") -> bool:
     """Whether a resolved path lies in one of the folders under whatever name.
 
-    Besides the name, the identity of every folder above it is compared: a file system that ignores case and a
-    second mount give one folder two names.
+    The identity of every folder above it is compared, not only its name: a link, a file system that ignores case and
+    a second mount give one folder two names. A folder that does not exist yet is compared by name. `clear` is a folder
+    known to lie in none of them: what is above it need not be looked at again.
     """
-    names = [os.path.realpath(folder) for folder in folders]
-    if is_beneath_any(path, names):
-        return True
-    forbidden = {identity for name in names if (identity := _identity(name)) is not None}
-    return bool(forbidden) and any(_identity(parent) in forbidden for parent in _self_and_parents(path))
+    forbidden: set[tuple[int, int]] = set()
+    for folder in folders:
+        identity = _identity(folder)
+        if identity is not None:
+            forbidden.add(identity)
+        elif is_beneath(path, os.path.realpath(folder)):
+            return True
+    for parent in _self_and_parents(path):
+        if parent == clear:
+            return False
+        if _identity(parent) in forbidden:
+            return True
+    return False
 
 
 def is_process_state(resolved: str) -> bool:
@@ -131,8 +140,9 @@ def _self_and_parents(resolved: str) -> Iterable[str]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
+    """Which file or folder a name leads to; None where it leads nowhere."""
     try:
-        status = os.lstat(path)
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino
