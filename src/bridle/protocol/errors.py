@@ -76,7 +76,6 @@ SENTENCES: Mapping[str, Sentence] = {
     "AgentDenied": Sentence("{tool} is not something this agent may do.", 3),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FileUnwritable": Sentence("{path} cannot be written: {problem}."),
-    "FileUneditable": Sentence("{path} cannot be edited: {problem}."),
     "TextNotFound": Sentence("{path} was not changed: {problem}."),
     "PatchDoesNotApply": Sentence("The patch does not fit: {problem}. Nothing was written."),
     "CannotStart": Sentence("The command could not be started: {problem}."),
