@@ -105,6 +105,29 @@ async def test_a_path_that_leads_elsewhere_after_the_question_is_not_the_one_tha
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_a_file_that_changed_while_the_question_waited_is_not_overwritten():
+    model = scripted(call("write_file", path="x", content="mine"), say("Ok."))
+    async with harness(model, answers=True) as session:
+        path = os.path.join(session.folder, "x")
+        _write(path, "as it was shown")
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        _write(path, "somebody else's")
+        await session.connection.send(
+            AnswerPermission(session=session.id, call_id=request.call_id, answer="once")
+        )
+        events = await session.turn_of(number)
+        with open(path) as file:
+            assert file.read() == "somebody else's"
+    (result,) = of_kind(events, ToolResult)
+    assert (result.outcome, result.reason) == ("blocked", "ChangedSinceApproval")
+
+
+def _write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
 @pytest.mark.requirement("G33.2")
 async def test_a_secret_in_a_calls_input_runs_as_it_is_and_is_stored_nowhere():
     secret = "AKIA" + "QWERTYUIOPASDFGH"

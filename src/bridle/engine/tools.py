@@ -24,13 +24,15 @@ Concurrency: TypeAlias = Literal["serial", "parallel_safe", "exclusive"]
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What a call is about: the path, command or address a guard looks at.
 
-    `resolved` is filled by the guard: the absolute path without symlinks.
+    The guard fills `resolved`, the absolute path without symlinks, and for a file to be written `content`: the digest
+    of what it held when the question was asked.
     """
 
     kind: Literal["path", "command", "url"]
     access: Literal["read", "write", "run", "fetch"]
     value: str
     resolved: str = ""
+    content: str = ""
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):

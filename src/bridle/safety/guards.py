@@ -7,10 +7,12 @@ the workspace that is only read is not refused here: it is never quiet, so the r
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.files import read_limited
 from bridle.engine.tools import RunTool, Subject, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
@@ -27,6 +29,7 @@ from bridle.safety.paths import (
 PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
 
 SOURCE = "path_guard"
+MAX_COMPARED_BYTES = 1 << 20
 _PREVIEW_CHARACTERS = 200
 
 
@@ -108,7 +111,8 @@ def _inspect(call: ToolCall, policy: PathPolicy) -> tuple[Subject, ...] | ToolOu
             return _blocked(subject, resolved, Blocked("PathNotAllowed", "path", refused.problem))
         except Blocked as blocked:
             return _blocked(subject, resolved, blocked)
-        found.append(msgspec.structs.replace(subject, resolved=resolved))
+        content = _content_digest(resolved) if subject.access == "write" else ""
+        found.append(msgspec.structs.replace(subject, resolved=resolved, content=content))
     return tuple(found)
 
 
@@ -139,12 +143,23 @@ def _check_workspace(
 
 
 def _moved(call: ToolCall, found: tuple[Subject, ...]) -> ToolOutput | None:
-    before = {(subject.kind, subject.value): subject.resolved for subject in call.subjects}
+    before = {(subject.kind, subject.value): subject for subject in call.subjects}
     for subject in found:
-        if before.get((subject.kind, subject.value)) != subject.resolved:
+        seen = before.get((subject.kind, subject.value))
+        if seen is None or seen.resolved != subject.resolved:
             moved = Blocked("PathNotAllowed", "moved", "it leads elsewhere since it was checked")
             return _blocked(subject, subject.resolved, moved)
+        if seen.content != subject.content:
+            return _blocked(subject, subject.resolved, Blocked("ChangedSinceApproval", "changed"))
     return None
+
+
+def _content_digest(resolved: str) -> str:
+    """What a file holds, as far as a question would show it; empty for one that is not there or is no plain file."""
+    try:
+        return sha256(read_limited(resolved, MAX_COMPARED_BYTES).data).hexdigest()
+    except OSError:
+        return ""
 
 
 def _blocked(subject: Subject, resolved: str, blocked: Blocked) -> ToolOutput:
