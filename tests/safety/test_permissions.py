@@ -22,9 +22,9 @@ from bridle.safety.permissions import (
     evaluate,
     explanation,
     in_tier_order,
-    is_policy_file,
     parse_rule,
 )
+from bridle.safety.sensitive import is_policy_file
 
 pytestmark = pytest.mark.requirement("C4")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from bridle.protocol.events import DurableEvent, Evidence, IdentityClass, Outcome, Risk
+from bridle.protocol.events import CommandPart, DurableEvent, Evidence, IdentityClass, Outcome, Risk
 from bridle.protocol.messages import ToolSchema
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     tool: Tool | None = None
     args: Any = None
     subjects: tuple[Subject, ...] = ()
+    parts: tuple[CommandPart, ...] = ()
     mutating: bool = True
     policy: SpawnPolicy | None = None
 

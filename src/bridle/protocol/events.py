@@ -28,6 +28,8 @@ Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 Risk: TypeAlias = Literal["read", "write", "shell", "network", "dangerous"]
 Outcome: TypeAlias = Literal["ok", "error", "denied", "blocked", "cancelled", "timeout", "unknown"]
 GrantLife: TypeAlias = Literal["once", "session", "saved"]
+GrantMatch: TypeAlias = Literal["literal", "key"]
+CommandClass: TypeAlias = Literal["read_only", "writes", "network", "executes", "destructive", "unparseable"]
 EndCause: TypeAlias = Literal["idle", "user", "error", "binary-shutdown"]
 TurnStop: TypeAlias = Literal["end_turn", "max_tokens", "content_filter", "cancelled", "interrupted", "error"]
 
@@ -200,7 +202,31 @@ class ToolCallRequested(Event, frozen=True):
     step: int
 
 
+class CommandPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One simple command inside a script, and what it does in a few words."""
+
+    text: str
+    command_class: CommandClass
+    does: str = ""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one answer to a permission question would remember: which calls pass from then on, and for how long.
+
+    `literal` patterns are the whole command or path; a `key` is a program and subcommand with any arguments; an
+    empty pattern for the whole tool. `days` is set when it outlives the session.
+    """
+
+    answer: Literal["pattern", "tool", "always"]
+    tool: str
+    pattern: str = ""
+    match: GrantMatch = "literal"
+    days: int | None = None
+
+
 class PermissionRequested(Event, frozen=True):
+    """A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of."""
+
     call_id: str
     tool: str
     input: dict[str, Any]
@@ -208,6 +234,9 @@ class PermissionRequested(Event, frozen=True):
     why: str
     subjects: tuple[str, ...] = ()
     digest: str = ""
+    because: str = ""
+    parts: tuple[CommandPart, ...] = ()
+    offers: tuple[Offer, ...] = ()
 
 
 class PermissionDecided(Event, frozen=True):
@@ -303,6 +332,7 @@ class GrantAdded(Event, frozen=True):
     pattern: str
     life: GrantLife
     expires_ms: int | None = None
+    match: GrantMatch = "literal"
 
 
 class GrantRevoked(Event, frozen=True):

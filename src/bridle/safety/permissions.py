@@ -31,6 +31,7 @@ from bridle.safety.patterns import (
     path_matches_generously,
     tool_matches,
 )
+from bridle.safety.sensitive import is_policy_file
 
 Tier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]
 TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "builtin")
@@ -271,24 +272,6 @@ class Permissions:
     def _name(self, resolved: str) -> PathName:
         inside = self._folders.place(resolved) == "workspace"
         return PathName(absolute=resolved, relative=self._folders.shown(resolved) if inside else None)
-
-
-# fmt: off
-_POLICY_NAMES = frozenset({  # in lower case: some file systems do not tell the difference
-    "agents.md", "claude.md", "skill.md", ".mcp.json", ".envrc", ".gitconfig", ".gitmodules", ".profile",
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
-})
-# fmt: on
-_POLICY_FOLDERS = frozenset({".git", ".bridle", ".vscode", ".idea"})
-
-
-def is_policy_file(path: str) -> bool:
-    """Whether a file tells this agent, its editor, git or a shell what to do.
-
-    Whoever writes it writes the rules.
-    """
-    *folders, name = path.split("/")
-    return name.lower() in _POLICY_NAMES or any(part.lower() in _POLICY_FOLDERS for part in (*folders, name))
 
 
 def _matches(rule: Rule, query: Query) -> bool:

@@ -1,0 +1,1 @@
+"""Understanding shell commands without running them."""

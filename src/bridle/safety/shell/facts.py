@@ -1,0 +1,73 @@
+"""What is known about a shell script before it runs. Plain data, made by `understand`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from bridle.protocol.events import CommandClass
+
+Shape: TypeAlias = Literal["simple", "pipeline", "compound"]
+"""One command, commands joined by `|` only, or anything more: lists, substitutions, subshells, loops, functions."""
+
+SEVERITY: tuple[CommandClass, ...] = (
+    "read_only", "writes", "network", "executes", "destructive", "unparseable",
+)  # fmt: skip
+"""From harmless to worst; a script is as bad as its worst part."""
+
+
+class PathUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or folder a command names, as the shell would see it: `~` and quotes resolved, relative to `cwd` there.
+
+    `path` is None where the name is not known before the command runs.
+    """
+
+    path: str | None
+    access: Literal["read", "write", "delete", "run"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One simple command of a script, wrappers taken off.
+
+    `words` is its argument list with None where a word is not known. `does` says what it does in a few words for a
+    person (`deletes build/`, `runs a script from package.json`). `key` is what a grant for "this program, any
+    arguments" may hold (`npm test`), None where no such grant makes sense. `uses` names every path it is known to
+    touch, `urls` every address.
+    """
+
+    text: str
+    words: tuple[str | None, ...]
+    command_class: CommandClass
+    does: str = ""
+    key: str | None = None
+    uses: tuple[PathUse, ...] = ()
+    urls: tuple[str, ...] = ()
+
+
+class Understanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole script: its parts in the order they are written, and the worst they do together.
+
+    `refused` is the end of a sentence when the script must never run, whatever anybody says (`it deletes your home
+    folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood.
+    """
+
+    command: str
+    shape: Shape
+    parts: tuple[Part, ...]
+    command_class: CommandClass
+    refused: str | None = None
+    refused_rule: str | None = None
+    problem: str | None = None
+
+    @property
+    def read_only(self) -> bool:
+        return self.command_class == "read_only"
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script's meaning depends on besides its text: where it starts, whose home `~` is, where programs are."""
+
+    cwd: str
+    home: str
+    search_path: str = ""
