@@ -75,6 +75,8 @@ class Writer:
         self._appended = 0
         self._committed = 0
         self._synced = -1  # what an earlier process left unsynced counts too
+        self._asleep = False
+        self._wal = _WriteAheadLog(database.path + "-wal")
 
     def append(self, tail: LogTail, envelope: Envelope, payload: bytes) -> int:
         """Queues a row, never waits, and returns the ticket to wait for."""
@@ -82,8 +84,7 @@ class Writer:
             self._ready()
             self._rows.append(_Row(tail, envelope, payload))
             self._appended += 1
-            gathered = len(self._rows)
-            if gathered == 1 or gathered == BATCH_ROWS:
+            if self._asleep or len(self._rows) == BATCH_ROWS:
                 self._wake.notify()
             return self._appended
 
@@ -170,12 +171,20 @@ class Writer:
             self._fail(
                 StoreError("StoreUnwritable", path=path, problem=f"{type(problem).__name__}: {problem}")
             )
+        finally:
+            self._wal.close()
 
     def _gather(self) -> bool:
-        """Waits until there is something to do; False when all is done and the writer is closing."""
+        """Waits until there is something to do; False when all is done and the writer is closing.
+
+        While rows keep coming it looks every `GROUP_S` by itself: an append need not wake it, which would cost more
+        than the append. When a whole `GROUP_S` brought nothing it falls asleep until it is woken.
+        """
         with self._wake:
-            self._wake.wait_for(self._has_work)
-            if not self._is_urgent():
+            if not self._wake.wait_for(self._is_urgent, GROUP_S) and not self._rows:
+                self._asleep = True
+                self._wake.wait_for(self._has_work)
+                self._asleep = False
                 self._wake.wait_for(self._is_urgent, GROUP_S)
             return bool(self._rows or self._jobs or self._waiters or self._synced < self._committed)
 
@@ -207,7 +216,7 @@ class Writer:
                 waiter.sync and waiter.ticket <= self._committed for waiter in self._waiters
             )
         if sync:
-            _sync_file(self._database.path + "-wal")
+            self._wal.sync()
             self._synced = self._committed
         self._settle_waiters()
 
@@ -280,15 +289,25 @@ def _stored(connection: Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:
     return stored
 
 
-def _sync_file(path: str) -> None:
-    try:
-        fd = os.open(path, os.O_RDWR)
-    except FileNotFoundError:  # nothing was written since the last checkpoint, which syncs by itself
-        return
-    try:
-        _sync(fd)
-    finally:
-        os.close(fd)
+class _WriteAheadLog:
+    """The file that commits go to. SQLite keeps it for as long as our connection is open, so we open it once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def sync(self) -> None:
+        if self._fd is None:
+            try:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:  # nothing was written since the last checkpoint, which syncs by itself
+                return
+        _sync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
 
 def _sync(fd: int) -> None:
