@@ -1,3 +1,4 @@
+import re
 import sys
 import unicodedata
 
@@ -5,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.base import visible as visible_module
 from bridle.base.visible import hidden_characters, visible
 
 # Format characters that show: Unicode's "prepended concatenation marks".
@@ -128,3 +130,9 @@ def test_the_list_of_hidden_characters_is_empty_exactly_when_nothing_is_written_
     assert (hidden_characters(text) == []) == (
         visible(without_windows_line_ends) == without_windows_line_ends
     )
+
+
+def test_every_suspect_character_is_written_out_however_printable_python_finds_it():
+    suspects = re.compile(f"[{visible_module._SUSPECT}]")
+    hidden = [chr(code) for code in range(0x110000) if suspects.match(chr(code))]
+    assert [character for character in hidden if visible(f"a{character}b") == f"a{character}b"] == []

@@ -234,7 +234,7 @@ class _CompiledPattern(NamedTuple):
 
 class _Table(NamedTuple):
     opening: re.Pattern[str]
-    patterns: dict[str, _CompiledPattern]  # by opening, in small letters
+    patterns: dict[str, Pattern]  # by opening, in small letters
     beginnings: frozenset[str]  # of openings, in small letters
     longest_beginning: int
 
@@ -242,15 +242,17 @@ class _Table(NamedTuple):
 @functools.cache
 def _table() -> _Table:
     search: list[str] = []
-    patterns: dict[str, _CompiledPattern] = {}
+    patterns: dict[str, Pattern] = {}
     for pattern in PATTERNS:
         search += map(_any_case if pattern.any_case else re.escape, pattern.openings)
-        patterns |= dict.fromkeys(map(str.lower, pattern.openings), _compiled(pattern))
+        patterns |= dict.fromkeys(map(str.lower, pattern.openings), pattern)
     beginnings = frozenset(opening[:size] for opening in patterns for size in range(1, len(opening)))
     return _Table(re.compile("|".join(search)), patterns, beginnings, max(map(len, beginnings)))
 
 
+@functools.cache
 def _compiled(pattern: Pattern) -> _CompiledPattern:
+    """Compiled when its first opening is seen: most runs see none, and all of them together are slow to compile."""
     forms = tuple(
         _CompiledForm(
             pattern.kind,
@@ -325,7 +327,7 @@ class StreamRedactor:
                 position = start
             if opening is None:
                 break
-            pattern = self._table.patterns[opening[0].lower()]
+            pattern = _compiled(self._table.patterns[opening[0].lower()])
             if not final and _is_open(pattern, buffer, start):
                 break
             form, kept = self._recognised(pattern, buffer, start)
