@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.tools.diffs import diff_of
+from bridle.tools.diffs import Diff, diff_of
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "-d", "+e", "é"]), max_size=30)
 
@@ -56,4 +56,4 @@ def test_only_the_neighbourhood_of_a_change_is_shown() -> None:
 
 
 def test_the_same_text_has_no_diff() -> None:
-    assert diff_of("f", "a\n", "a\n") == ("", 0, 0)
+    assert diff_of("f", "a\n", "a\n") == Diff("", 0, 0)

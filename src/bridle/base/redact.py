@@ -14,7 +14,8 @@ Masking is by shape. It lowers the chance that a secret is stored; it does not f
 import functools
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 Marker = Callable[[str], str]
 
@@ -34,7 +35,7 @@ def error_marker(kind: str) -> str:
     return "[redacted]"
 
 
-class Form(NamedTuple):
+class Form(msgspec.Struct, frozen=True):
     """One way a pattern is written: `head` matches what is kept and looks ahead at the secret, `body` is
     masked.
 
@@ -46,7 +47,7 @@ class Form(NamedTuple):
     until: str = ""
 
 
-class Pattern(NamedTuple):
+class Pattern(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with, in any case. `reach`: all that a head may look at, as a
     regex.
 
@@ -219,20 +220,20 @@ def _any_case(word: str) -> str:
     return f"{word[0].lower()}{rest}|{word[0].upper()}{rest}"
 
 
-class _CompiledForm(NamedTuple):
+class _CompiledForm(msgspec.Struct, frozen=True):
     kind: str
     head: re.Pattern[str]
     body: re.Pattern[str]
     until: re.Pattern[str] | None
 
 
-class _CompiledPattern(NamedTuple):
+class _CompiledPattern(msgspec.Struct, frozen=True):
     reach: re.Pattern[str]
     apart: bool
     forms: tuple[_CompiledForm, ...]
 
 
-class _Table(NamedTuple):
+class _Table(msgspec.Struct, frozen=True):
     opening: re.Pattern[str]
     patterns: dict[str, Pattern]  # by opening, in small letters
     beginnings: frozenset[str]  # of openings, in small letters

@@ -14,6 +14,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real one would import typing
     from collections.abc import Callable
+    from types import ModuleType
 
 YOUNG_OBJECTS = 20_000
 """How many new objects make a collection worth while. Python's 700 collects hundreds of times while modules load."""
@@ -46,9 +47,30 @@ def _run(arguments: list[str]) -> int:
 
         text, code = page(arguments[1:])
         return say(text) or code
+    _put_off_slow_imports()
     from bridle.cli.verbs import run_verb
 
     return run_verb(arguments)
+
+
+def _put_off_slow_imports() -> None:
+    """Spares every command two modules that libraries import and hardly ever use.
+
+    asyncio wants `inspect` for its debug mode only: it is loaded with its first attribute. msgspec looks for
+    `typing_extensions` and does without: what it would take from there is in `typing` since Python 3.11.
+    """
+    import importlib.util
+
+    found = importlib.util.find_spec("inspect")
+    if "inspect" not in sys.modules and found is not None and found.loader is not None:
+        found.loader = importlib.util.LazyLoader(found.loader)
+        sys.modules["inspect"] = importlib.util.module_from_spec(found)
+        found.loader.exec_module(sys.modules["inspect"])
+    if "msgspec" not in sys.modules and "typing_extensions" not in sys.modules:
+        hidden: dict[str, ModuleType | None] = sys.modules  # pyright: ignore[reportAssignmentType]  None means hidden
+        hidden["typing_extensions"] = None
+        importlib.import_module("msgspec")
+        del sys.modules["typing_extensions"]
 
 
 def say(text: str) -> int:

@@ -39,7 +39,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         printer.fail(failure)
         return printer.finish()
     asyncio.run(_run(printer, create, content, parsed.timeout, env))
-    code = printer.finish(log_digest=_log_digest(printer.session, env))
+    code = printer.finish(log_digest=None if form == "text" else _log_digest(printer.session, env))
     if code == EXIT_READER_GONE:
         silence_stdout()
     elif parsed.output:

@@ -7,7 +7,7 @@ folded back into the database.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 import msgspec
@@ -32,7 +32,7 @@ _BLOB = "select bytes from blobs where sha256 = ?"
 _agent_path = msgspec.json.Decoder(tuple[str, ...])
 
 
-class LogName(NamedTuple):
+class LogName(msgspec.Struct, frozen=True):
     """A log and the session it belongs to; `key` is its short name inside the database."""
 
     session: str
@@ -40,7 +40,7 @@ class LogName(NamedTuple):
     key: int
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True):
     """An event with its payload byte for byte as it was appended."""
 
     envelope: Envelope

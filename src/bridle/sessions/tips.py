@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from struct import Struct
-from typing import NamedTuple
+
+import msgspec
 
 _LAYOUT = Struct(">Q32s")
 _CHECK_BYTES = 8
 
 
-class Tip(NamedTuple):
+class Tip(msgspec.Struct, frozen=True):
     event_id: int
     chain: bytes
 

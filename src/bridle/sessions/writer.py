@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -48,13 +48,13 @@ class LogTail(msgspec.Struct):
     tip: TipFile
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, frozen=True):
     tail: LogTail
     envelope: Envelope
     payload: bytes
 
 
-class _Waiter(NamedTuple):
+class _Waiter(msgspec.Struct, frozen=True):
     ticket: int
     sync: bool
     settle: Callable[[StoreError | None], None]
@@ -271,7 +271,8 @@ def _stored(connection: Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:
     """The rows as columns, each linked to the one before it."""
     salts = os.urandom(chain.SALT_BYTES * len(rows))
     stored: list[tuple[Any, ...]] = []
-    for index, (tail, envelope, payload) in enumerate(rows):
+    for index, row in enumerate(rows):
+        tail, envelope, payload = row.tail, row.envelope, row.payload
         salt = salts[index * chain.SALT_BYTES : (index + 1) * chain.SALT_BYTES]
         digest = chain.digest(salt, payload)
         kind, ts_ms, originator = envelope.kind, envelope.ts_ms, envelope.originator

@@ -1,6 +1,15 @@
-"""The tools every session has, in the order the model reads them."""
+"""The tools every session has, in the order the model reads them.
+
+Working out the schemas of their arguments takes longer than everything else a session does before its first request,
+so they are kept in a file: `python -m bridle.tools.schemas` writes it, a test compares.
+"""
 
 from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import msgspec
 
 from bridle.engine.tools import Tool
 from bridle.tools.apply_patch import APPLY_PATCH
@@ -15,10 +24,12 @@ from bridle.tools.read_file import READ_FILE
 from bridle.tools.todo import TODO
 from bridle.tools.write_file import WRITE_FILE
 
+SCHEMA_FILE: Final = os.path.join(os.path.dirname(__file__), "schemas.json")
+
 
 def builtin_tools(jobs: Jobs) -> tuple[Tool, ...]:
     """The built-in tools of one session; `jobs` are its background commands."""
-    return (
+    tools = (
         READ_FILE,
         WRITE_FILE,
         EDIT_FILE,
@@ -30,3 +41,11 @@ def builtin_tools(jobs: Jobs) -> tuple[Tool, ...]:
         TODO,
         ASK_USER,
     )
+    schemas = kept_schemas()
+    return tuple(msgspec.structs.replace(tool, input_schema=schemas.get(tool.name)) for tool in tools)
+
+
+def kept_schemas() -> dict[str, dict[str, Any]]:
+    """The schemas of the built-in tools' arguments, by name."""
+    with open(SCHEMA_FILE, "rb") as file:
+        return msgspec.json.decode(file.read(), type=dict[str, dict[str, Any]])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 MAX_DIFF_BYTES = 32 * 1024
 MAX_COMPARED_LINES = 2000
@@ -12,7 +13,7 @@ _CONTEXT_LINES = 3
 _NO_NEWLINE = "\\ No newline at end of file"
 
 
-class Diff(NamedTuple):
+class Diff(msgspec.Struct, frozen=True):
     text: str
     added: int
     removed: int

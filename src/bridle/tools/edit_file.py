@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -56,7 +56,7 @@ class NoSuchEdit(Exception):
         self.help = Help(problem, excerpt)
 
 
-class Edited(NamedTuple):
+class Edited(msgspec.Struct, frozen=True):
     """`adapted`: lines end differently in the file and in what was sent; the file's way was kept."""
 
     text: str
@@ -109,7 +109,8 @@ def edited(text: str, old: str, new: str, *, replace_all: bool = False) -> Edite
     exact = bool(places)
     places = places or _places(_any_line_end(old), text)
     if not places:
-        raise NoSuchEdit(*_not_found(text, old))
+        found = _not_found(text, old)
+        raise NoSuchEdit(found.problem, found.excerpt)
     if len(places) > 1 and not replace_all:
         raise NoSuchEdit(_not_unique(text, places))
     pieces: list[str] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 MAX_SHOWN_LINES = 12
 MAX_LINE_CHARACTERS = 200
@@ -14,7 +15,7 @@ _TELLING_CHARACTERS = 4
 _SIMILAR = 0.6
 
 
-class Nearest(NamedTuple):
+class Nearest(msgspec.Struct, frozen=True):
     """A place of the same length. Lines count from 0; `differs` is the first one that does not fit.
 
     `whitespace_only`: nothing else is different.
@@ -39,7 +40,7 @@ def nearest_place(lines: Sequence[str], wanted: Sequence[str]) -> Nearest | None
     return Nearest(start, differs, same_words)
 
 
-class Help(NamedTuple):
+class Help(msgspec.Struct, frozen=True):
     """`problem` reads as the end of a sentence; `excerpt` is the place in the file, numbered, or nothing."""
 
     problem: str

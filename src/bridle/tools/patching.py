@@ -154,4 +154,4 @@ def _renamed(diff: Diff, path: str, old: str, *, new: str | None) -> Diff:
         return diff
     _, _, body = diff.text.split("\n", 2)
     after = "/dev/null" if new is None else f"b/{new}"
-    return diff._replace(text=f"--- a/{old}\n+++ {after}\n{body}")
+    return msgspec.structs.replace(diff, text=f"--- a/{old}\n+++ {after}\n{body}")

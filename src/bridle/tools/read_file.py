@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -37,7 +37,7 @@ class Unreadable(Exception):
         self.problem = problem
 
 
-class Page(NamedTuple):
+class Page(msgspec.Struct, frozen=True):
     """Consecutive lines of a file, without their line ends.
 
     `cut`: the last one is only its beginning. `more`: the file goes on. `seen` counts the lines from the
