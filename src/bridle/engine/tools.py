@@ -81,7 +81,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A capability the model may ask for.
 
     `mutating` and `timeout_s` are asked per call, with the decoded arguments. `timeout_s` counts only while the
-    call runs, never while a person thinks.
+    call runs, never while a person thinks. `input_schema` is what the model reads of `args`; made from them when not
+    given.
     """
 
     name: str
@@ -95,9 +96,14 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: Callable[[Any], float] = _default_timeout
     side_effect: Literal["none", "workspace", "process", "network", "external"] = "external"
     safety_notes: tuple[str, ...] = ()
+    input_schema: dict[str, Any] | None = None
 
     def schema(self) -> ToolSchema:
-        return ToolSchema(name=self.name, description=self.description, input_schema=_json_schema(self.args))
+        return ToolSchema(
+            name=self.name,
+            description=self.description,
+            input_schema=self.input_schema or json_schema(self.args),
+        )
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +111,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
     `write` streams output outwards. `partial` is shared by all copies of the call: when a call is cut short, the
     layer that collects output leaves there what came so far. `by_person` marks a call a person typed: every layer
-    applies, only the question is skipped.
+    applies, only the question is skipped. `must_ask` says why a person is to be asked even where the rules would allow.
     """
 
     id: str
@@ -125,6 +131,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     subjects: tuple[Subject, ...] = ()
     parts: tuple[CommandPart, ...] = ()
     mutating: bool = True
+    must_ask: str = ""
     policy: SpawnPolicy | None = None
 
     @property
@@ -221,7 +228,7 @@ def denied(reason: str, content: str, evidence: Evidence | None = None) -> ToolO
     return ToolOutput(outcome="denied", reason=reason, content=content, evidence=evidence)
 
 
-def _json_schema(args: type[msgspec.Struct]) -> dict[str, Any]:
+def json_schema(args: type[msgspec.Struct]) -> dict[str, Any]:
     """The schema of a tool's arguments as one inline object, the way model APIs want it."""
     (schema,), definitions = msgspec.json.schema_components((args,), ref_template="#/$defs/{name}")
     name = str(schema["$ref"]).rsplit("/", 1)[-1]

@@ -13,10 +13,12 @@ Both are stable within a minor release. Plugins use reasons of the form `Custom:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 
-class Sentence(NamedTuple):
+class Sentence(msgspec.Struct, frozen=True):
     """What a reason says, with `{names}` filled from its data, and the exit code of a run that ends on it."""
 
     text: str
@@ -72,7 +74,28 @@ SENTENCES: Mapping[str, Sentence] = {
     "PathOutsideWorkspace": Sentence("{path} is outside the workspace and cannot be written.", 3),
     "PathNotAllowed": Sentence("{path} is not a path this session may use: {problem}.", 3),
     "DryRun": Sentence("Dry run: {tool} would run now. Nothing was changed."),
+    "HookBlocked": Sentence("{tool} was not run: hook {hook} blocked it: {message}", 3),
+    "HookFailed": Sentence("{tool} was not run: hook {hook} failed ({problem}).", 3),
+    "HookTimeout": Sentence(
+        "Hook '{event}' command '{command}' exceeded its {timeout_s}s deadline. Killed.", 3
+    ),
+    "HookHashChanged": Sentence(
+        "{path} changed since you last approved it. Review the diff (TUI: 'v' opens the diff viewer). "
+        "Re-ack to continue.",
+        3,
+    ),
+    "HookNotApproved": Sentence(
+        "{path} belongs to this project and you have not approved it as it stands, so hook {hook} cannot run it.",
+        3,
+    ),
+    "HooksIgnored": Sentence("ignored hooks: {hooks}."),
+    "InputBlocked": Sentence("Hook {hook} did not let this through: {message}", 3),
     "CheckFailed": Sentence("{tool} was not run: a safety check failed inside Bridle ({problem}).", 3),
+    "GrantNotSaved": Sentence("Your yes holds for this session only; it could not be saved ({problem})."),
+    "GrantsUnreadable": Sentence(
+        "The saved permissions in {path} cannot be read ({problem}), so none of them holds."
+    ),
+    "UnknownGrant": Sentence('There is no saved permission "{grant}" here. List them: bridle permissions', 2),
     "AgentDenied": Sentence("{tool} is not something this agent may do.", 3),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FileUnwritable": Sentence("{path} cannot be written: {problem}."),
@@ -149,6 +172,14 @@ SENTENCES: Mapping[str, Sentence] = {
     "StoreDamaged": Sentence("{path} is damaged ({problem}). Nothing was changed.", 1),
     "LogDamaged": Sentence("The log of {session} is damaged at event {event}: {problem}.", 1),
     "BadConfig": Sentence("{where}: {problem}.", 2),
+    # Trust
+    "NonInteractiveAckRefused": Sentence(
+        "Refusing to silently approve an unseen {kind} in non-interactive mode. "
+        "Run bridle trust ack --all once interactively, or pre-populate approved.lock from CI.",
+        3,
+    ),
+    "TrustUnwritable": Sentence("{path} cannot be written: {problem}. Nothing was trusted.", 2),
+    "BadLockfile": Sentence("{path} cannot be used as a lock file: {problem}.", 2),
     "UnreadableFolder": Sentence("{path} is not a folder Bridle can work in ({problem}).", 2),
     "Usage": Sentence("{problem}", 2),
 }
