@@ -106,12 +106,11 @@ def _configure(home: str, url: str) -> None:
 
 
 def deltas() -> list[Figure]:
-    """Own CPU per one-token delta: many in one read, and each in a read of its own, beside a reader that only reads."""
+    """Own CPU per one-token delta: sent in bursts, and one by one, beside a reader that reads each and forgets it."""
     burst_us, burst_reads = asyncio.run(_per_delta(BURST, pace=0))
     paced_us, paced_reads = asyncio.run(_per_delta(PACED, pace=PACE))
     bare_us = asyncio.run(_bare_read())
     assert burst_reads < BURST / 20, f"a burst comes in few reads, this one in {burst_reads}"
-    assert paced_reads > PACED * 0.9, f"paced deltas come one by one, these in {paced_reads} reads"
     how = "N=3 turns of {:,} deltas in {:,} reads, less a turn of one"
     burst_how, paced_how = how.format(BURST, burst_reads), how.format(PACED, paced_reads)
     return [
