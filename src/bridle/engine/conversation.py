@@ -187,8 +187,11 @@ class Conversation:
         pending = self.inputs.pop(event.input)
         self._append("user", pending.event.content)
 
-    def _turn_ended(self, _event: TurnEnded, _envelope: Envelope) -> None:
-        """A step that was cut off keeps the words the person has read."""
+    def _turn_ended(self, event: TurnEnded, _envelope: Envelope) -> None:
+        """A step that was cut off keeps the words the person has read. A blocked input was never said."""
+        if event.reason == "InputBlocked":
+            self.messages.pop()
+            self._first_ids.pop()
         if text := "".join(self._text):
             self._append("assistant", (TextBlock(text=text),))
         self._text.clear()

@@ -14,6 +14,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.engine.deltas import ProgressWriter
 from bridle.engine.journal import Journal
+from bridle.engine.ports import Watcher
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import Concurrency, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import StoreError, sentence
@@ -83,12 +84,14 @@ class Dispatcher:
         stopwatch: Stopwatch,
         run_tool: RunTool,
         concurrency: Callable[[str], Concurrency],
+        watcher: Watcher | None = None,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._stopwatch = stopwatch
         self._run_tool = run_tool
         self._concurrency = concurrency
+        self._watcher = watcher
 
     async def run(
         self, calls: Sequence[RequestedCall], *, step: int, identity: IdentityClass
@@ -174,6 +177,8 @@ class Dispatcher:
         finally:
             progress.stop()
         self._conclude(requested, output, self._elapsed_ms(begun), results)
+        if self._watcher is not None:
+            await self._watcher.tool_ended(call, results[call.id])
 
     def _conclude(
         self,

@@ -19,7 +19,7 @@ from bridle.engine.bus import Bus, Published
 from bridle.engine.conversation import PendingInput
 from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
-from bridle.engine.ports import SessionLog
+from bridle.engine.ports import SessionLog, Watcher
 from bridle.engine.questions import Client, Questions
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.timing import Stopwatch
@@ -69,6 +69,7 @@ class Session:
         ids: Ids,
         at_end: Callable[[], Awaitable[None]],
         limits: Limits,
+        watcher: Watcher | None = None,
     ) -> None:
         self.journal = journal
         self._bus = bus
@@ -81,6 +82,7 @@ class Session:
         self._limits = limits
         self._ids = ids
         self._at_end = at_end
+        self._watcher = watcher
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Ending] | asyncio.Task[ToolResult] | None = None
         self._turn_since_ms = 0
@@ -147,6 +149,8 @@ class Session:
             self.journal.emit(SessionEnded(cause=cause))
         except StoreError as failure:
             self._bus.close(failure)
+        if self._watcher is not None:
+            await self._watcher.session_ended(cause)
         self._bus.close()
 
     async def _run_shell(self, request: ShellRequest) -> None:
@@ -165,6 +169,17 @@ class Session:
         call = RequestedCall(call_id=self._ids.new("call"), wire_id="", tool=tool, input=given)
         (result,) = await self._dispatcher.run((call,), step=BY_PERSON, identity="human")
         return result
+
+    async def _submit(self, content: tuple[InputBlock, ...]) -> None:
+        """Lets whoever watches say no to an input, or add to it. A blocked input never reaches the model."""
+        if self._watcher is None:
+            return
+        text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+        submitted = await self._watcher.input_submitted(text)
+        if submitted.blocked_by:
+            raise BridleError("InputBlocked", hook=submitted.blocked_by, message=submitted.message)
+        if submitted.context:
+            self.journal.emit(ContextAdded(source="hook", content=(TextBlock(text=submitted.context),)))
 
     async def _read_mentions(self, content: tuple[InputBlock, ...]) -> None:
         """The files a person pointed at join the conversation behind their words."""
@@ -207,6 +222,8 @@ class Session:
         journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
         message = sentence(ending.reason, ending.data) if ending.reason else None
         journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
+        if self._watcher is not None:
+            await self._watcher.turn_ended(ending.stop, ending.reason)
 
     async def _guarded_turn(self, pending: PendingInput) -> Ending:
         steps = 0
@@ -225,6 +242,7 @@ class Session:
             return results
 
         try:
+            await self._submit(pending.event.content)
             await self._read_mentions(pending.event.content)
             return await run_turn(
                 ask=ask,

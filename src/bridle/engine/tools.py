@@ -112,6 +112,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     `write` streams output outwards. `partial` is shared by all copies of the call: when a call is cut short, the
     layer that collects output leaves there what came so far. `by_person` marks a call a person typed: every layer
     applies, only the question is skipped. `must_ask` says why a person is to be asked even where the rules would allow.
+    `parts` are the simple commands of a script, `named` the paths, resolved, and the addresses they are known to use.
     """
 
     id: str
@@ -130,6 +131,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     args: Any = None
     subjects: tuple[Subject, ...] = ()
     parts: tuple[CommandPart, ...] = ()
+    named: tuple[Subject, ...] = ()
     mutating: bool = True
     must_ask: str = ""
     policy: SpawnPolicy | None = None
@@ -149,11 +151,29 @@ RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolOutput]]
 ToolLayer: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolOutput]]
 
 
+def _anything(_path: str) -> bool:
+    return True
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the files below a folder a call may show, by absolute path: their names, and what they hold.
+
+    A call about a folder was allowed for the folder; what is in it may still be nobody's business.
+    """
+
+    shows_name: Callable[[str], bool] = _anything
+    shows_content: Callable[[str], bool] = _anything
+
+
+EVERYTHING = Sight()
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running tool may use.
 
     `write` streams output to the person and into the result; `emit` records an event; `ask(id, question, choices)` puts
-    a question to a person and gives None when nobody can answer.
+    a question to a person and gives None when nobody can answer. `sight` is for tools that look at more files than the
+    call names.
     """
 
     call: ToolCall
@@ -168,6 +188,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     agent_path: tuple[str, ...] = ()
     invocation: str | None = None
     dry_run: bool = False
+    sight: Sight = EVERYTHING
 
     @property
     def policy(self) -> SpawnPolicy:

@@ -67,7 +67,7 @@ class EnvOnlySpawn:
         return await self._processes.start(
             argv,
             cwd=cwd,
-            env=allowed_environment(env, self._also),
+            env={**allowed_environment(env, self._also), **policy.variables},
             on_output=on_output,
             on_error=on_error,
             stdin=stdin,

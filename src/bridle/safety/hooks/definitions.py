@@ -1,0 +1,166 @@
+"""What a hook is: the moment, the tools, the program, how long it may take and what its failure means. Pure.
+
+A command given as a list is started as it stands. A command given as text is split into words; only text that needs a
+shell (pipes, variables, wildcards …) goes through one.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from bridle.safety.patterns import tool_matches
+
+HookEvent: TypeAlias = Literal[
+    "SessionStart",
+    "SessionEnd",
+    "UserPromptSubmit",
+    "BeforeModelRequest",
+    "AfterModelResponse",
+    "PreToolUse",
+    "PostToolUse",
+    "ToolError",
+    "PermissionRequest",
+    "Stop",
+    "TurnFailed",
+    "Compact",
+]
+OnError: TypeAlias = Literal["block", "warn"]
+Phase: TypeAlias = Literal["before_permission", "after_permission"]
+Scope: TypeAlias = Literal["user", "project"]
+
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+OTHER_NAMES: Mapping[str, HookEvent] = {"TurnCompleted": "Stop"}
+GATING: frozenset[HookEvent] = frozenset({"PreToolUse", "UserPromptSubmit", "PermissionRequest"})
+"""Where a hook can say no. At every other moment it watches."""
+ABOUT_TOOLS: frozenset[HookEvent] = frozenset({"PreToolUse", "PostToolUse", "ToolError", "PermissionRequest"})
+"""Where a hook's tool pattern counts."""
+
+DEFAULT_TIMEOUT_MS = 5_000
+TIMEOUTS_MS: Mapping[HookEvent, int] = {"PreToolUse": 30_000, "PostToolUse": 30_000, "Compact": 60_000}
+"""How long a hook may take where nobody says so; 5 s at the moments that are not named."""
+
+_NEEDS_SHELL = re.compile(r"[|&;<>()$`*?\[\]{}#~!\n\r]|^\s*\w+=")
+_SHOWN_CHARACTERS = 120
+
+
+class BadHook(Exception):
+    """A hook as written means nothing. `problem` reads as a sentence without its end."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """One program at one moment.
+
+    `shown` is the command as people wrote it and `where` the place they wrote it at. It runs in `folder`, or in the
+    session's where that is empty. `approved` names the files whose content had to be approved for it to count.
+    """
+
+    event: HookEvent
+    argv: tuple[str, ...]
+    shown: str
+    timeout_ms: int
+    on_error: OnError
+    tool: str = ""
+    phase: Phase = "before_permission"
+    scope: Scope = "user"
+    where: str = ""
+    folder: str = ""
+    approved: tuple[str, ...] = ()
+
+    def concerns(self, tool: str) -> bool:
+        """Whether the hook is about calls of this tool; one without a pattern is about all of them."""
+        return concerns(self.tool, tool)
+
+
+class HookDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for hooks that say nothing themselves.
+
+    `failure_policy = "open"`: an error in the person's own program never blocks, unless that hook says so.
+    """
+
+    timeout_ms: int | None = None
+    failure_policy: Literal["closed", "open"] = "closed"
+
+
+def event_named(text: str) -> HookEvent | None:
+    """The event people mean: by its name, its other name, or in snake_case."""
+    name = "".join(part[:1].upper() + part[1:] for part in text.split("_")) if text.islower() else text
+    if name in EVENTS:
+        return name
+    return OTHER_NAMES.get(name)
+
+
+def concerns(pattern: str, tool: str) -> bool:
+    """`write_file|edit_file`, `mcp_*`, `Edit`: any of the alternatives matches; no pattern matches everything."""
+    return not pattern or any(tool_matches(part.strip(), tool) for part in pattern.split("|"))
+
+
+def argv_of(command: str | Sequence[str]) -> tuple[str, ...]:
+    """The words to start. Raises `BadHook` for a command that has none."""
+    if not isinstance(command, str):
+        words = tuple(command)
+    elif _NEEDS_SHELL.search(command):
+        words = ("/bin/sh", "-c", command)
+    else:
+        try:
+            words = tuple(shlex.split(command))
+        except ValueError as problem:
+            raise BadHook(f"its command cannot be read ({str(problem).lower()})") from None
+    if not words or not words[0].strip():
+        raise BadHook("its command is empty")
+    return words
+
+
+def shown_command(command: str | Sequence[str]) -> str:
+    text = command if isinstance(command, str) else shlex.join(command)
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def default_on_error(event: HookEvent, scope: Scope, defaults: HookDefaults) -> OnError:
+    """Closed at the gates; open where a hook only watches, and where the person chose so for their own hooks."""
+    if event not in GATING or (scope == "user" and defaults.failure_policy == "open"):
+        return "warn"
+    return "block"
+
+
+def hook_from(
+    value: Mapping[str, Any],
+    *,
+    scope: Scope = "user",
+    where: str = "",
+    folder: str = "",
+    approved: tuple[str, ...] = (),
+    defaults: HookDefaults | None = None,
+) -> Hook:
+    """One entry of `[[hooks]]`, whose values have the types of the table of settings. Raises `BadHook`."""
+    defaults = defaults or HookDefaults()
+    event = event_named(value["event"])
+    if event is None:
+        raise BadHook(f'event = "{value["event"]}" is not a hook event ({", ".join(EVENTS)})')
+    phase = cast("Phase", value.get("phase", "before_permission"))
+    if phase == "after_permission" and event != "PreToolUse":
+        raise BadHook('phase = "after_permission" is for PreToolUse only')
+    return Hook(
+        event=event,
+        argv=argv_of(value["command"]),
+        shown=shown_command(value["command"]),
+        tool=value.get("tool", ""),
+        timeout_ms=value.get("timeout_ms")
+        or defaults.timeout_ms
+        or TIMEOUTS_MS.get(event, DEFAULT_TIMEOUT_MS),
+        on_error=value.get("on_error") or default_on_error(event, scope, defaults),
+        phase=phase,
+        scope=scope,
+        where=where,
+        folder=folder,
+        approved=approved,
+    )
