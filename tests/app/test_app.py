@@ -37,7 +37,7 @@ def _first_words(text: str) -> list[str]:
 
 
 def built(source: str) -> dict[str, list[str]]:
-    """The layers that `app/engine.py` builds, by group, as its tuples name them."""
+    """The layers that `app/session.py` builds, by group, as its tuples name them."""
     found: dict[str, list[str]] = {}
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -58,12 +58,12 @@ def _called(layers: list[ast.expr]) -> list[str]:
 
 def test_the_two_tuples_are_in_the_documented_order(repository: Path) -> None:
     page = (repository / "docs/architecture.md").read_text(encoding="utf-8")
-    source = (repository / "src/bridle/app/engine.py").read_text(encoding="utf-8")
+    source = (repository / "src/bridle/app/session.py").read_text(encoding="utf-8")
     assert built(source) == documented(page)
 
 
 def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -> None:
-    layers = built((repository / "src/bridle/app/engine.py").read_text(encoding="utf-8"))
+    layers = built((repository / "src/bridle/app/session.py").read_text(encoding="utf-8"))
     tools = [*layers["one_at_a_time"], *layers["together"]]
     order = ["validated", "guarded", "permitted", "recorded", "deadline", "redacted", "sandboxed"]
     assert [name for name in tools if name in order] == order

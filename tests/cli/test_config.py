@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -228,13 +227,6 @@ def test_what_a_project_may_not_set_is_named(place: Place) -> None:
     assert "mode" in line
     assert count == "0 errors, 1 warning."
     assert place.bridle("config", "get", "mode").out == "default\n"
-
-
-def test_editing_says_what_to_type(place: Place) -> None:
-    ran = place.bridle("config", "edit", env={"EDITOR": "emacs -nw", "VISUAL": ""})
-    assert (ran.code, ran.out) == (2, "")
-    (line,) = ran.story
-    assert f"Type: emacs -nw {shlex.quote(str(own_file(place)))}   then: bridle config validate" in line
 
 
 @pytest.mark.parametrize("action", [("set", "mode", "plan"), ("unset", "mode"), ("show",), ("get", "mode")])

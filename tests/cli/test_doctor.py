@@ -246,9 +246,20 @@ def test_a_session_that_runs_is_left_alone(place: Place) -> None:
     model = place.script("say begun\nwait 30\nsay done\n")
     with place.started("run", "--stream-json", "-m", model, "hello") as running:
         running.until("StepStarted")
+        locks = {path: path.stat() for path in (place.data / "locks").iterdir()}
         ran = place.bridle("doctor", "--offline")
+        assert {path: path.stat() for path in (place.data / "locks").iterdir()} == locks
     assert (ran.code, states(ran)["store"]) == (0, "ok")
-    assert text_of(ran, "store").endswith("the newest session is running, so it was not verified")
+    assert text_of(ran, "store").endswith("integrity of the newest session good")
+
+
+def test_looking_takes_no_lock_and_makes_nothing(place: Place) -> None:
+    place.bridle("run", "-m", "demo", "hello")
+    for folder in ("locks", "tips"):
+        (place.data / folder).rename(place.data / f"{folder}.away")
+    assert text_of(place.bridle("doctor", "--offline"), "store").endswith("good")
+    assert not (place.data / "locks").exists()
+    assert not (place.data / "tips").exists()
 
 
 def test_a_home_that_is_no_folder_is_a_problem_of_one_row(place: Place) -> None:

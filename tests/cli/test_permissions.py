@@ -1,17 +1,24 @@
-"""What a run may do when nobody is there to ask, and what the options change about it."""
+"""What a run may do when nobody is there to ask, and `bridle permissions`, which says so beforehand."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bridle.base.clock import SystemClock
+from bridle.protocol.events import GrantAdded
+from bridle.safety.grants import SavedGrants
 from cli_kit import Place, Ran
 
 SCRIPT = """\
-call bash {"command": "echo hi"}
+call bash {"command": "mkdir hi"}
 call bash {"command": "touch made"}
 call write_file {"path": "new.txt", "content": "x\\n"}
 ---
 say done
 """
-EVERYTHING = ["echo hi", "touch made", "write new.txt"]
+EVERYTHING = ["mkdir hi", "touch made", "write new.txt"]
 
 
 def run(place: Place, *options: str) -> tuple[Ran, dict[str, str], list[str]]:
@@ -42,7 +49,7 @@ def test_a_call_that_was_not_run_never_looks_as_if_it_ran(place: Place) -> None:
 )
 def test_yes_and_the_generous_modes_run_everything(place: Place, option: tuple[str, ...]) -> None:
     ran, denied, made = run(place, *option)
-    assert (ran.code, denied, made) == (0, {}, ["made", "new.txt"])
+    assert (ran.code, denied, made) == (0, {}, ["hi", "made", "new.txt"])
     assert ran.result["changed_files"] == ["new.txt"]
 
 
@@ -54,15 +61,15 @@ def test_a_mode_that_denies_says_so_and_yes_does_not_lift_it(place: Place, mode:
 
 
 def test_a_rule_allows_what_it_names_and_no_more(place: Place) -> None:
-    ran, denied, made = run(place, "--allow", "bash(echo*)")
-    assert (list(denied), made) == (["touch made", "write new.txt"], [])
+    ran, denied, made = run(place, "--allow", "bash(mkdir*)")
+    assert (list(denied), made) == (["touch made", "write new.txt"], ["hi"])
     (line,) = (line for line in ran.story if line.startswith("ran "))
-    assert line.startswith("ran      echo hi                        exit 0   allowed by --allow ")
+    assert line.startswith("ran      mkdir hi                       exit 0   allowed by --allow ")
 
 
 def test_several_rules_add_up(place: Place) -> None:
     _, denied, made = run(place, "--allow", "edit", "--allow", "bash(touch*)")
-    assert (list(denied), made) == (["echo hi"], ["made", "new.txt"])
+    assert (list(denied), made) == (["mkdir hi"], ["made", "new.txt"])
 
 
 @pytest.mark.parametrize("option", ["-y", "--mode=yolo", "--allow=bash"])
@@ -78,3 +85,178 @@ def test_a_write_outside_the_folder_is_refused_whatever_was_said(place: Place) -
     ran = place.bridle("run", "--json", "-y", "--mode", "yolo", "-m", model, "go")
     assert [entry["reason"] for entry in ran.result["denied"]] == ["PathOutsideWorkspace"]
     assert not (place.work.parent / "outside.txt").exists()
+
+
+# The verb
+
+
+def save(place: Place, pattern: str, number: int = 1, tool: str = "bash", **fields: Any) -> None:
+    """A yes of an earlier session in the working folder."""
+    grant = GrantAdded(grant_id=f"grant_{number}", tool=tool, pattern=pattern, life="saved", **fields)
+    grants(place).add(str(place.work.resolve()), grant)
+
+
+def grants(place: Place) -> SavedGrants:
+    return SavedGrants(str(place.home / ".local/state/bridle"), SystemClock().now_ms)
+
+
+def saved(place: Place) -> list[str | None]:
+    return [grant.subject for grant in grants(place).of(str(place.work.resolve()))]
+
+
+def config(place: Place) -> Path:
+    return place.home / ".config/bridle/config.toml"
+
+
+def explained(place: Place, tool: str, *options: str, **given: Any) -> dict[str, Any]:
+    ran = place.bridle("permissions", "explain", tool, json.dumps(given), "--json", *options)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.result
+
+
+def test_a_list_says_the_mode_the_rules_with_their_places_and_what_was_saved(place: Place) -> None:
+    config(place).parent.mkdir(parents=True)
+    config(place).write_text(
+        '[[permissions.rules]]\ntool = "bash"\ncommand = "git push*"\nverdict = "deny"\n'
+    )
+    save(place, "npm test", match="key")
+    ran = place.bridle("permissions")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == "mode     default    reading is quiet; changes, commands and network ask first"
+    assert lines[1] == "deny     bash(git push*)   user config, line 1"
+    assert lines[-1] == "grant_1   npm test with any arguments   7 days left"
+    listed = place.bridle("permissions", "list", "--json").result
+    assert (listed["mode"], listed["persist"], len(listed["rules"])) == ("default", True, 1)
+    assert [(grant["subject"], grant["left"]) for grant in listed["grants"]] == [("npm test", "7 days")]
+
+
+def test_a_list_where_there_is_nothing_makes_nothing(place: Place) -> None:
+    ran = place.bridle("permissions", "list")
+    assert (ran.code, len(ran.out.splitlines()), list(place.home.iterdir())) == (0, 3, [])
+
+
+def test_a_file_of_grants_nobody_can_read_is_said_and_counts_for_nothing(place: Place) -> None:
+    save(place, "make")
+    Path(grants(place).path).write_text("{")
+    ran = place.bridle("permissions")
+    assert ran.code == 0
+    assert "nothing" in ran.out
+    assert "cannot be read (it is not what Bridle wrote), so none of them holds." in ran.err
+
+
+def test_an_explanation_names_the_step_the_rule_and_what_each_answer_remembers(place: Place) -> None:
+    found = explained(place, "write_file", path="a.txt", content="x")
+    assert (found["verdict"], found["step"], found["rule"], found["because"]) == (
+        "ask",
+        6,
+        "default",
+        "it changes files",
+    )
+    assert [(answer["answer"], answer["remembers"]) for answer in found["answers"]] == [
+        ("once", "nothing"),
+        ("pattern", "a.txt, until the session ends"),
+        ("tool", "all edits, until the session ends"),
+        ("always", "a.txt, here, for 7 days"),
+    ]
+    ruled = explained(place, "write_file", "--deny", "edit(a.*)", path="a.txt", content="x")
+    assert (ruled["verdict"], ruled["step"], ruled["rule"], ruled["origin"]) == (
+        "deny",
+        2,
+        "edit(a.*)",
+        "--deny",
+    )
+    assert explained(place, "write_file", "--mode", "auto", path="a.txt", content="x")["verdict"] == "allow"
+    ran = place.bridle("permissions", "explain", "write_file", '{"path": "a", "content": ""}')
+    assert ran.out.splitlines()[0] == "ask      step 6: the mode"
+    assert list(place.home.iterdir()) == list(place.work.iterdir()) == []
+
+
+def test_what_a_guard_blocks_is_explained_with_its_evidence(place: Place) -> None:
+    found = explained(place, "write_file", "--mode", "yolo", path="../x", content="")
+    assert (found["verdict"], found["step"], found["reason"]) == ("deny", 1, "PathOutsideWorkspace")
+    assert found["evidence"]["matched"] == str(place.work.resolve().parent / "x")
+
+
+def test_a_saved_yes_decides_until_it_is_taken_back(place: Place) -> None:
+    save(place, "a.txt", tool="edit")
+    found = explained(place, "write_file", path="a.txt", content="x")
+    assert (found["verdict"], found["step"], found["rule"]) == ("allow", 3, "grant_1")
+    off = explained(place, "write_file", "--set", "permissions.persist=false", path="a.txt", content="x")
+    assert (off["verdict"], "always" in [answer["answer"] for answer in off["answers"]]) == ("ask", False)
+    ran = place.bridle("permissions", "revoke", "1")
+    assert (ran.code, ran.out) == (0, "Taken back: edit a.txt\n")
+    assert explained(place, "write_file", path="a.txt", content="x")["verdict"] == "ask"
+
+
+def test_everything_saved_here_is_taken_back_at_once(place: Place) -> None:
+    save(place, "make")
+    save(place, "ls", 2)
+    ran = place.bridle("permissions", "revoke", "all")
+    assert (ran.out.splitlines(), saved(place)) == (["Taken back: make", "Taken back: ls"], [])
+    assert place.bridle("permissions", "revoke", "all").out == "There was nothing to take back.\n"
+
+
+@pytest.mark.requirement("G8.6")
+def test_a_promoted_yes_is_a_rule_of_ones_own_and_no_grant_any_more(place: Place) -> None:
+    config(place).parent.mkdir(parents=True)
+    config(place).write_text('# mine\nmode = "default"\n')
+    save(place, "make *")
+    save(place, "src/a[1].py", 2, tool="edit")
+    for number in ("1", "grant_2"):
+        ran = place.bridle("permissions", "promote", number)
+        assert (ran.code, ran.err) == (0, "")
+    text = config(place).read_text()
+    assert text.startswith('# mine\nmode = "default"\n')
+    rules = place.bridle("permissions", "list", "--json").result["rules"]
+    assert [(rule["tool"], rule["path"], rule["command"], rule["verdict"]) for rule in rules] == [
+        ("edit", "src/a[[]1].py", None, "allow"),
+        ("bash", None, "make [*]", "allow"),
+    ]
+    assert saved(place) == []
+    allowed = explained(place, "write_file", path="src/a[1].py", content="")
+    assert (allowed["verdict"], allowed["step"]) == ("allow", 4)
+    assert explained(place, "write_file", path="src/a1.py", content="")["verdict"] == "ask"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("explain",), """What call? bridle permissions explain bash '{"command": "npm test"}'"""),
+        (("explain", "bash", "nonsense"), "The input is not JSON: "),
+        (("explain", "bash", "[]"), 'The input is not a JSON object, like {"command": "npm test"}'),
+        (("explain", "nope", "{}"), 'There is no tool "nope". Tools: '),
+        (("explain", "read_file", "{}"), "The input of read_file is not valid: "),
+        (("explain", "read_file", '{"path": "a"}', "--allow", "x("), '"x(" is not a rule.'),
+        (("revoke", "none"), 'There is no saved permission "none" here. List them: bridle permissions'),
+        (("promote", ""), 'There is no saved permission "" here.'),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_one_sentence(
+    place: Place, words: tuple[str, ...], sentence: str
+) -> None:
+    ran = place.bridle("permissions", *words)
+    assert (ran.code, ran.out) == (2, "")
+    (line,) = ran.story
+    assert line.startswith(sentence)
+
+
+def test_many_calls_are_explained_one_a_line_and_a_bad_one_stops_no_other(place: Place) -> None:
+    calls = [
+        json.dumps({"tool": "read_file", "input": {"path": "a"}}),
+        "{",
+        "",
+        json.dumps({"tool": "nope"}),
+        json.dumps({"input": {}}),
+        json.dumps({"tool": "write_file", "input": {"path": "a", "content": ""}}),
+        json.dumps({"tool": "write_file", "input": {"path": "../a", "content": ""}}),
+    ]
+    ran = place.bridle("policy", "explain", "--batch", stdin="\n".join(calls))
+    assert (ran.code, ran.err) == (0, "")
+    answers = [json.loads(line) for line in ran.out.splitlines()]
+    assert [answer.get("verdict") for answer in answers] == ["allow", None, None, None, "ask", "deny"]
+    assert [answer.get("reason") for answer in answers if "error" in answer] == [
+        "Usage",
+        "UnknownTool",
+        "Usage",
+    ]

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import os
-import pty
 import re
 import select
 import signal
-import subprocess
-import sys
-import termios
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,113 +17,14 @@ from bridle.conformance.servers import ModelServer, Received, Reply
 from bridle.protocol.events import InputAccepted, ToolResult
 from bridle.protocol.messages import FileMention, TextBlock
 from bridle.providers.script import Answer, Say, Script
-from cli_kit import BRIDLE, TIMEOUT_S, Place, SignOfLife
-from clients.line.line_kit import Glass
+from cli_kit import TIMEOUT_S, Place, SignOfLife
+from cli_terminal import Sitting, sitting
 
-COLUMNS, ROWS = 100, 30
 READY = "Type what you want."
 NO_MODEL = "No model is connected yet, and nothing has been sent anywhere."
 WAITING = "A question is waiting: Tab to answer"
 GONE_S = 5
 CTRL_C, CTRL_D, ENTER, UP = "\x03", "\x04", "\r", "\x1b[A"
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])\n"
-)
-"""Makes the terminal on stdin the one whose Ctrl-C reaches the program, as a shell does."""
-
-
-class Sitting:
-    """A person in front of a running program: what they see, what they type, how it ends."""
-
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
-        self.process = process
-        self.bytes = b""
-        self.modes_found = termios.tcgetattr(terminal)
-        self.over = False
-        self._terminal = terminal
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._glass = Glass(COLUMNS)
-
-    @property
-    def text(self) -> str:
-        return self._glass.text
-
-    @property
-    def modes(self) -> list[Any]:
-        return termios.tcgetattr(self._terminal)
-
-    def types(self, text: str) -> None:
-        os.write(self._terminal, text.encode())
-
-    def sees(self, *texts: str, within_s: float = TIMEOUT_S) -> None:
-        self.waits(lambda: all(text in self.text for text in texts), " and ".join(texts), within_s=within_s)
-
-    def waits(self, condition: Callable[[], bool], what: str, *, within_s: float = TIMEOUT_S) -> None:
-        """Reads until it is so. Fails when time is up or the program has gone."""
-        deadline_s = time.monotonic() + within_s
-        while not condition():
-            assert not self.over, f"ended before it showed {what}:\n{self.text}"
-            assert self._read(deadline_s), f"never showed {what}:\n{self.text}"
-
-    def looks_for(self, seconds: float) -> None:
-        """Reads what comes meanwhile, as somebody who looks at the screen and leaves the keys alone."""
-        until_s = time.monotonic() + seconds
-        while not self.over and self._read(until_s):
-            pass
-
-    def ends(self, *, within_s: float = TIMEOUT_S) -> int:
-        """The exit code, when no process has this terminal open any more."""
-        deadline_s = time.monotonic() + within_s
-        while not self.over:
-            assert self._read(deadline_s), f"still there:\n{self.text}"
-        return self.process.wait(TIMEOUT_S)
-
-    def hangs_up(self) -> None:
-        """Closes the window."""
-        os.close(self._terminal)
-        self._terminal = -1
-
-    def close(self) -> None:
-        if self._terminal >= 0:
-            self.hangs_up()
-
-    def _read(self, until_s: float) -> bool:
-        """Takes in what the program wrote next; False when nothing came in time."""
-        if not select.select((self._terminal,), (), (), max(0, until_s - time.monotonic()))[0]:
-            return False
-        data = b""
-        with suppress(OSError):  # Linux says so when the last holder of the terminal has gone
-            data = os.read(self._terminal, 65536)
-        self.over = not data
-        self.bytes += data
-        self._glass.write(self._decoder.decode(data))
-        return True
-
-
-@contextmanager
-def sitting(place: Place, *words: str, **env: str) -> Generator[Sitting]:
-    """`bridle WORDS…` at a terminal of its own. Whatever happens, it is gone afterwards."""
-    terminal, side = pty.openpty()
-    termios.tcsetwinsize(side, (ROWS, COLUMNS))
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-c", TAKE_TERMINAL, *BRIDLE, *words],
-        stdin=side,
-        stdout=side,
-        stderr=side,
-        cwd=place.work,
-        env=place.environment(**{"TERM": "xterm-256color", **env}),
-        start_new_session=True,
-    )
-    os.close(side)
-    person = Sitting(process, terminal)
-    try:
-        yield person
-    finally:
-        process.kill()
-        process.wait(TIMEOUT_S)
-        person.close()
 
 
 def leaves(person: Sitting) -> str:
@@ -268,13 +161,11 @@ def test_one_ctrl_c_on_the_first_screen_changes_nothing(place: Place) -> None:
 async def test_a_server_found_on_this_machine_is_chosen_saved_and_used(place: Place) -> None:
     def first_time() -> None:
         with sitting(place) as person:
-            person.sees(NO_MODEL, "or q to leave [")
-            assert re.search(r"1  Use Ollama +running here with 2 models", person.text)
-            assert server.chats == []
-            person.types("1\r")
+            person.sees("Found Ollama on this machine with 2 models.")
             person.sees("1  small:1b", "2  large:7b", "Use which? [1]")
+            assert server.chats == []
             person.types("2\r")
-            person.sees("Saved: ollama:large:7b in ", "model    ollama:large:7b", READY)
+            person.sees("Saved: ollama:large:7b. Cost: none, it is local.", "model    ollama:large:7b", READY)
             person.types("hello\r")
             person.sees("Hi from here.", "1 step")
             leaves(person)
@@ -440,7 +331,7 @@ def test_a_terminal_that_goes_away_ends_everything(
         person.sees("running  exec 9")
         assert command.has_begun()
         person.hangs_up()
-        assert person.process.wait(TIMEOUT_S) != 0
+        assert person.process.wait(TIMEOUT_S) == 128 + signal.SIGHUP
     assert life.ends_within(GONE_S)
     place.verify(place.only_session())
 

@@ -93,8 +93,21 @@ def test_help_pages_fit_a_screen() -> None:
         (("rnu", "x"), "No command \"rnu\". Did you mean run? As a prompt: bridle -- 'rnu x'"),
         (("modles",), 'No command "modles". Did you mean models? As a prompt: bridle -- modles'),
         (("frobnicate",), 'No command "frobnicate". As a prompt: bridle -- frobnicate'),
-        (("--bogus",), "unrecognized arguments: --bogus. See: bridle help"),
-        (("run", "--bogus", "x"), "unrecognized arguments: --bogus. See: bridle help"),
+        (("--bogus",), 'There is no option "--bogus" here. See: bridle help'),
+        (("run", "--bogus", "x"), 'There is no option "--bogus" here. See: bridle help run'),
+        (
+            ("run", "--modle", "x"),
+            'There is no option "--modle" here. Did you mean --model? See: bridle help run',
+        ),
+        (
+            ("--max-setps=3", "x y"),
+            'There is no option "--max-setps" here. Did you mean --max-steps? See: bridle help',
+        ),
+        (
+            ("sessions", "list", "--jsno"),
+            'There is no option "--jsno" here. Did you mean --json? See: bridle help sessions',
+        ),
+        (("tools", "list"), '"list" means nothing here. See: bridle help tools'),
         (("run", "-m"), "argument -m/--model: expected one argument. See: bridle help run"),
         (
             ("run", "--max-steps", "0", "x"),
@@ -116,7 +129,7 @@ def test_a_word_that_means_nothing_gets_one_sentence_and_exit_2(
 
 def test_what_was_typed_is_shown_and_not_obeyed(place: Place) -> None:
     assert place.bridle("run", "--bo\x1b[31mgus", "x").story == [
-        "unrecognized arguments: --bo⟨ESC⟩[31mgus. See: bridle help"
+        'There is no option "--bo⟨ESC⟩[31mgus" here. See: bridle help run'
     ]
 
 

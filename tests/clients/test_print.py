@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -12,7 +13,7 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, AnyCommand, CancelTurn, CreateSession, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.handshake import Handshake, handshake
-from bridle.protocol.messages import TextBlock
+from bridle.protocol.messages import TextBlock, Usage
 
 SESSION = "sess_01JV0000000000000000000000"
 CREATE = CreateSession(cwd="/work", model="demo:x")
@@ -96,12 +97,16 @@ def step(text: str) -> tuple[e.AnyEvent, ...]:
 
 
 async def printed(
-    connection: Replay, form: Format = "text", out: io.StringIO | None = None, create: CreateSession = CREATE
+    connection: Replay,
+    form: Format = "text",
+    out: io.StringIO | None = None,
+    create: CreateSession = CREATE,
+    local: tuple[str, ...] = (),
 ) -> tuple[int, str, list[str]]:
     """Exit code, output and story of a run on this connection."""
     out = out or io.StringIO()
     story: list[str] = []
-    printer = Printer(form=form, out=out, story=story.append, telling=Story())
+    printer = Printer(form=form, out=out, story=story.append, telling=Story(), is_local=local.__contains__)
     await printer.run(connection, create, (TextBlock(text="do it"),))
     code = printer.finish()
     return code, out.getvalue(), story
@@ -116,6 +121,26 @@ async def test_a_run_creates_a_session_sends_the_prompt_and_prints_the_last_answ
         SendInput(session=SESSION, content=(TextBlock(text="do it"),), mode="queue"),
     ]
     assert connection.since == 0
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        ([], ""),
+        ([("p", 0.125), ("p", 0.0)], " · $0.12"),
+        ([("p", 0.001)], " · $0.0010"),
+        ([("p", 0.125), ("p", None)], " · cost unknown for this model"),
+        ([("home", None)], " · local"),
+        ([("home", None), ("p", None)], " · cost unknown for this model"),
+    ],
+)
+async def test_the_closing_line_says_what_was_paid_and_never_a_number_nobody_knows(
+    costs: list[tuple[str, float | None]], said: str
+) -> None:
+    used = Usage(input_tokens=10, output_tokens=1)
+    paid = [e.CostIncremented(provider=provider, model="m", usage=used, usd=usd) for provider, usd in costs]
+    _, _, story = await printed(Replay(started(), *step("x"), *paid, ended()), local=("home",))
+    assert re.sub(r"\d+\.\d s", "T", story[-1]) == f"done     T · 1 step{said}"
 
 
 async def test_a_resumed_run_tells_only_what_is_new() -> None:

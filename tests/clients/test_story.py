@@ -61,8 +61,21 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             "not run  npm test                       nobody is here to ask",
         ),
         (
-            result("denied", reason="PermissionTimeout"),
-            "not run  npm test                       nobody answered (no one was attached)",
+            result("denied", reason="PermissionTimeout", metadata={"timeout_s": 60.0}),
+            "not run  npm test                       nobody answered in 60 s (no one was attached)",
+        ),
+        (
+            result(
+                "blocked",
+                reason="HookBlocked",
+                content="bash was not run: hook scripts/check-path blocked it: generated file",
+                evidence=e.Evidence(source="hook", rule="scripts/check-path", matched="generated file"),
+            ),
+            "not run  npm test                       hook scripts/check-path: generated file",
+        ),
+        (
+            result("blocked", reason="NeverAllowed", content="never allowed: link-local address"),
+            "not run  npm test                       never allowed: link-local address",
         ),
         (result("denied", reason="PermissionDenied"), "not run  npm test                       you said no"),
         (
@@ -167,6 +180,36 @@ def test_words_before_calls_are_told_where_wanted_and_a_failed_attempt_takes_its
     assert step(*events, with_calls, words=True) == [again, "kept words"]
     assert step(*events, with_calls, words=False) == [again]
     assert step(*events, e.StepEnded(step=1, stop="end_turn", text_sha256=""), words=True) == [again]
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "line"),
+    [
+        (
+            "RateLimited",
+            "Provider work rate-limited the request. Retrying in 20s… (Ctrl-C to cancel, /model to switch).",
+            "work asks us to wait 20 s (rate limit, try 2 of 5). Ctrl-C stops.",
+        ),
+        (
+            "StreamSilent",
+            "No data for 60 s; the request was ended and sent again (try 2 of 5). Nothing partial was kept.",
+            "No data for 60 s; the request was ended and sent again (try 2 of 5). Nothing partial was kept.",
+        ),
+        (
+            "Overloaded",
+            "work is overloaded (503).",
+            "work is overloaded (503). Trying again in 20 s (try 2 of 5).",
+        ),
+    ],
+)
+def test_a_failure_that_is_not_the_end_says_what_comes_next(reason: str, message: str, line: str) -> None:
+    failed = e.StepFailed(step=1, attempt=1, reason=reason, message=message, retry_in_ms=20_000, attempts=5)
+    story = Story()
+    story.lines(e.StepStarted(step=1, provider="work", model="m"))
+    assert story.lines(failed) == [line]
+    assert story.lines(e.StepFailed(step=1, attempt=5, reason=reason, message="It is over.", attempts=5)) == [
+        "It is over."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ def test_secrets_are_not_shown(desk: Desk):
     secret = "hush-" * 5
     desk.write(
         "user/config.toml",
-        f'api_key = "{secret}"\n[providers.a]\napi_key = "{secret}"\nheaders = {{ Authorization = "{secret}" }}\n'
+        f'[providers.a]\napi_key = "{secret}"\nheaders = {{ Authorization = "{secret}" }}\n'
         f'base_url = "https://me:{secret}@models.example/v1"\n'
         f'[mcp_servers.b]\ncommand = "x"\nenv = {{ T = "{secret}" }}\n',
     )
-    tiers = desk.load().checked()
+    tiers = desk.load(env={"BRIDLE_API_KEY": secret}).checked()
     shown = show(tiers, origin=True)
     assert not any(secret in line for line in shown)
     assert [line.split("  ")[0] for line in shown if line.startswith(("api_key", "providers.a.h"))] == [

@@ -343,13 +343,12 @@ def test_a_broken_link_is_not_the_same_as_no_file(desk: Desk):
 def test_a_key_counts_in_the_users_file_only_and_elsewhere_is_named(desk: Desk):
     secret = "-".join(("sk", "x" * 20))
     text = f'api_key = "{secret}"\noauth_credentials = {{ token = "{secret}" }}\n[providers.a]\napi_key = "{secret}"\n'
-    desk.write("user/config.toml", text)
+    desk.write("user/config.toml", text.partition("\n")[2])
     desk.write("workspace/.bridle/config.toml", text)
     desk.write("workspace/given.toml", text)
     tiers = desk.load(config_file="given.toml")
-    assert [
-        tiers.origin(key).tier for key in ("api_key", "oauth_credentials.token", "providers.a.api_key")
-    ] == ["user"] * 3  # type: ignore[union-attr]
+    keys = ("oauth_credentials.token", "providers.a.api_key")
+    assert [tiers.origin(key).tier for key in keys] == ["user"] * 2  # type: ignore[union-attr]
     told = [problem.text for problem in tiers.problems]
     names = "api_key, oauth_credentials.token, providers.a.api_key"
     assert told == [
@@ -361,10 +360,24 @@ def test_a_key_counts_in_the_users_file_only_and_elsewhere_is_named(desk: Desk):
     assert secret not in repr(tiers)
 
 
+def test_a_key_that_belongs_to_no_provider_is_an_error_that_says_what_to_do(desk: Desk):
+    secret = "-".join(("sk", "x" * 20))
+    desk.write("user/config.toml", f'mode = "plan"\napi_key = "{secret}"\n')
+    tiers = desk.load()
+    (problem,) = tiers.problems
+    assert problem.text == (
+        "config.toml line 2: api_key is never read from a settings file; "
+        "name the environment variable that holds the key: providers.NAME.key_env."
+    )
+    assert (problem.severity, tiers.get("api_key"), tiers.get("mode")) == ("error", None, "plan")
+
+
 def test_a_key_others_can_read_is_said(desk: Desk):
-    desk.write("user/config.toml", 'api_key = "x"', mode=0o644)
+    desk.write("user/config.toml", 'providers.a.api_key = "x"', mode=0o644)
     [told] = desk.told()
-    assert told.startswith("config.toml line 1: holds api_key and others can read it; run: chmod 600 ")
+    assert told.startswith(
+        "config.toml line 1: holds providers.a.api_key and others can read it; run: chmod 600 "
+    )
 
 
 def test_a_secret_in_the_wrong_place_is_not_repeated(desk: Desk):

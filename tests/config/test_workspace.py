@@ -43,7 +43,7 @@ def test_one_ignored_setting_is_this(desk: Desk):
 
 def test_after_an_ack_only_the_never_keys_are_left_out():
     values = {"model": "a:b", "mode": "yolo", "hooks": [{}], "permissions": {"rules": [{"verdict": "allow"}]}}
-    found = sifted(values, {}, {"mode": "default"}, acked=True)
+    found = sifted(values, {}, {"mode": "default"}, acked=True, allow_hooks=True)
     assert found.values == {key: value for key, value in values.items() if key != "mode"}
     assert (found.never, found.untrusted) == (['mode = "yolo"'], [])
 

@@ -123,7 +123,7 @@ def test_what_does_not_exist_is_not_written(desk: Desk, key: str, text: str, sen
     "key", ["providers.work.api_key", "providers.work.apiKey", "api_key", "oauth_credentials"]
 )
 def test_a_secret_is_not_written(desk: Desk, key: str):
-    with pytest.raises(UsageError, match="bridle login") as caught:
+    with pytest.raises(UsageError, match="is a secret and is not written") as caught:
         set_value(desk.where, key, "hush-hush")
     assert "hush" not in caught.value.message
     assert "key_env" in caught.value.message
@@ -136,6 +136,31 @@ def test_a_file_that_cannot_be_read_is_left_alone(desk: Desk):
         set_value(desk.where, "mode", "auto")
     assert (caught.value.reason, caught.value.data["line"]) == ("BadConfig", 1)
     assert path.read_text() == 'mode = "plan\n'
+
+
+INLINE = (
+    'providers = { x = { wire = "anthropic", local = true }, y = { wire = "anthropic" } }\n',
+    'providers = {x={wire="anthropic",local=true},y={wire="anthropic"}}\n',
+    'providers = { x.wire = "anthropic", x.local = true, y.wire = "anthropic" }\n',
+    'providers = { x.local = true, x.wire = "anthropic", y.wire = "anthropic" }\n',
+    'providers.x = { wire = "anthropic", local = true }\nproviders.y = { wire = "anthropic" }\n',
+    'providers.x.wire = "anthropic"\nproviders.x.local = true\nproviders.y.wire = "anthropic"\n',
+    '[providers]\nx = { wire = "anthropic", local = true } # mine\ny.wire = "anthropic"\n[ui]\n',
+    '[providers.x]\nwire = "anthropic"\nlocal = true\n[providers.y]\nwire = "anthropic"\n',
+)
+
+
+@pytest.mark.parametrize("text", INLINE)
+def test_a_setting_is_taken_out_however_its_table_is_written(desk: Desk, text: str):
+    path = desk.write("user/config.toml", text)
+    assert unset(desk.where, "providers.x.wire").before == "anthropic"
+    assert tomllib.loads(path.read_text())["providers"] == {"x": {"local": True}, "y": {"wire": "anthropic"}}
+    for key in ("providers.x.local", "providers.y.wire"):
+        unset(desk.where, key)
+    left = tomllib.loads(path.read_text())
+    assert [table for table in left.get("providers", {}).values() if table] == []
+    set_value(desk.where, "providers.x.wire", "anthropic")
+    assert desk.load().get("providers.x.wire") == "anthropic"
 
 
 # Reading gives back what was set, and everything else is as before

@@ -11,7 +11,6 @@ from bridle.protocol.commands import AnswerQuestion, RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, QuestionAsked
 from bridle.providers.script import say
-from bridle.safety.trust import Approvals
 
 
 @pytest.fixture
@@ -62,7 +61,10 @@ async def test_headless_an_unseen_file_is_left_out_and_named():
         events = await session.ask("go")
     assert b"Obey me" not in model.bodies[0]
     (notice,) = of_kind(events, Notice)
-    assert notice.message == "AGENTS.md is not trusted here and was not used."
+    assert notice.message == (
+        "AGENTS.md is not trusted here and was not used. "
+        "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"
+    )
 
 
 async def test_a_person_is_asked_once_per_content(tmp_path):
@@ -113,19 +115,31 @@ async def test_the_text_is_read_once_per_session_and_stays_the_same(tmp_path):
     assert b"another way" not in model.bodies[1]
 
 
-def test_approvals_are_kept_by_content_in_a_private_file(tmp_path):
-    approvals = Approvals(str(tmp_path / "config"))
-    assert not approvals.holds("a" * 64)
-    approvals.add("/x/AGENTS.md", "a" * 64)
-    approvals.add("/y/AGENTS.md", "b" * 64)
-    approvals.add("/y/AGENTS.md", "b" * 64)
-    again = Approvals(str(tmp_path / "config"))
-    assert again.holds("a" * 64)
-    assert again.holds("b" * 64)
-    assert not again.holds("")
-    path = tmp_path / "config" / "approved.lock"
-    assert len(path.read_text().splitlines()) == 2
-    assert path.stat().st_mode & 0o777 == 0o600
+def test_a_link_out_of_the_project_is_named_and_never_read(tmp_path):
+    (tmp_path / "secret").write_text("the key")
+    (tmp_path / "shop/.git").mkdir(parents=True)
+    (tmp_path / "shop/AGENTS.md").symlink_to(tmp_path / "secret")
+    (tmp_path / "shop/CLAUDE.md").symlink_to("notes.md")
+    (tmp_path / "shop/notes.md").write_text("inside")
+    found = find_instruction_files(
+        str(tmp_path / "shop"), config_folder=str(tmp_path / "none"), sources=("AGENTS.md", "CLAUDE.md")
+    )
+    assert [(file.shown, file.text, file.outside) for file in found] == [
+        ("AGENTS.md", "", True),
+        ("CLAUDE.md", "inside", False),
+    ]
+
+
+async def test_a_link_out_of_the_project_is_asked_about_by_nobody(tmp_path):
+    (tmp_path / "secret").write_text("the key")
+    model = RecordingModel(scripted(say("Hi.")))
+    async with harness(model, answers=True) as session:
+        os.symlink(tmp_path / "secret", os.path.join(session.folder, "AGENTS.md"))
+        events = await session.ask("go")
+    assert of_kind(events, QuestionAsked) == []
+    (notice,) = of_kind(events, Notice)
+    assert notice.message == "AGENTS.md is a link that leads out of this project and was not used."
+    assert b"the key" not in model.bodies[0]
 
 
 @pytest.mark.requirement("G45.1")

@@ -68,8 +68,8 @@ async def test_a_no_with_a_note_reaches_the_model():
 
 
 @pytest.mark.requirement("G8.1")
-async def test_a_yes_for_the_pattern_is_literal_and_lasts_for_the_session():
-    model = scripted(*touching("a", "a", "b"), say("Done."))
+async def test_a_yes_for_the_pattern_is_for_that_program_and_lasts_for_the_session():
+    model = scripted(*touching("a", "b"), call("bash", command="mkdir c"), say("Done."))
     async with harness(model, answers=True) as session:
         number = await session.send("go")
         first = await session.until(PermissionRequested, since=number)
@@ -80,12 +80,13 @@ async def test_a_yes_for_the_pattern_is_literal_and_lasts_for_the_session():
                 case PermissionRequested() as request:
                     seen += 1
                     if seen == 2:
-                        assert request.input == {"command": "touch b"}
+                        assert request.input == {"command": "mkdir c"}
                         await said(session, request, "deny")
                         break
         events = await session.turn_of(number)
     assert outcomes(events) == ["ok", "ok", "denied"]
-    assert len(of_kind(events, GrantAdded)) == 1
+    (grant,) = of_kind(events, GrantAdded)
+    assert (grant.pattern, grant.match, grant.life) == ("touch", "key", "session")
 
 
 @pytest.mark.requirement("G20.6", "C18", "G20.8")

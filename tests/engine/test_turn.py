@@ -367,7 +367,7 @@ async def test_input_that_is_idle_time_steered_simply_starts_a_turn():
 
 @pytest.mark.requirement("G9.3")
 async def test_the_timing_of_a_turn_names_its_components():
-    async with harness(scripted(call("bash", command="true"), say("Done.")), mode="auto") as session:
+    async with harness(scripted(call("bash", command="touch a"), say("Done.")), mode="auto") as session:
         events = await session.ask("go")
     (timing,) = of_kind(events, TurnTiming)
     assert {

@@ -108,7 +108,12 @@ async def test_a_retryable_failure_is_tried_again_and_each_failure_is_an_event()
     assert retried.attempts == [1, 2, 3]
     assert retried.failed == [
         StepFailed(
-            step=7, attempt=1, reason="Overloaded", message="work is overloaded (503).", retry_in_ms=500
+            step=7,
+            attempt=1,
+            reason="Overloaded",
+            message="work is overloaded (503).",
+            retry_in_ms=500,
+            attempts=5,
         ),
         StepFailed(
             step=7,
@@ -117,8 +122,25 @@ async def test_a_retryable_failure_is_tried_again_and_each_failure_is_an_event()
             message="Provider work rate-limited the request. Retrying in 1s… "
             "(Ctrl-C to cancel, /model to switch).",
             retry_in_ms=1000,
+            attempts=5,
         ),
     ]
+
+
+async def test_a_silent_stream_says_that_it_was_asked_again_and_at_the_end_that_it_was_not():
+    silent = (
+        ProviderError("StreamSilent", retryable=True, provider="work", timeout_s="60") for _ in range(9)
+    )
+    retried = Retried(*silent)
+    with pytest.raises(ProviderError):
+        await retried.run()
+    ended = "No data for 60 s; the request was ended"
+    kept = "Nothing partial was kept."
+    assert [event.message for event in retried.failed] == [
+        *(f"{ended} and sent again (try {number} of 5). {kept}" for number in (2, 3, 4, 5)),
+        "No data from work for 60 s; the request was ended.",
+    ]
+    assert {event.reason for event in retried.failed} == {"StreamSilent"}
 
 
 @pytest.mark.requirement("C27", "D8.71")
@@ -195,6 +217,7 @@ async def test_refused_connections_are_tried_twice():
         await retried.run()
     assert retried.attempts == [1, 2]
     assert retried.waits_ms == [500, None]
+    assert [event.attempts for event in retried.failed] == [2, 2]
 
 
 async def test_refused_connections_after_other_failures_are_tried_twice_too():
@@ -202,6 +225,7 @@ async def test_refused_connections_after_other_failures_are_tried_twice_too():
     with pytest.raises(ProviderError, match="Cannot reach"):
         await retried.run()
     assert retried.attempts == [1, 2, 3, 4]
+    assert [event.attempts for event in retried.failed] == [5, 3, 5, 4]
 
 
 @pytest.mark.requirement("D8.70")

@@ -5,6 +5,7 @@ import os
 import msgspec
 import pytest
 
+from bridle.engine.tools import Subject, ToolCall
 from bridle.safety.guards import PathPolicy, guarded, rechecked, workspace_policy
 from bridle.safety.paths import SessionFolders, session_folders
 
@@ -155,3 +156,85 @@ async def test_protected_folders_stay_closed_when_the_workspace_is_known_to_be_c
     assert passed.ok
     within = workspace_policy(session_folders(str(inside)), (str(workspace),))
     assert within.clear == ""
+
+
+@pytest.mark.requirement("D10.4")
+@pytest.mark.parametrize("path", [".env", "src/.env.local", "tls/server.key", "harmless.txt", "in/.ENV"])
+async def test_a_file_that_may_hold_secrets_is_not_written(calls, workspace, path: str) -> None:
+    (workspace / "harmless.txt").symlink_to(".env")
+    call = calls.make("write_file", risk="write", access="write", path=path)
+    output = await guarded(policy(workspace))(call, calls.proceed)
+    assert (output.outcome, output.reason, calls.ran) == ("blocked", "SecretFile", [])
+    assert output.content == (
+        f"{path} may hold secrets and is not written. Only a rule of your own that names it can allow that."
+    )
+    assert (output.evidence.source, output.evidence.rule) == ("path_guard", "secret_files")
+    assert (
+        await guarded(policy(workspace))(calls.make(path=path), calls.proceed)
+    ).ok  # reading is asked about
+
+
+async def test_a_secret_file_may_be_written_if_the_persons_own_rule_names_it(calls, workspace) -> None:
+    named = policy(
+        workspace, named_by_user=lambda path, access: (path, access) == (f"{workspace}/.env", "write")
+    )
+    call = calls.make("write_file", risk="write", access="write", path=".env")
+    assert (await guarded(named)(call, calls.proceed)).ok
+    other = calls.make("write_file", risk="write", access="write", path="src/.env")
+    assert (await guarded(named)(other, calls.proceed)).reason == "SecretFile"
+    listed = policy(workspace, secret_files=("*.txt",))
+    assert (await guarded(listed)(call, calls.proceed)).ok
+
+
+async def test_a_second_name_of_a_file_of_ours_is_closed_too(calls, workspace, tmp_path) -> None:
+    deep = tmp_path / "own" / "deep"
+    deep.mkdir(parents=True)
+    (deep / "key").write_text("k")
+    os.link(deep / "key", workspace / "notes.txt")
+    os.link(workspace / "src/a.py", workspace / "twin.py")
+    layer = guarded(policy(workspace, protected=(str(tmp_path / "own"), str(tmp_path / "missing"))))
+    for access in ("read", "write"):
+        output = await layer(calls.make(access=access, path="notes.txt"), calls.proceed)
+        assert (output.outcome, output.evidence.rule) == ("blocked", "protected")
+        assert (await layer(calls.make(access=access, path="twin.py"), calls.proceed)).ok
+
+
+async def test_the_inside_of_processes_is_closed_under_every_name(calls, workspace) -> None:
+    reading, writing = os.pipe()
+    (workspace / "link").symlink_to(f"/dev/fd/{reading}")
+    layer = guarded(policy(workspace, mode="off"))
+    try:
+        for path in ("/proc/self/environ", "/proc/thread-self/mem", f"/proc/{os.getpid()}", "link"):
+            output = await layer(calls.make(path=path), calls.proceed)
+            assert (output.outcome, output.evidence.rule) == ("blocked", "process"), path
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def fetching(calls, url: str) -> ToolCall:
+    call = calls.make("web_fetch", risk="network")
+    subject = Subject(kind="url", access="fetch", value=url)
+    tool = msgspec.structs.replace(call.tool, subjects=lambda _args: (subject,))
+    return msgspec.structs.replace(call, tool=tool)
+
+
+@pytest.mark.requirement("T3.6")
+async def test_an_address_nobody_may_be_sent_to_is_blocked_with_evidence(calls, workspace) -> None:
+    layer = guarded(policy(workspace))
+    output = await layer(fetching(calls, "http://169.254.169.254/x"), calls.proceed)
+    assert (output.outcome, output.reason) == ("blocked", "NeverAllowed")
+    assert output.content == "never allowed: link-local address"
+    assert msgspec.to_builtins(output.evidence) == {
+        "source": "address_guard",
+        "rule": "address",
+        "matched": "link-local address",
+        "preview": "http://169.254.169.254/x",
+    }
+    password = "x" * 12
+    output = await layer(fetching(calls, f"https://me:{password}@example.com/"), calls.proceed)
+    assert output.content == "never allowed: credentials in the address"
+    assert output.evidence.preview == "https://example.com/"
+    assert calls.ran == []
+    assert (await layer(fetching(calls, "https://example.com/"), calls.proceed)).ok
+    assert rechecked(policy(workspace))(calls.ran[0]) is None

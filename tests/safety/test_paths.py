@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from bridle.safety.paths import (
     PathRefused,
     SessionFolders,
+    find,
+    find_entry,
     is_beneath,
     is_inside_same_folder,
     is_process_state,
@@ -94,6 +96,43 @@ def test_the_root_may_be_a_workspace() -> None:
     folders = SessionFolders(workspace="/")
     assert folders.place("/etc/passwd") == "workspace"
     assert folders.shown("/etc/passwd") == "etc/passwd"
+
+
+def test_a_name_to_be_removed_is_a_link_itself(workspace, tmp_path) -> None:
+    root = str(workspace)
+    assert find("out", root).path == str(tmp_path / "shop-old")
+    for spelled, path in {"out": "out", "in/../out": "out", "circle": "circle", "in/x": "src/x"}.items():
+        assert find_entry(spelled, root).path == f"{root}/{path}"
+    for spelled in ("out/", "out/.", "in/../out/."):
+        assert find_entry(spelled, root).path == str(tmp_path / "shop-old")
+    with pytest.raises(PathRefused):
+        find_entry("circle/x", root)
+
+
+def test_what_stands_there_is_told_with_the_path(workspace) -> None:
+    assert os.path.samestat(find("in/a.py", str(workspace)).status, os.stat(workspace / "src/a.py"))
+    assert find("new", str(workspace)).status is None
+
+
+def test_a_circle_of_links_hides_no_link_behind_it(workspace) -> None:
+    (workspace / "hidden").symlink_to("circle/../out/secret")
+    for spelled in ("circle/../out/secret", "hidden", "in/../circle/../out/secret", "circle/../up"):
+        with pytest.raises(PathRefused):
+            resolve(spelled, str(workspace))
+
+
+def test_a_folder_that_does_not_exist_yet_is_found_in_any_case_and_through_any_name(
+    workspace, tmp_path
+) -> None:
+    (tmp_path / "alias").symlink_to(workspace)
+    missing = [str(tmp_path / "alias" / "Config" / "bridle")]
+    for path in ("Config/bridle", "config/BRIDLE/x/y", "Config/bridle/x"):
+        assert is_inside_same_folder(str(workspace / path), missing, clear=str(workspace))
+        assert is_inside_same_folder(str(workspace / path), missing)
+    for path in ("Config", "Config/other", "bridle", "x/Config/bridle"):
+        assert not is_inside_same_folder(str(workspace / path), missing, clear=str(workspace))
+    dangling = [str(workspace / "dangling")]
+    assert is_inside_same_folder(str(tmp_path / "not-there" / "x"), dangling)
 
 
 PIECES = st.lists(

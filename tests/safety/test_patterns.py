@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bridle.safety.patterns import (
     command_matches_exactly,
     command_matches_generously,
+    literal_pattern,
     path_matches_exactly,
     path_matches_generously,
     tool_matches,
@@ -162,3 +163,17 @@ def test_a_command_of_a_hundred_thousand_words_is_matched_in_reasonable_time() -
     assert not command_matches_generously("*x*y*z", command)
     assert not command_matches_generously("rm x", command)
     assert command_matches_generously("r? *x*y*z", command), "worn out is a no"
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_a_literal_pattern_means_its_text_and_no_other(text: str, other: str) -> None:
+    assert command_matches_exactly(literal_pattern(text), text)
+    pattern = literal_pattern(text)
+    assert other in (text, pattern) or not command_matches_exactly(pattern, other)
+
+
+@pytest.mark.parametrize("command", ["make *", "a[1]?; b", "npm test && make [*]"])
+def test_a_literal_pattern_of_a_script_with_wildcards_in_it_still_means_only_that(command: str) -> None:
+    pattern = literal_pattern(command)
+    assert command_matches_exactly(pattern, command)
+    assert not command_matches_exactly(pattern, command.replace("*", "all").replace("?", "x") + " ")

@@ -5,13 +5,24 @@ import shlex
 import msgspec
 import pytest
 
+from bridle.conformance.clock import FakeClock
 from bridle.engine.questions import PermissionAnswer
 from bridle.protocol.errors import StoreError
-from bridle.protocol.events import GrantAdded, PermissionDecided
+from bridle.protocol.events import (
+    CommandPart,
+    GrantAdded,
+    Notice,
+    Offer,
+    PermissionDecided,
+    PermissionRequested,
+)
+from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.paths import session_folders
-from bridle.safety.permissions import Permissions, Rule, parse_rule
+from bridle.safety.permissions import Permissions
 from bridle.safety.permitted import permitted
+from bridle.safety.rules import Rule, parse_rule
+from safety.script_kit import understood
 
 pytestmark = pytest.mark.requirement("T5.1", "H7.5")
 
@@ -23,14 +34,14 @@ class Desk:
         folders = session_folders(str(workspace))
         self.calls = calls
         self.answer = answer
-        self.asked: list[str] = []
-        self.log: list[PermissionDecided | GrantAdded] = []
+        self.asked: list[PermissionRequested] = []
+        self.log: list[PermissionDecided | GrantAdded | Notice] = []
         self.permissions = Permissions(folders=folders, mode=lambda: mode, **options)
         self._guard = guarded(PathPolicy(folders=folders))
-        self._gate = permitted(self.permissions, self._ask, self.log.append)
+        self._gate = permitted(self.permissions, self._put, self.log.append)
 
-    async def _ask(self, call, why: str) -> PermissionAnswer:
-        self.asked.append(why)
+    async def _put(self, request: PermissionRequested) -> PermissionAnswer:
+        self.asked.append(request)
         assert self.answer is not None, "nobody expected a question"
         return self.answer
 
@@ -55,7 +66,7 @@ async def test_a_quiet_read_is_allowed_and_audited(calls, workspace) -> None:
     assert (await desk.run("read_file", path="src/a.py")).ok
     assert desk.log == [
         PermissionDecided(
-            call_id="call_7", tool="read_file", verdict="allow", decided_by="mode", rule="default"
+            call_id="call_7", tool="read_file", verdict="allow", decided_by="mode", rule="default", step=6
         )
     ]
 
@@ -83,6 +94,7 @@ async def test_a_denied_call_is_a_result_with_evidence_and_an_audit(calls, works
             origin="user config, line 3",
             reason="RuleDenied",
             note="Nothing is deleted here.",
+            step=2,
         )
     ]
 
@@ -113,8 +125,8 @@ async def test_the_yes_flag_and_yolo_lift_no_guard(calls, workspace) -> None:
 async def test_the_question_says_why_and_the_answer_is_audited(calls, workspace) -> None:
     desk = Desk(calls, workspace, answer=yes())
     assert (await desk.run("bash", command="ls")).ok
-    assert desk.asked == [
-        "mode=default tool=bash risk=shell action=approval_required; decided_by=mode; rule=default; a note"
+    assert [request.why for request in desk.asked] == [
+        "mode=default tool=bash risk=shell action=approval_required; step=6 decided_by=mode; rule=default; a note"
     ]
     assert [(entry.decided_by, entry.answered_by) for entry in desk.log] == [("person", "client_2")]
     await desk.run("bash", command="ls")
@@ -190,14 +202,104 @@ async def test_a_tool_answer_grants_the_tool_but_not_the_files_that_later_runs_o
     assert len(desk.asked) == 2
 
 
-async def test_always_is_recorded_as_a_saved_grant(calls, workspace) -> None:
-    desk = Desk(calls, workspace, answer=yes("always"))
+async def test_the_question_carries_the_reason_the_parts_and_what_each_answer_remembers(
+    calls, workspace
+) -> None:
+    saved = SavedGrants(str(workspace.parent / "state"), FakeClock().now_ms)
+    desk = Desk(calls, workspace, answer=yes(), understand=understood, saved=saved)
+    await desk.run("bash", command="rm -rf build && npm run build")
+    (request,) = desk.asked
+    exactly = {"tool": "bash", "pattern": "rm -rf build && npm run build"}
+    assert (request.because, request.risk) == ("it deletes files", "dangerous")
+    assert request.parts == (
+        CommandPart(text="rm -rf build", command_class="destructive", does="rm does it"),
+        CommandPart(text="npm run build", command_class="executes", does="npm does it"),
+    )
+    assert request.offers == (
+        Offer(answer="pattern", **exactly),
+        Offer(answer="always", days=7, **exactly),
+    )
+
+
+@pytest.mark.requirement("G8.2")
+async def test_a_pattern_answer_to_one_simple_command_grants_it_with_any_arguments(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("pattern"), understand=understood)
+    await desk.run("bash", command="npm test -- -x")
+    assert desk.log[1] == GrantAdded(
+        grant_id="grant_7", tool="bash", pattern="npm test", life="session", match="key"
+    )
+    await desk.run("bash", command="npm test -- -y")
+    assert (len(desk.asked), desk.log[2].decided_by) == (1, "grant")
+
+
+@pytest.mark.requirement("D17.1", "C5")
+async def test_always_is_saved_for_this_project_for_seven_days(calls, workspace) -> None:
+    clock = FakeClock()
+    saved = SavedGrants(str(workspace.parent / "state"), clock.now_ms)
+    desk = Desk(calls, workspace, answer=yes("always"), understand=understood, saved=saved)
     await desk.run("bash", command="make")
-    assert (desk.log[1].life, desk.log[1].pattern) == ("saved", "make")
+    assert desk.log[1] == GrantAdded(
+        grant_id="grant_7",
+        tool="bash",
+        pattern="make",
+        life="saved",
+        expires_ms=clock.now_ms() + 7 * 86_400_000,
+    )
+    later = Desk(calls, workspace, understand=understood, saved=saved)
+    assert (await later.run("bash", command="make")).ok
+    assert (later.asked, later.log[0].decided_by, later.log[0].rule) == ([], "grant", "grant_7")
+    elsewhere = Desk(calls, workspace / "src", answer=no(), understand=understood, saved=saved)
+    await elsewhere.run("bash", command="make")
+    assert len(elsewhere.asked) == 1
+    await clock.advance(7 * 86_400)
+    expired = Desk(calls, workspace, answer=no(), understand=understood, saved=saved)
+    await expired.run("bash", command="make")
+    assert len(expired.asked) == 1
+
+
+@pytest.mark.requirement("D17.2")
+async def test_where_nothing_is_saved_an_answer_that_would_be_is_a_yes_for_once(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("always"), understand=understood)
+    assert (await desk.run("bash", command="make")).ok
+    assert (len(desk.log), "always" in [offer.answer for offer in desk.asked[0].offers]) == (1, False)
+    await desk.run("bash", command="make")
+    assert len(desk.asked) == 2
+
+
+@pytest.mark.requirement("D17.2", "D11.3")
+async def test_no_grant_lifts_a_rule_that_denies(calls, workspace) -> None:
+    saved = SavedGrants(str(workspace.parent / "state"), FakeClock().now_ms)
+    grant = GrantAdded(grant_id="g", tool="bash", pattern="make", life="saved")
+    saved.add(str(workspace.resolve()), grant)
+    desk = Desk(calls, workspace, rules=[parse_rule("bash(make)", "deny")], saved=saved)
+    desk.permissions.remember(GrantAdded(grant_id="h", tool="bash", pattern="", life="session"))
+    assert (await desk.run("bash", command="make")).reason == "RuleDenied"
+
+
+async def test_a_yes_that_cannot_be_saved_holds_for_the_session_and_that_is_said(calls, workspace) -> None:
+    (workspace.parent / "state").write_text("not a folder")
+    saved = SavedGrants(str(workspace.parent / "state" / "deeper"), FakeClock().now_ms)
+    desk = Desk(calls, workspace, answer=yes("always"), saved=saved)
+    assert (await desk.run("bash", command="make")).ok
+    assert (desk.log[1].life, desk.log[2].reason) == ("session", "GrantNotSaved")
+    assert (await desk.run("bash", command="make")).ok
+    assert len(desk.asked) == 1
+
+
+async def test_a_tool_answer_to_an_edit_is_for_every_edit(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("tool"))
+    await desk.run("write_file", path="a")
+    assert (desk.log[1].tool, desk.log[1].pattern) == ("edit", "")
+
+
+async def test_an_answer_nobody_offered_is_a_yes_for_once(calls, workspace) -> None:
+    desk = Desk(calls, workspace, answer=yes("tool"), understand=understood)
+    assert (await desk.run("bash", command="rm -rf build")).ok
+    assert [type(entry) for entry in desk.log] == [PermissionDecided]
 
 
 async def test_a_decision_that_breaks_blocks_the_call(calls, workspace) -> None:
-    async def broken(_call, _why):
+    async def broken(_request):
         raise RuntimeError("no terminal")
 
     desk = Desk(calls, workspace)

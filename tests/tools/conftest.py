@@ -1,7 +1,7 @@
 """A bench that runs the built-in tools as a session would: real files, real processes, the real layers."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import deadline, known_and_visible, validated
-from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolContext, ToolOutput
+from bridle.engine.tools import BUILTIN, EVERYTHING, Registry, ToolCall, ToolContext, ToolOutput
 from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.paths import session_folders
 from bridle.safety.redacted import redacted
@@ -31,7 +31,9 @@ class Bench:
         self.spill = Spill(str(state / "outputs"))
         self.emitted: list[Any] = []
         self.answer: str | None = None
-        self._spawn = EnvOnlySpawn(processes)
+        self.sight = EVERYTHING
+        self.before_run: Callable[[], object] = lambda: None
+        self.spawn = EnvOnlySpawn(processes)
         registry = Registry()
         self.jobs = Jobs(self.emitted.append)
         for tool in builtin_tools(self.jobs):
@@ -64,11 +66,13 @@ class Bench:
             cwd=str(self.workspace),
             env=self.env,
             clock=self._clock,
-            spawn=self._spawn,
+            spawn=self.spawn,
             spilled=self.spill.path_of,
             emit=self.emitted.append,
             ask=self._ask,
+            sight=self.sight,
         )
+        self.before_run()
         return await call.definition.run(call.args, context)
 
     async def _ask(self, _question_id: str, _question: str, _choices: tuple[str, ...]) -> str | None:

@@ -284,11 +284,11 @@ async def test_an_anchor_chooses_among_equal_places(bench) -> None:
 
 async def test_a_secret_is_not_replaced_by_its_mask(bench) -> None:
     secret = "TOKEN=ghp_" + "a1B2" * 9 + "\nDEBUG=1\n"
-    (bench.workspace / ".env").write_text(secret)
-    patch = "--- a/.env\n+++ b/.env\n@@ -2 +2 @@\n-DEBUG=1\n+DEBUG=«redacted:github_token»\n"
+    (bench.workspace / "settings").write_text(secret)
+    patch = "--- a/settings\n+++ b/settings\n@@ -2 +2 @@\n-DEBUG=1\n+DEBUG=«redacted:github_token»\n"
     output = await bench.run("apply_patch", patch=patch)
     assert (output.outcome, output.reason) == ("error", "FileUnwritable")
-    assert (bench.workspace / ".env").read_text() == secret
+    assert (bench.workspace / "settings").read_text() == secret
 
 
 def test_quoted_names_times_and_removed_lines_that_look_like_headers_are_read() -> None:

@@ -1,5 +1,7 @@
 """The built-in tools as values: what they declare and what the model reads."""
 
+import inspect
+
 import msgspec
 import pytest
 
@@ -29,6 +31,15 @@ def test_every_tool_declares_risk_concurrency_side_effect_and_notes() -> None:
     assert {tool.name: (tool.risk, tool.concurrency, tool.side_effect) for tool in BUILTIN_TOOLS} == DECLARED
     assert all(tool.description for tool in BUILTIN_TOOLS)
     assert all(tool.safety_notes for tool in BUILTIN_TOOLS if tool.risk != "read")
+
+
+@pytest.mark.requirement("G7.3")
+def test_a_tool_is_a_name_a_schema_of_its_arguments_and_one_function() -> None:
+    for tool in BUILTIN_TOOLS:
+        schema = tool.schema()
+        assert (schema.name, schema.input_schema["type"]) == (tool.name, "object")
+        assert set(schema.input_schema["properties"]) <= {*tool.args.__struct_encode_fields__}
+        assert inspect.iscoroutinefunction(tool.run)
 
 
 def test_what_the_model_reads_about_them_stays_small() -> None:

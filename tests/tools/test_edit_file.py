@@ -145,13 +145,13 @@ async def test_a_file_outside_the_workspace_is_not_edited(bench, tmp_path) -> No
 
 async def test_the_mask_of_a_secret_is_neither_searched_for_nor_written_over_it(bench) -> None:
     secret = "TOKEN=ghp_" + "a1B2" * 9 + "\nDEBUG=1\n"
-    (bench.workspace / ".env").write_text(secret)
+    (bench.workspace / "settings").write_text(secret)
     mask = "«redacted:github_token»"
-    output = await bench.run("edit_file", path=".env", old_string=f"TOKEN={mask}", new_string="TOKEN=")
+    output = await bench.run("edit_file", path="settings", old_string=f"TOKEN={mask}", new_string="TOKEN=")
     assert "the file has the secret itself" in output.content
-    output = await bench.run("edit_file", path=".env", old_string="DEBUG=1", new_string=f"OTHER={mask}")
+    output = await bench.run("edit_file", path="settings", old_string="DEBUG=1", new_string=f"OTHER={mask}")
     assert (output.outcome, output.reason) == ("error", "FileUnwritable")
-    assert (bench.workspace / ".env").read_text() == secret
+    assert (bench.workspace / "settings").read_text() == secret
 
 
 texts = st.text(alphabet="ab \t\r\n", max_size=30)

@@ -16,7 +16,7 @@ def touch(bench, path: str, changed_s: int = 0) -> None:
     os.utime(file, (changed_s, changed_s))
 
 
-@pytest.mark.requirement("D9.3")
+@pytest.mark.requirement("D9.3", "T2.14")
 async def test_the_files_changed_last_come_first_inside_the_folder(bench) -> None:
     for index, path in enumerate(
         ["old.py", "src/deep/mid.py", "new.py", "a.txt", ".git/x.py", "src/node_modules/y.py"]
@@ -29,7 +29,7 @@ async def test_the_files_changed_last_come_first_inside_the_folder(bench) -> Non
     assert (output.content, output.metadata) == ("[no files]\n", {"files": 0, "more": False})
 
 
-@pytest.mark.requirement("D9.3")
+@pytest.mark.requirement("D9.3", "T2.14")
 async def test_of_more_than_1000_files_the_newest_are_shown(bench) -> None:
     for index in range(1005):
         touch(bench, f"f{index:04}", index)

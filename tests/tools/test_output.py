@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.tools.output import HEAD_BYTES, TAIL_BYTES, WHOLE_BYTES, Spill, capped
 
-pytestmark = pytest.mark.requirement("D9.7")
+pytestmark = pytest.mark.requirement("D9.7", "G7.6")
 
 
 async def run(spill: Spill, pieces, content: str = "", live=None, partial=None) -> ToolOutput:

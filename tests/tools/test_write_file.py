@@ -94,10 +94,10 @@ async def test_a_link_inside_the_workspace_stays_a_link(bench) -> None:
 
 async def test_the_mask_of_a_secret_is_not_written_over_the_secret(bench) -> None:
     secret = "TOKEN=ghp_" + "a1B2" * 9 + "\nDEBUG=1\n"
-    (bench.workspace / ".env").write_text(secret)
-    shown = (await bench.run("read_file", path=".env")).content
+    (bench.workspace / "settings").write_text(secret)
+    shown = (await bench.run("read_file", path="settings")).content
     assert "«redacted:" in shown
     masked = "".join(line.partition("\t")[2] for line in shown.splitlines(keepends=True))
-    output = await bench.run("write_file", path=".env", content=masked.replace("DEBUG=1", "DEBUG=0"))
+    output = await bench.run("write_file", path="settings", content=masked.replace("DEBUG=1", "DEBUG=0"))
     assert (output.outcome, output.reason) == ("error", "FileUnwritable")
-    assert (bench.workspace / ".env").read_text() == secret
+    assert (bench.workspace / "settings").read_text() == secret

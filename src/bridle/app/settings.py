@@ -7,13 +7,18 @@ from typing import Any, Literal
 
 import msgspec
 
+from bridle.app.hooking import HookSettings
+from bridle.app.trusting import is_acked
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers, load
+from bridle.config.workspace import WorkspaceFile
 from bridle.context.sources import DEFAULT_SOURCES
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Mode
 from bridle.safety.permissions import Rule, Tier, parse_rule
+from bridle.safety.sensitive import SECRET_FILES
+from bridle.safety.trust import Approvals
 
 _RULE_TIERS: Mapping[str, Tier] = {
     "local": "local",
@@ -38,6 +43,9 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     dry_run: bool = False
     on_ask: Literal["deny", "fail", "wait"] = "deny"
     on_orphan: Literal["fail", "mark-unknown"] = "fail"
+    lockfile: str | None = None
+    require_trust: bool = False
+    allow_project_hooks: bool = False
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +60,11 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...]
     instructions: str
     warnings: tuple[str, ...]
+    hooks: HookSettings = HookSettings()
+    secret_files: tuple[str, ...] = SECRET_FILES
+    persist_grants: bool = True
+    waiting: tuple[WorkspaceFile, ...] = ()
+    require_trust: bool = False
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -62,9 +75,18 @@ def session_options(command: CreateSession) -> SessionOptions:
 
 
 def session_settings(
-    options: SessionOptions, *, where: Folders, cwd: str, env: Mapping[str, str]
+    options: SessionOptions,
+    *,
+    where: Folders,
+    cwd: str,
+    env: Mapping[str, str],
+    approvals: Approvals | None = None,
 ) -> SessionSettings:
-    """Reads the settings for `cwd`. Raises `BadConfig` for a file that says something impossible."""
+    """Reads the settings for `cwd`. Raises `BadConfig` for a file that says something impossible.
+
+    What a file of the workspace may set only with the person's consent counts where `approvals`, or else the person's
+    own, hold its very bytes.
+    """
     flags = _flag_rules(options)
     tiers = load(
         where=where,
@@ -73,6 +95,8 @@ def session_settings(
         config_file=options.config_file,
         profile=options.profile,
         sets=options.sets,
+        is_acked=is_acked(approvals or Approvals(where.config)),
+        allow_project_hooks=options.allow_project_hooks,
     ).checked()
     sources = tiers.get("context.sources")
     return SessionSettings(
@@ -85,6 +109,16 @@ def session_settings(
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
         instructions=str(tiers.get("instructions") or ""),
         warnings=tuple(problem.text for problem in tiers.warnings),
+        hooks=HookSettings(
+            written=tuple(tiers.written("hooks")),
+            timeout_ms=tiers.get("hook_defaults.timeout_ms"),
+            failure_policy=tiers.get("hook_defaults.failure_policy") or "closed",
+            allow_project_hooks=options.allow_project_hooks,
+        ),
+        secret_files=tuple(tiers.get("permissions.secret_files") or SECRET_FILES),
+        persist_grants=tiers.get("permissions.persist") is not False,
+        waiting=tiers.waiting,
+        require_trust=options.require_trust or bool(tiers.get("trust.required")),
     )
 
 

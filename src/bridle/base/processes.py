@@ -6,6 +6,9 @@ somebody else.
 
 A process that moves itself to another session escapes the group; stopping that is the sandbox's work.
 
+`run_in_foreground` is the exception: a program that a person asked for, such as their editor, has the terminal and
+stays in our own group, so that its keys reach it.
+
 CannotStart   the program or its folder is missing, or the system refused
 """
 
@@ -15,10 +18,11 @@ import errno
 import os
 import signal
 import subprocess
+import termios
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Output = Callable[[bytes], None]
 Reason = Literal[
@@ -329,6 +333,67 @@ class Processes:
             return os.pidfd_open(pid)
         except OSError:  # an old kernel, or no descriptor left
             return None
+
+
+async def run_in_foreground(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> int:
+    """Lets a program have our terminal until it ends; raises `CannotStart`.
+
+    Returns its exit code; 128 and the number of the signal that ended it, as a shell would. Ctrl-C and Ctrl-\\ are for
+    the program alone meanwhile, SIGTERM is passed on to it, and the event loop goes on. Afterwards the terminal is as
+    it was. Call it from the main thread; stop reading the terminal first.
+    """
+    if not argv:
+        raise ValueError("argv needs at least the program")
+    with _TerminalLent() as lent:
+        program = lent.program = _spawn_in_foreground(argv, cwd, env)
+        try:
+            code = await asyncio.to_thread(program.wait)
+        except asyncio.CancelledError:
+            program.terminate()
+            program.wait()
+            raise
+    return code if code >= 0 else 128 - code
+
+
+class _TerminalLent:
+    """Our terminal while somebody else has it: its state is kept, and what it sends to us is not for us."""
+
+    def __init__(self) -> None:
+        self.program: subprocess.Popen[bytes] | None = None
+        self._modes: dict[int, list[Any]] = {}
+        self._blocking: dict[int, bool] = {}
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "_TerminalLent":
+        for fd in (0, 1, 2):
+            with contextlib.suppress(OSError, termios.error):  # closed, or no terminal
+                self._modes[fd] = termios.tcgetattr(fd)
+                self._blocking[fd] = os.get_blocking(fd)
+        for fd in self._blocking:
+            os.set_blocking(fd, True)  # the program shares it with us and expects to wait
+        # Handlers that do nothing: what is ignored would stay so in the program.
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            self._handlers[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for fd, modes in self._modes.items():
+            with contextlib.suppress(OSError, termios.error):  # it has gone meanwhile
+                termios.tcsetattr(fd, termios.TCSADRAIN, modes)
+                os.set_blocking(fd, self._blocking[fd])
+
+    def _take(self, number: int, _frame: object) -> None:
+        if number == signal.SIGTERM and self.program is not None:  # sent to us alone
+            self.program.terminate()
+
+
+def _spawn_in_foreground(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(argv, cwd=cwd, env=env)
+    except (OSError, ValueError) as error:
+        raise CannotStart(argv[0], _reason(error, cwd)) from error
 
 
 class _Head:

@@ -274,6 +274,39 @@ def redact(text: str, marker: Marker = stored_marker) -> str:
     return stream.feed(text) + stream.flush()
 
 
+def redact_values(text: str, marker: Marker = stored_marker) -> str:
+    """`redact` for what a person is asked to approve: masks only what is a plain value and can do nothing.
+
+    A span with any other character could hold code that runs, so it stays readable, secret or not.
+    """
+    if not might_hold_secret(text.encode("utf-8", "surrogatepass")):
+        return text
+    table, done, position = _table(), list[str](), 0
+    while opening := table.opening.search(text, position):
+        start = opening.start()
+        pattern = _compiled(table.patterns[opening[0].lower()])
+        form, kept = _recognised(pattern, text, start, text[start - 1 : start])
+        value_at = start + len(kept)
+        end = _masked_to(form, text, value_at, final=True)[0] if form is not None else start
+        if form is not None and is_plain_value(text[value_at:end]):
+            done += (text[position:value_at], marker(form.kind))
+            position = end
+        else:
+            done.append(text[position : start + 1])
+            position = start + 1
+    return "".join((*done, text[position:]))
+
+
+def is_plain_value(text: str) -> bool:
+    """Whether a shell would take the text as it stands, whatever surrounds it."""
+    return _plain_value().fullmatch(text) is not None
+
+
+@functools.cache
+def _plain_value() -> re.Pattern[str]:
+    return re.compile(r"[A-Za-z0-9_./+=:-]+")
+
+
 def redact_error(text: str) -> str:
     """For messages of providers, where losing a harmless word costs nothing: also long tokens and token=…"""
     return _error_patterns().sub(r"\1[redacted]", redact(text, error_marker))
@@ -331,7 +364,7 @@ class StreamRedactor:
             pattern = _compiled(self._table.patterns[opening[0].lower()])
             if not final and _is_open(pattern, buffer, start):
                 break
-            form, kept = self._recognised(pattern, buffer, start)
+            form, kept = _recognised(pattern, buffer, start, self._before)
             if form is None:
                 kept = buffer[start]
                 self._before = kept
@@ -353,16 +386,6 @@ class StreamRedactor:
         self._before = buffer[end - 1]
         return end
 
-    def _recognised(
-        self, pattern: _CompiledPattern, buffer: str, start: int
-    ) -> tuple[_CompiledForm | None, str]:
-        if pattern.apart and (self._before == "_" or (self._before.isascii() and self._before.isalnum())):
-            return None, ""
-        for form in pattern.forms:
-            if head := form.head.match(buffer, start):
-                return form, head[0]
-        return None, ""
-
     def _end_of_clean(self, buffer: str, position: int, final: bool) -> int:
         """Everything up to here is clean; from here on an opening may be beginning."""
         size = len(buffer)
@@ -373,6 +396,18 @@ class StreamRedactor:
             if tail[first:] in self._table.beginnings:
                 return size - (len(tail) - first)
         return size
+
+
+def _recognised(
+    pattern: _CompiledPattern, buffer: str, start: int, before: str
+) -> tuple[_CompiledForm | None, str]:
+    """The form that a secret at `start` has, and what of it is kept; `before` is the character in front of it."""
+    if pattern.apart and (before == "_" or (before.isascii() and before.isalnum())):
+        return None, ""
+    for form in pattern.forms:
+        if head := form.head.match(buffer, start):
+            return form, head[0]
+    return None, ""
 
 
 def _is_open(pattern: _CompiledPattern, buffer: str, start: int) -> bool:

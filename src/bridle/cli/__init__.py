@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real one would import typing
     from collections.abc import Callable
     from types import ModuleType
+    from typing import TextIO
 
 YOUNG_OBJECTS = 20_000
 """How many new objects make a collection worth while. Python's 700 collects hundreds of times while modules load."""
@@ -24,15 +25,13 @@ def main(argv: list[str] | None = None) -> None:
     """Runs one command and exits with its code. Version and help answer without importing anything else."""
     arguments = sys.argv[1:] if argv is None else argv
     gc.set_threshold(YOUNG_OBJECTS)
-    if sys.stdout is None:  # started with it closed: what we print goes nowhere, and into none of our files
-        import os
-
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        sys.stdout = open(nowhere, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  as long as we live
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        _open_missing()
     try:
         code = _run(arguments)
     except KeyboardInterrupt:
         code = 130
+    code = _flushed(code)
     gc.freeze()  # nothing is worth collecting on the way out
     sys.exit(code)
 
@@ -46,7 +45,9 @@ def _run(arguments: list[str]) -> int:
         from bridle.cli.help import page
 
         text, code = page(arguments[1:])
-        return say(text) or code
+        failed = say(text)
+        return code or failed
+    _leave_on_ctrl_c()
     _put_off_slow_imports()
     from bridle.cli.verbs import run_verb
 
@@ -73,16 +74,72 @@ def _put_off_slow_imports() -> None:
         del sys.modules["typing_extensions"]
 
 
+def _leave_on_ctrl_c() -> None:
+    """Until a verb has its own way to stop, nothing has begun, and an exception would leave modules half imported."""
+    import os
+    import signal
+
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(130))
+
+
 def say(text: str) -> int:
     """Writes to stdout; a reader that went away is no error of ours (141, as a shell would report it)."""
     tolerate_characters()
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        silence_stdout()
-        return 141
+    except OSError as problem:
+        return unwritten(problem)
     return 0
+
+
+def tell(line: str) -> None:
+    """One line on stderr; nobody reading it is no reason to stop."""
+    try:
+        print(f"bridle: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def unwritten(problem: OSError) -> int:
+    """The exit code where stdout cannot be written: its reader, the terminal or the room for it has gone."""
+    import errno
+
+    silence_stdout()
+    if isinstance(problem, BrokenPipeError):
+        return 141
+    if problem.errno == errno.EIO:
+        return 129
+    tell(f"The output cannot be written ({problem.strerror})")
+    return 1
+
+
+def _open_missing() -> None:
+    """Started with a stream closed: what it gets goes nowhere, and into none of our files. Lowest number first."""
+    import os
+
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        ("stdout", os.O_WRONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            stream = open(os.open(os.devnull, flags), mode, encoding="utf-8", closefd=False)  # noqa: SIM115  as long as we live
+            setattr(sys, name, stream)
+
+
+def _flushed(code: int) -> int:
+    """The exit code when everything is written; what cannot be is not tried again by the interpreter."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError as problem:
+        failed = unwritten(problem)
+        return code or failed
+    return code
 
 
 def tolerate_characters() -> None:
@@ -94,6 +151,10 @@ def tolerate_characters() -> None:
 
 def silence_stdout() -> None:
     """Lets the interpreter's last flush go nowhere instead of failing with a message."""
+    _silence(sys.stdout)
+
+
+def _silence(stream: TextIO) -> None:
     import os
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

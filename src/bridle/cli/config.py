@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, tell
+from bridle.cli.stdin import typed_line
+from bridle.config.editing import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders
 from bridle.config.problems import Problem
 from bridle.config.schema import key_of
@@ -23,6 +24,7 @@ from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 
 EXIT_NOT_SET = 1
 EXIT_INVALID = 2
+EXIT_EDITOR_FAILED = 1
 
 
 def config(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -35,7 +37,7 @@ def config(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         case "unset":
             return _unset(where, env, parsed)
         case "edit":
-            raise UsageError(_how_to_edit(user_file(where), env))
+            return _edit(where, env, parsed)
         case "validate":
             return _validate(settings_here(parsed, env), as_json=parsed.json)
         case "path":
@@ -88,7 +90,7 @@ def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
     else:
         code = say("\n".join(show(tiers, origin=origin)) + "\n")
         for problem in problems:
-            print(f"bridle: {visible(problem.text, newlines=False)}", file=sys.stderr)
+            tell(visible(problem.text, newlines=False))
     return code or _exit_code(problems)
 
 
@@ -116,7 +118,7 @@ def _get(tiers: Tiers, key: str) -> int:
     path = _path_of(key)
     value = shown_value(tiers, path)
     if value is None:
-        print(f"bridle: {visible(key, newlines=False)} is not set", file=sys.stderr)
+        tell(f"{visible(key, newlines=False)} is not set")
         return EXIT_NOT_SET
     if isinstance(tiers.get(path), str) and value != HIDDEN:
         value = visible(msgspec.json.decode(value, type=str))  # a script wants the words, not the quotes
@@ -170,10 +172,53 @@ def _unwritable(where: Folders, problem: OSError) -> BridleError:
     return BridleError("FileUnwritable", path=user_file(where), problem=clause)
 
 
-def _how_to_edit(file: str, env: Mapping[str, str]) -> str:
-    """Processes of ours never get the terminal, so an editor is for the person to start."""
-    import shlex
+def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
+    """Lets the person change a whole file; says what is wrong with it afterwards and offers to go on."""
+    from bridle.cli.editor import editor_of, has_terminal
 
-    editor = env.get("VISUAL") or env.get("EDITOR") or "nano"
-    command = visible(f"{editor} {shlex.quote(file)}", newlines=False)
-    return f"Bridle does not start editors in this version. Type: {command}   then: bridle config validate"
+    if parsed.local and parsed.project:
+        raise UsageError("--project and --local exclude each other. Choose one")
+    tier: OwnTier = "local" if parsed.local else "project" if parsed.project else "user"
+    file = file_of(where, working_folder(), tier)
+    if not has_terminal():
+        raise UsageError(f"An editor needs a terminal. The file is {visible(file, newlines=False)}")
+    command = editor_of(env)
+    try:
+        made = made_for_editing(where, file, tier)
+        code = _edited(command, file, parsed, env)
+        if made is not None and forgotten(file, made):
+            return say("Nothing was written.\n") or code
+    except OSError as problem:
+        raise BridleError("FileUnwritable", path=file, problem=problem.strerror) from None
+    if tier == "local":
+        keep_out_of_git(file)
+    return code
+
+
+def _edited(command: list[str], file: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """The exit code: 0 when nothing is wrong, 2 when a mistake was kept, 1 when the editor failed."""
+    import asyncio
+
+    from bridle.cli.editor import open_editor
+
+    while True:
+        ended = asyncio.run(open_editor(command, file, env))
+        if ended != 0:
+            tell(f"the editor ended with exit code {ended}; the file was not looked at")
+            return EXIT_EDITOR_FAILED
+        problems = [one for one in validate(settings_here(parsed, env)) if one.path == file]
+        for problem in problems:
+            tell(visible(problem.text, newlines=False))
+        if not any(problem.severity == "error" for problem in problems):
+            return 0
+        if _line("e edit again · Enter keep it as it is › ") != "e":
+            return EXIT_INVALID
+
+
+def _line(prompt: str) -> str:
+    """What a person types; nothing where they leave instead."""
+    try:
+        return typed_line(prompt).strip().lower()
+    except EOFError:
+        print()
+        return ""

@@ -29,7 +29,6 @@ from bridle.config.writing import user_file
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
 from bridle.safety.spawn import EnvOnlySpawn
-from bridle.sessions.store import SessionRow, SessionStore
 
 Status: TypeAlias = Literal["ok", "warn", "fail", "skip"]
 
@@ -163,7 +162,9 @@ def _store(found: _Found) -> Iterable[Row]:
         return [_empty_store(found.where.data)]
     with closing(session_store(found.env)) as store:
         sessions = store.list()
-        integrity = _integrity(store, sessions[0]) if sessions else "no session to verify"
+        if sessions:  # the check that a resume makes; raises where something is not as it was written
+            store.verify(sessions[0].id, last=VERIFIED_ON_RESUME)
+        integrity = "integrity of the newest session good" if sessions else "no session to verify"
     with open(path, "rb") as file:
         if file.read(len(_UNENCRYPTED)) == _UNENCRYPTED:
             return [Row("fail", "store", f"{path} is not encrypted")]
@@ -181,20 +182,9 @@ def _empty_store(folder: str) -> Row:
         return Row("fail", "store", f"{folder} cannot be made: {nearest} is not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         return Row("fail", "store", f"{folder} cannot be made: {nearest} is not yours to write")
+    if os.statvfs(nearest).f_bavail == 0:
+        return Row("fail", "store", f"{folder} cannot be made: no space left in {nearest}")
     return Row("skip", "store", "nothing is stored yet")
-
-
-def _integrity(store: SessionStore, newest: SessionRow) -> str:
-    """The check that a resume makes. Raises `StoreError` where something is not as it was written."""
-    try:
-        log = store.open(newest.id)
-    except BridleError as refusal:
-        if refusal.reason == "SessionBusy":
-            return "the newest session is running, so it was not verified"
-        raise
-    with closing(log):
-        log.verify(last=VERIFIED_ON_RESUME)
-    return "integrity of the newest session good"
 
 
 def _sandbox(_found: _Found) -> Iterable[Row]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bridle.app.models import Models
 from bridle.base.visible import visible
+from bridle.cli.config import counted
 from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 DEMO = "demo"
 LEAVE = None
 SHOWN_MODELS = 20
+SMALL_CONTEXT = 16 * 1024
 
 Ask = Callable[[str], str]
 """Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""
@@ -30,15 +32,28 @@ async def choose_model(models: Models, ask: Ask, say: Say) -> str | None:
     """`provider:model`, `demo`, or None when the person leaves."""
     servers = await models.local_servers()
     keyed = [endpoint for endpoint in models.with_keys() if endpoint.wire == "openai_chat"]
+    usable = [server for server in servers if any(model.can_chat for model in server.models)]
+    if len(usable) == 1 and not keyed:  # one way stands open, and it is on this machine
+        return _pick_local(usable[0], ask, say)
+    options = _options(servers, keyed)
     say("No model is connected yet, and nothing has been sent anywhere.")
     say("")
+    for number, (_, name, detail) in enumerate(options, 1):
+        say(f"  {number}  {name:<24} {detail}")
+    say("")
+    choice = _number(ask(f"1-{len(options)}, or q to leave [{len(options)}] › "), len(options), len(options))
+    if choice is None:
+        return LEAVE
+    return await _chosen(options[choice - 1][0], models, servers, keyed, ask, say)
+
+
+def _options(servers: Sequence[LocalServer], keyed: Sequence[Endpoint]) -> list[tuple[str, str, str]]:
+    """What can be chosen: a word for it, its name, and what it means."""
     options: list[tuple[str, str, str]] = []
     for server in servers:
-        chatting = [model for model in server.models if model.can_chat]
-        count = f"{len(chatting)} model" + ("" if len(chatting) == 1 else "s")
-        options.append(
-            (f"local:{server.endpoint.name}", f"Use {server.endpoint.title}", f"running here with {count}")
-        )
+        count = counted(sum(model.can_chat for model in server.models), "model")
+        name = server.endpoint.name
+        options.append((f"local:{name}", f"Use {server.endpoint.title}", f"running here with {count}"))
     options += [
         (f"key:{endpoint.name}", f"Use {endpoint.title}", f"its key is in {endpoint.key_env}")
         for endpoint in keyed
@@ -49,14 +64,15 @@ async def choose_model(models: Models, ask: Ask, say: Say) -> str | None:
         options.append(
             ("local-howto", "Use a local server", "Ollama, LM Studio, llama.cpp, vLLM (none found running)")
         )
-    options.append((DEMO, "See the demo", "a scripted model works in a scratch folder: no key, no network"))
-    for number, (_, name, detail) in enumerate(options, 1):
-        say(f"  {number}  {name:<24} {detail}")
-    say("")
-    choice = _number(ask(f"1-{len(options)}, or q to leave [{len(options)}] › "), len(options), len(options))
-    if choice is None:
-        return LEAVE
-    return await _chosen(options[choice - 1][0], models, servers, keyed, ask, say)
+    return [
+        *options,
+        (DEMO, "See the demo", "a scripted model works in a scratch folder: no key, no network"),
+    ]
+
+
+def _pick_local(server: LocalServer, ask: Ask, say: Say) -> str | None:
+    say(f"Found {server.endpoint.title} on this machine with {counted(len(server.models), 'model')}.")
+    return _pick(server.endpoint.name, server.models, ask, say)
 
 
 async def _chosen(
@@ -97,32 +113,41 @@ def _presets() -> Sequence[Endpoint]:
 
 
 def _pick(provider: str, listed: Sequence[ModelInfo], ask: Ask, say: Say) -> str | None:
-    """A model out of a list, by its number or its name."""
-    chatting = [model for model in listed if model.can_chat]
-    if not chatting:
+    """A model out of a list, by its number or its name. Those that cannot chat stand last."""
+    models = sorted(listed, key=lambda model: not model.can_chat)
+    if not models or not models[0].can_chat:
         say(f"{provider} lists no model that can chat.")
         return LEAVE
     say("")
-    for number, model in enumerate(chatting[:SHOWN_MODELS], 1):
-        say(f"  {number:>2}  {visible(model.name, newlines=False):<36} {_facts(model)}".rstrip())
-    if len(chatting) > SHOWN_MODELS:
-        say(f"      … {len(chatting) - SHOWN_MODELS} more; any name will do")
+    shown = models[:SHOWN_MODELS]
+    width = min(max(len(visible(model.name, newlines=False)) for model in shown), 40)
+    for number, model in enumerate(shown, 1):
+        say(f"  {number:>2}  {visible(model.name, newlines=False):<{width}}   {_facts(model)}".rstrip())
+    if len(models) > SHOWN_MODELS:
+        say(f"      … {len(models) - SHOWN_MODELS} more; any name will do")
     say("")
-    typed = ask("Use which? [1] › ").strip()
-    if typed.lower() in ("q", "quit"):
-        return LEAVE
-    if typed.isascii() and typed.isdigit() and 1 <= int(typed) <= len(chatting):
-        return f"{provider}:{chatting[int(typed) - 1].name}"
-    return f"{provider}:{typed or chatting[0].name}"
+    while True:
+        typed = ask("Use which? [1] › ").strip()
+        if typed.lower() in ("q", "quit"):
+            return LEAVE
+        number = _number(typed, 1, len(models))
+        name = typed if number is None else models[number - 1].name
+        if any(model.name == name and not model.can_chat for model in models):
+            say(f"{visible(name, newlines=False)} cannot chat.")
+            continue
+        return f"{provider}:{name}"
 
 
 def _facts(model: ModelInfo) -> str:
-    facts: list[str] = []
-    if model.context_tokens is not None:
-        facts.append(f"{model.context_tokens // 1024}k context")
-    if model.size_bytes is not None:
-        facts.append(f"{model.size_bytes / 1e9:.0f} GB")
-    return "   ".join(facts)
+    if not model.can_chat:
+        return "cannot chat"
+    context, size = model.context_tokens, model.size_bytes
+    facts = [
+        "" if context is None else f"{f'{context // 1024}k context':>12}",
+        "" if size is None else f"{f'{size / 1e9:.0f} GB':>6}",
+        "small context: long tasks will be summarised often" if context and context < SMALL_CONTEXT else "",
+    ]
+    return "   ".join(filter(None, facts))
 
 
 def _number(typed: str, default: int, most: int) -> int | None:

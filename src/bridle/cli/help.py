@@ -11,6 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 
 Look back   sessions
 Set up      models  config  tools  doctor  completion
+Safety      permissions  trust  hooks
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -41,10 +42,10 @@ SESSIONS = """\
 bridle sessions — everything that was done is kept, encrypted, on this machine.
 
   bridle sessions list [--all] [--json]    the sessions of this folder, newest first; --all for every folder
-  bridle sessions show ID                  what happened in one
-  bridle sessions export ID                its events, one JSON object a line
+  bridle sessions show ID [--json]         what happened in one; --json is one object: the session and its events
+  bridle sessions export ID                its events as they are stored, one JSON object a line
 
-ID is any unique beginning of the id, or the exact title.
+ID is any unique beginning of the id, or the exact title. Go on with one: bridle -r ID, with the newest: bridle -c
 """
 
 DEMO = """\
@@ -85,11 +86,60 @@ bridle config — what is set, from where, and how to change it.
   bridle config unset KEY                   takes it out of your own file again
   bridle config validate [--json]           everything that is wrong, with file and line; exit 2 for errors
   bridle config path                        your own file
-  bridle config edit                        how to open it in your editor
+  bridle config edit [--project|--local]    the whole file in VISUAL or EDITOR; says what is wrong with it afterwards
 
 From low to high: defaults, profile, your own file, .bridle/config.toml, .bridle/config.local.toml, --config,
 environment, --set. A file inside a project may only tighten. All keys: bridle help settings
 show, get and validate take --config FILE, --profile NAME and --set KEY=VALUE.
+"""
+
+PERMISSIONS = """\
+bridle permissions — what may run here and why, and what you said yes to.
+
+  bridle permissions list [--json]         the mode, the rules and where each is written, what you saved for this folder
+  bridle permissions explain TOOL JSON     what would become of that call; nothing runs, nobody is asked
+  bridle permissions revoke ID|all         take a saved yes back; running sessions notice
+  bridle permissions promote ID            make it a rule of your own settings, for every folder and for good
+
+explain takes --mode, --allow, --deny and --add-dir as a run does, and --json. With --batch it reads one call a line,
+{"tool": "bash", "input": {"command": "ls"}}, and answers one JSON object a line with its verdict: allow, ask or deny.
+The first that speaks decides: 1 guards and hooks, 2 a rule that denies, 3 a yes you gave, 4 the first rule that fits,
+5 the agent's default, 6 the mode, 7 you are asked. An allow rule for a command needs every part of a script allowed
+or harmless; a deny rule needs one part. A saved yes is for exactly that command or file, in that folder, for 7 days.
+"""
+
+TRUST = """\
+bridle trust — nothing in a project is obeyed before you have read it and agreed: instruction files, settings, programs.
+
+  bridle trust list [--all] [--json]      what this project wants, and what of it you trust; --all: of every project
+  bridle trust ack [PATH…|--all]          read and agree, one thing at a time, at a terminal
+  bridle trust diff PATH                  what changed since you agreed
+  bridle trust verify [--lockfile FILE]   exit 3 and a list if anything is new or changed
+  bridle trust revoke PATH|ID|all         take it back
+  bridle trust ack --emit-lockfile [FILE] what is trusted here, for a place where nobody can be asked
+
+What you agree to is the content: a changed file asks again. It is kept in approved.lock in your config folder.
+A lock file counts only when you name it from outside: --lockfile FILE, or an absolute path in BRIDLE_APPROVED_LOCK.
+One that merely lies in the project counts for nothing; one you name is as good as whoever can change it.
+"""
+
+HOOKS = """\
+bridle hooks — your own programs at fixed moments: they may pass, warn, block, ask for a person or change a call.
+
+  bridle hooks list [--json]                          every hook, where it is written, and whether it counts
+  bridle hooks test EVENT [--tool NAME] [--input JSON]   runs the hooks of that moment now; exit 3 if one says no
+
+  [[hooks]]                       in your config.toml; or a program named hooks/PreToolUse beside it,
+  event = "PreToolUse"            hooks/PreToolUse.sh, or any number of them in hooks/PreToolUse.d/
+  tool = "write_file|edit_file"
+  command = "check-path"          a list is started as it is; text that needs a shell gets one
+
+SessionStart SessionEnd UserPromptSubmit BeforeModelRequest AfterModelResponse PreToolUse PostToolUse ToolError
+PermissionRequest Stop TurnFailed Compact. A hook reads JSON on stdin, and BRIDLE_TOOL_NAME, BRIDLE_TOOL_INPUT,
+BRIDLE_TOOL_OUTPUT, BRIDLE_SESSION_ID (one longer than 100 KB is left out). Exit 0 passes, 2 blocks with stderr as the
+reason, anything else is an error; or it prints {"decision": "allow|warn|block|ask", "message": …, "patch": {…}}.
+An error blocks before a tool, a prompt or a question, and is noted elsewhere; on_error = "warn" or "block" decides.
+A project's hooks need --allow-project-hooks and your trust in each file; so does any file of a project a hook runs.
 """
 
 DOCTOR = """\
@@ -116,6 +166,7 @@ EXIT_CODES = """\
 4    no or bad credentials
 5    provider or network
 124  the deadline passed
+129  the terminal was closed
 130  interrupted
 141  the reader of the output went away
 """
@@ -127,6 +178,7 @@ BRIDLE_API_KEY  the key for the provider of that model
 BRIDLE_MODE     the mode to use when --mode is not given
 BRIDLE_PROFILE  the profile to use when --profile is not given
 BRIDLE_CONFIG   a settings file on top of the others, as with --config
+BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
 XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME. An empty value counts as unset; an unknown BRIDLE_ name is reported.
 """
@@ -155,6 +207,9 @@ PAGES = {
     "models": MODELS,
     "tools": TOOLS,
     "config": CONFIG,
+    "permissions": PERMISSIONS,
+    "trust": TRUST,
+    "hooks": HOOKS,
     "doctor": DOCTOR,
     "completion": COMPLETION,
     "exit-codes": EXIT_CODES,

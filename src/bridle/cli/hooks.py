@@ -11,20 +11,20 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.app.trusting import is_trusted_file
+from bridle.app.trusting import is_trusted_file, written_hook
 from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli import say
 from bridle.cli.config import working_folder
 from bridle.config.folders import folders
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import load
 from bridle.config.workspace import project_folder, repository_root
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.answers import Answer, Kept
 from bridle.safety.hooks.context import Actor, HookContext, context_of
 from bridle.safety.hooks.definitions import ABOUT_TOOLS, EVENTS, GATING, Hook, HookEvent, event_named
-from bridle.safety.hooks.finding import Found, IgnoredHook, Project, WrittenHook, find_hooks
+from bridle.safety.hooks.finding import Found, IgnoredHook, Project, find_hooks
 from bridle.safety.hooks.running import Ran, run_command, started_by
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.spawn import EnvOnlySpawn
@@ -94,7 +94,7 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
         allow_project_hooks=True,
     ).checked()
     found = find_hooks(
-        _written(tiers),
+        map(written_hook, tiers.written("hooks")),
         config_folder=where.config,
         project=Project(root=root, folder=project_folder(cwd)),
         cwd=cwd,
@@ -102,20 +102,6 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
         allow_project_hooks=parsed.allow_project_hooks,
     )
     return Here(cwd=cwd, root=root, found=found, is_trusted=is_trusted)
-
-
-def _written(tiers: Tiers) -> list[WrittenHook]:
-    return [
-        WrittenHook(
-            value=entry.value,
-            scope="project" if entry.origin.tier in ("project", "local") else "user",
-            where=entry.origin.name
-            if entry.origin.line is None
-            else f"{entry.origin.name}:{entry.origin.line}",
-            path=entry.origin.path or "",
-        )
-        for entry in tiers.written("hooks")
-    ]
 
 
 def _row(hook: Hook, why_not: str = "") -> HookRow:

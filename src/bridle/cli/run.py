@@ -11,16 +11,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bridle.app.engine import Engine, running_engine, session_environment, session_store
-from bridle.cli import silence_stdout, tolerate_characters
+from bridle.app.models import DEMO
+from bridle.cli import silence_stdout, tell, tolerate_characters
 from bridle.cli.stdin import prompt_of
 from bridle.clients.images import image_block
-from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, Format, Printer
+from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
 from bridle.clients.story import Story
 from bridle.clients.structured import asked_for, read_schema
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
+
+STOPPING = {
+    signal.SIGINT: EXIT_INTERRUPTED,
+    signal.SIGTERM: EXIT_INTERRUPTED,
+    signal.SIGHUP: EXIT_TERMINAL_GONE,
+}
+"""The signals that end a run, each with its exit code."""
 
 
 def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -40,9 +48,9 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         return printer.finish()
     asyncio.run(_run(printer, create, content, parsed.timeout, env))
     code = printer.finish(log_digest=None if form == "text" else _log_digest(printer.session, env))
-    if code == EXIT_READER_GONE:
+    if printer.unwritten:
         silence_stdout()
-    elif parsed.output:
+    if parsed.output and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
         _write_answer(parsed.output, printer.answer)
     return code
 
@@ -69,8 +77,9 @@ async def run_prompt(
     *,
     timeout_s: float | None = None,
 ) -> None:
-    """One prompt on an engine; the first Ctrl-C or SIGTERM stops the turn, the second leaves at once."""
+    """One prompt on an engine; the first signal stops the turn, the second leaves at once."""
     connection = engine.connect(name="print", answers=False)
+    printer.is_local = lambda provider: _is_local(engine, provider)
     loop = asyncio.get_running_loop()
     run = asyncio.ensure_future(printer.run(connection, create, content))
     stopping: list[asyncio.Task[None]] = []
@@ -78,9 +87,10 @@ async def run_prompt(
     def stop() -> None:
         stopping.append(loop.create_task(_stop(connection, printer, run)))
 
-    def interrupt() -> None:
+    def interrupt(code: int) -> None:
         if stopping:
-            os._exit(EXIT_INTERRUPTED)
+            os._exit(code)
+        printer.interrupt(code)
         tell("stopping… again to leave at once")
         stop()
 
@@ -88,8 +98,9 @@ async def run_prompt(
         printer.reach_deadline(timeout_s or 0)
         stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt)
+    for number, code in STOPPING.items():
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: a closed terminal is no reason to stop
+            loop.add_signal_handler(number, interrupt, code)
     timer = None if timeout_s is None else loop.call_later(timeout_s, time_is_up)
     try:
         await run
@@ -97,6 +108,14 @@ async def run_prompt(
         if timer is not None:
             timer.cancel()
         await connection.close()
+
+
+def _is_local(engine: Engine, provider: str) -> bool:
+    """Whether a provider runs on this machine, so that nobody is paid for it."""
+    try:
+        return provider == DEMO or engine.models.endpoint(provider).local
+    except BridleError:
+        return False
 
 
 async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[None]) -> None:
@@ -136,6 +155,9 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "deny": parsed.deny,
             "max_steps": parsed.max_steps,
             "on_orphan": parsed.on_orphan,
+            "lockfile": parsed.lockfile and os.path.abspath(parsed.lockfile),
+            "require_trust": parsed.require_trust,
+            "allow_project_hooks": parsed.allow_project_hooks,
             "on_ask": parsed.on_ask,
             "dry_run": parsed.dry_run,
             "config_file": parsed.config,
@@ -177,14 +199,6 @@ def _write_answer(path: str, answer: str) -> None:
             file.write(answer + "\n")
     except OSError as problem:
         raise UsageError(f"The answer cannot be written to {path} ({problem.strerror})") from None
-
-
-def tell(line: str) -> None:
-    """One line of the story on stderr; nobody reading it is no reason to stop."""
-    try:
-        print(f"bridle: {line}", file=sys.stderr, flush=True)
-    except OSError:
-        return
 
 
 def _quiet(_line: str) -> None:

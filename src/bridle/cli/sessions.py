@@ -9,12 +9,14 @@ import time
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import Raw
 
 from bridle.app.engine import session_store
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, unwritten
 from bridle.clients.story import Story
 from bridle.protocol import events as e
+from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import jsonl
 from bridle.sessions.store import SessionRow, SessionStore
@@ -25,27 +27,30 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     try:
         match parsed.action:
             case "show":
-                return _show(store, parsed.id)
+                return _show_json(store, parsed.id) if parsed.json else _show(store, parsed.id)
             case "export":
                 return _export(store, parsed.id or parsed.id_option)
             case _:
-                everywhere, as_json = getattr(parsed, "all", False), getattr(parsed, "json", False)
-                return _list(store, everywhere=everywhere, as_json=as_json)
+                return _list(store, everywhere=parsed.all, as_json=parsed.json)
     finally:
         store.close()
 
 
 def _list(store: SessionStore, *, everywhere: bool, as_json: bool) -> int:
-    here = os.path.realpath(".")
-    rows = store.list(cwd=None if everywhere else here)
     if as_json:
+        rows = store.list(cwd=None if everywhere else os.path.realpath("."))
         return say(msgspec.json.encode(rows).decode() + "\n")
-    if not rows:
-        print("No sessions here yet. Start one: bridle run PROMPT   Elsewhere: bridle sessions list --all")
-        return 0
-    now_ms = time.time() * 1000
-    lines = [_row(row, now_ms, everywhere=everywhere) for row in rows]
+    lines = session_lines(store, everywhere=everywhere)
+    if not lines:
+        return say("No sessions here yet. Start one: bridle run PROMPT   Elsewhere: bridle sessions list --all\n")
     return say("\n".join(lines) + "\n")
+
+
+def session_lines(store: SessionStore, *, everywhere: bool) -> list[str]:
+    """The sessions of this folder or of all, newest first, one a line with its id."""
+    now_ms = time.time() * 1000
+    rows = store.list(cwd=None if everywhere else os.path.realpath("."))
+    return [_row(row, now_ms, everywhere=everywhere) for row in rows]
 
 
 def _row(row: SessionRow, now_ms: float, *, everywhere: bool) -> str:
@@ -92,6 +97,12 @@ def _show(store: SessionStore, text: str) -> int:
     return say("\n".join(lines) + "\n")
 
 
+def _show_json(store: SessionStore, text: str) -> int:
+    row = store.find(text)
+    shown = {"session": row, "events": [Raw(encode_envelope(one)) for one in store.events(row.id)]}
+    return say(msgspec.json.encode(shown).decode() + "\n")
+
+
 def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in visible(text).splitlines()]
 
@@ -99,7 +110,11 @@ def _indented(text: str) -> list[str]:
 def _export(store: SessionStore, text: str | None) -> int:
     if not text:
         raise UsageError("Which session? bridle sessions export ID")
-    for line in jsonl(store.records(store.find(text).id)):
-        sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
+    lines = jsonl(store.records(store.find(text).id))
+    try:
+        for line in lines:
+            sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    except OSError as problem:
+        return unwritten(problem)
     return 0

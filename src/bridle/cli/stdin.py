@@ -1,4 +1,4 @@
-"""The prompt of a run, from words, a file and stdin. Never waits for ever."""
+"""What comes from stdin: the prompt of a run, which never waits for ever, and a line that a person types."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bridle.protocol.errors import UsageError
 
 PROMPT_BYTES = 2 * 1024 * 1024
 FIRST_BYTE_S = 3.0
+POLL_S = 0.2
 
 
 def prompt_of(words: list[str], prompt_file: str | None, say: Callable[[str], None]) -> str:
@@ -27,6 +28,20 @@ def prompt_of(words: list[str], prompt_file: str | None, say: Callable[[str], No
     prompt = _checked(" ".join(words))
     piped = _text(_waiting_data(say))
     return f"{prompt}\n\n```\n{piped}\n```" if piped else prompt
+
+
+def typed_line(prompt: str) -> str:
+    """A line that a person types at the terminal; raises EOFError when there will be none.
+
+    Like `input`, which can miss a Ctrl-C that arrives just before it begins to wait.
+    """
+    print(prompt, end="", flush=True)
+    while not select.select([sys.stdin], [], [], POLL_S)[0]:
+        continue
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
 
 
 def _checked(prompt: str) -> str:

@@ -5,35 +5,38 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import select
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
+from bridle.app.models import DEMO as DEMO_PROVIDER
 from bridle.app.settings import session_options, session_settings
 from bridle.base.clock import SystemClock
 from bridle.cli import tolerate_characters
 from bridle.cli.first_run import DEMO, choose_model
 from bridle.cli.history import PromptHistory
 from bridle.cli.run import session_wanted, tell
-from bridle.cli.sessions import age
+from bridle.cli.sessions import age, session_lines
+from bridle.cli.stdin import typed_line
+from bridle.cli.trust import review_settings
 from bridle.clients.line.client import talk
 from bridle.clients.line.facts import Facts
-from bridle.clients.line.picker import Listed, Picker, picker_lines
+from bridle.clients.line.picker import Listed, Picker
+from bridle.clients.line.reach import Reach
 from bridle.clients.line.terminal import Terminal, look_of
+from bridle.commands.prompts import DOES
 from bridle.config.folders import folders
 from bridle.config.writing import set_value
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.sessions.store import SessionStore
 
 MAX_SHOWN_BYTES = 1 << 20
 SHORT_ID = 6
 LEAVE_S = 2.0
-POLL_S = 0.2
 
 
 def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -43,6 +46,7 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _print_sessions(env)
         raise UsageError("bridle talks at a terminal. For scripts and pipes: bridle run PROMPT")
     tolerate_characters()
+    review_settings(parsed, env)
     return asyncio.run(_talk(parsed, env))
 
 
@@ -66,9 +70,13 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             model_from = "chosen just now"
         connection = engine.connect(name="terminal", answers=True)
         try:
-            facts = _facts(create, engine, env, model_from)
             return await talk(
-                connection, create, terminal, facts=facts, first_prompt=" ".join(parsed.prompt) or None
+                connection,
+                create,
+                terminal,
+                facts=_facts(_folder_of(create, engine.store), engine, env, model_from),
+                reach=_reach(_folder_of(create, engine.store), engine, env),
+                first_prompt=" ".join(parsed.prompt) or None,
             )
         finally:
             await connection.close()
@@ -101,8 +109,9 @@ async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, 
         return None
     if model is not None and model != DEMO:
         engine.models.choose(model)
-        change = set_value(where, "model", model)
-        print(f"Saved: {model} in {change.path}. Change it with /model.\n")
+        set_value(where, "model", model)
+        local = "Cost: none, it is local." if _is_local(engine, model) else "Change it with /model."
+        print(f"Saved: {model}. {local}\n")
     return model
 
 
@@ -113,7 +122,7 @@ def _ask(prompt: str) -> str:
         pressed_s = -LEAVE_S
         while True:
             try:
-                return _line(prompt)
+                return typed_line(prompt)
             except KeyboardInterrupt:
                 if time.monotonic() - pressed_s < LEAVE_S:
                     raise
@@ -121,17 +130,6 @@ def _ask(prompt: str) -> str:
                 print("\nCtrl-C again to leave")
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _line(prompt: str) -> str:
-    """Like `input`, which can miss a Ctrl-C that arrives just before it begins to wait."""
-    print(prompt, end="", flush=True)
-    while not select.select([sys.stdin], [], [], POLL_S)[0]:
-        continue
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.rstrip("\n")
 
 
 async def _demo(env: Mapping[str, str]) -> int:
@@ -146,8 +144,13 @@ def _with_model(create: CreateSession, model: str) -> CreateSession:
     return msgspec.structs.replace(create, model=model)
 
 
-def _facts(create: CreateSession, engine: Engine, env: Mapping[str, str], model_from: str) -> Facts:
-    cwd = os.path.realpath(create.cwd)
+def _folder_of(create: CreateSession, store: SessionStore) -> str:
+    """Where the session works: a resumed one stays in its own folder."""
+    resumed = (row.cwd for row in store.list() if row.id == create.resume)
+    return next(resumed, os.path.realpath(create.cwd))
+
+
+def _facts(cwd: str, engine: Engine, env: Mapping[str, str], model_from: str) -> Facts:
     history = PromptHistory(folders(env).state, cwd)
     return Facts(
         clock=SystemClock(),
@@ -161,6 +164,49 @@ def _facts(create: CreateSession, engine: Engine, env: Mapping[str, str], model_
         read_text=lambda path: _text(os.path.join(cwd, path)),
         short_id=lambda session: _short_id(engine.store, session),
     )
+
+
+def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
+    state = folders(env).state
+
+    async def edit(text: str) -> str | None:
+        from bridle.cli.drafts import edited
+
+        return await edited(text, state, env)
+
+    def save(path: str, text: str) -> str:
+        from bridle.cli.drafts import save_new
+
+        return save_new(cwd, path, text)
+
+    def paths() -> Sequence[str]:
+        from bridle.cli.mentions import paths_below
+
+        return paths_below(cwd)
+
+    return Reach(
+        paths=paths,
+        edit=edit,
+        save=save,
+        sessions=lambda: _listed(engine.store, env, cwd),
+        title_of=lambda session: _title(engine.store, session),
+        rename=engine.store.rename,
+        prompts=tuple(DOES.items()),
+        is_local=lambda model: _is_local(engine, model),
+    )
+
+
+def _title(store: SessionStore, session: str) -> str:
+    return next((row.title for row in store.list() if row.id == session), "")
+
+
+def _is_local(engine: Engine, model: str) -> bool:
+    """Whether the model runs on this machine, so that nobody is paid for it."""
+    provider = model.partition(":")[0]
+    try:
+        return provider == DEMO_PROVIDER or engine.models.endpoint(provider).local
+    except BridleError:
+        return False
 
 
 def _folder(cwd: str, env: Mapping[str, str]) -> str:
@@ -201,8 +247,8 @@ def _short_id(store: SessionStore, session: str) -> str:
     return own
 
 
-def _listed(store: SessionStore) -> tuple[Listed, ...]:
-    here, now_ms = os.path.realpath("."), time.time() * 1000
+def _listed(store: SessionStore, env: Mapping[str, str], here: str = ".") -> tuple[Listed, ...]:
+    here, now_ms = os.path.realpath(here), time.time() * 1000
     return tuple(
         Listed(
             id=row.id,
@@ -211,8 +257,10 @@ def _listed(store: SessionStore) -> tuple[Listed, ...]:
             turns=row.turns,
             pinned=row.pinned,
             here=row.cwd == here,
+            folder=_folder(row.cwd, env),
         )
         for row in store.list()
+        if row.title or row.turns
     )
 
 
@@ -221,7 +269,7 @@ async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:
 
     store = session_store(env)
     try:
-        sessions = _listed(store)
+        sessions = _listed(store, env)
     finally:
         store.close()
     if not sessions:
@@ -231,13 +279,13 @@ async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:
 
 
 def _print_sessions(env: Mapping[str, str]) -> int:
-    """Where nobody can choose: the list, and exit code 2."""
+    """Where nobody can choose: the list, of this folder or else of all, and exit code 2."""
     store = session_store(env)
     try:
-        lines = picker_lines(
-            Picker(sessions=_listed(store), folder=_folder(".", env), all_folders=True), columns=0
-        )
+        lines = session_lines(store, everywhere=False) or session_lines(store, everywhere=True)
     finally:
         store.close()
+    if not lines:
+        raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
     print("\n".join(lines))
     raise UsageError("Which one? bridle -r ID")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
+from bridle.cli import tell, unwritten
 from bridle.cli.words import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, parser
 from bridle.protocol.errors import BridleError, UsageError
 
@@ -16,7 +16,7 @@ def run_verb(arguments: list[str]) -> int:
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
         ]  # bytes of any kind arrive
         words = _without_habits(words)
-        parsed = parser(only=words[0]).parse_args(words)
+        parsed = parser(only=words[0]).parse_words(words)
         match parsed.verb:
             case "talk":
                 from bridle.cli.talk import talk_verb
@@ -42,6 +42,18 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.config import config
 
                 return config(parsed, os.environ)
+            case "permissions":
+                from bridle.cli.permissions import permissions
+
+                return permissions(parsed, os.environ)
+            case "trust":
+                from bridle.cli.trust import trust
+
+                return trust(parsed, os.environ)
+            case "hooks":
+                from bridle.cli.hooks import hooks
+
+                return hooks(parsed, os.environ)
             case "doctor":
                 from bridle.cli.doctor import doctor
 
@@ -57,15 +69,12 @@ def run_verb(arguments: list[str]) -> int:
     except BridleError as failure:
         from bridle.base.visible import visible
 
-        print(f"bridle: {visible(failure.message)}", file=sys.stderr)
+        tell(visible(failure.message))
         return failure.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        from bridle.cli import silence_stdout
-
-        silence_stdout()
-        return 141
+    except BrokenPipeError as problem:
+        return unwritten(problem)
 
 
 def _without_habits(arguments: list[str]) -> list[str]:

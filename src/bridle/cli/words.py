@@ -10,12 +10,15 @@ from bridle.cli.help import PAGES
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
-VERBS = ("run", "demo", "sessions", "models", "tools", "config", "doctor", "completion", "help")
+VERBS = (
+    "run", "demo", "sessions", "models", "tools", "config", "permissions", "trust", "hooks",
+    "doctor", "completion", "help",
+)  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
-DEFAULT_ACTIONS = {"sessions": "list", "config": "show"}
+DEFAULT_ACTIONS = {"sessions": "list", "config": "show", "permissions": "list", "trust": "list", "hooks": "list"}
 """What a verb does when no action is named."""
-OTHER_NAMES = {"-p": "run", "--print": "run", "exec": "run", "list-tools": "tools"}
+OTHER_NAMES = {"-p": "run", "--print": "run", "exec": "run", "list-tools": "tools", "policy": "permissions"}
 """What other tools taught people to type."""
 
 
@@ -46,6 +49,25 @@ class Parser(argparse.ArgumentParser):
             return self.below[name]
 
         return add
+
+    def parse_words(self, words: list[str]) -> argparse.Namespace:
+        """What was typed. A word that means nothing is named with the option that was probably meant."""
+        parsed, rest = self.parse_known_args(words)
+        if rest:
+            verb = self.below[words[0]]
+            verb.below.get(getattr(parsed, "action", None) or "", verb).refuse(rest[0])
+        return parsed
+
+    def refuse(self, word: str) -> NoReturn:
+        """There is no such word here."""
+        from bridle.config.schema import nearest
+
+        name = word.partition("=")[0]
+        options = [option for action in self.arguments for option in action.option_strings]
+        near = nearest(name, options) if name.startswith("-") else None
+        hint = f" Did you mean {near}?" if near else ""
+        what = f'There is no option "{name}" here' if name.startswith("-") else f'"{word}" means nothing here'
+        raise UsageError(f"{what}.{hint} See: bridle help {self._topic}".rstrip())
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See: bridle help {self._topic}".rstrip())
@@ -85,6 +107,9 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--max-steps", "--max-turns", type=_positive)
     verb.add_argument("--dry-run", action="store_true")
     verb.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    verb.add_argument("--lockfile", metavar="FILE")
+    verb.add_argument("--require-trust", action="store_true")
+    verb.add_argument("--allow-project-hooks", action="store_true")
     verb.add_argument("--on-orphan", choices=("fail", "mark-unknown"), default="fail")
     _settings_options(verb)
 
@@ -119,9 +144,12 @@ def _sessions_words(sessions: Parser) -> None:
     listed = action("list")
     listed.add_argument("--all", action="store_true")
     listed.add_argument("--json", action="store_true")
-    action("show").add_argument("id")
+    show = action("show")
+    show.add_argument("id")
+    show.add_argument("--json", action="store_true")
     export = action("export")
     export.add_argument("id", nargs="?")
+    export.add_argument("--json", action="store_true")  # it is nothing else
     export.add_argument("--session", dest="id_option", metavar="ID")
     export.add_argument("--format", choices=("jsonl",), default="jsonl")
 
@@ -151,11 +179,59 @@ def _config_words(config: Parser) -> None:
     change.add_argument("key", metavar="KEY")
     change.add_argument("value", metavar="VALUE")
     action("unset").add_argument("key", metavar="KEY")
-    action("edit")
+    edit = action("edit")
+    edit.add_argument("--project", action="store_true")
+    edit.add_argument("--local", action="store_true")
     validate = action("validate")
     validate.add_argument("--json", action="store_true")
     _settings_options(validate)
     action("path")
+
+
+def _permissions_words(permissions: Parser) -> None:
+    action = permissions.add_below("action")
+    listed = action("list")
+    listed.add_argument("--json", action="store_true")
+    explain = action("explain")
+    explain.add_argument("tool", nargs="?", metavar="TOOL")
+    explain.add_argument("input", nargs="?", metavar="JSON")
+    explain.add_argument("--batch", action="store_true")
+    explain.add_argument("--json", action="store_true")
+    explain.add_argument("--mode", choices=get_args(Mode))
+    explain.add_argument("--allow", action="append", default=[], metavar="RULE")
+    explain.add_argument("--deny", action="append", default=[], metavar="RULE")
+    explain.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    for verb in (listed, explain):
+        _settings_options(verb)
+    action("revoke").add_argument("grant", metavar="ID|all")
+    action("promote").add_argument("grant", metavar="ID")
+
+
+def _trust_words(trust: Parser) -> None:
+    action = trust.add_below("action")
+    listed = action("list")
+    listed.add_argument("--all", action="store_true")
+    listed.add_argument("--json", action="store_true")
+    ack = action("ack")
+    ack.add_argument("path", nargs="*", metavar="PATH")
+    ack.add_argument("--all", action="store_true")
+    ack.add_argument("--emit-lockfile", nargs="?", const="approved.lock", metavar="FILE")
+    action("verify").add_argument("--lockfile", metavar="FILE")
+    action("diff").add_argument("path", metavar="PATH")
+    action("revoke").add_argument("what", metavar="PATH|ID|all")
+
+
+def _hooks_words(hooks: Parser) -> None:
+    action = hooks.add_below("action")
+    listed = action("list")
+    listed.add_argument("--json", action="store_true")
+    test = action("test")
+    test.add_argument("event", metavar="EVENT")
+    test.add_argument("--tool", metavar="NAME")
+    test.add_argument("--input", metavar="JSON")
+    for verb in (listed, test):
+        verb.add_argument("--allow-project-hooks", action="store_true")
+        _settings_options(verb)
 
 
 def _doctor_words(doctor: Parser) -> None:
@@ -176,6 +252,9 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "models": _models_words,
     "tools": _tools_words,
     "config": _config_words,
+    "permissions": _permissions_words,
+    "trust": _trust_words,
+    "hooks": _hooks_words,
     "doctor": _doctor_words,
     "completion": _completion_words,
 }

@@ -6,6 +6,7 @@ Nobody sits here, so questions cannot be answered; the engine knows that from ho
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
@@ -13,6 +14,7 @@ import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.story import Story, counted, describe_call
+from bridle.clients.tally import LOCAL, UNKNOWN_COST, dollars
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, SendInput
@@ -22,6 +24,7 @@ from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock
 
 SCHEMA_VERSION = 1
+EXIT_TERMINAL_GONE = 129
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141
 
@@ -66,7 +69,8 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
 class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
-    `story` gets one line per call, without a line end.
+    `story` gets one line per call, without a line end. `is_local` says of a provider whether it runs on this machine,
+    where nothing is paid.
     """
 
     def __init__(
@@ -76,7 +80,9 @@ class Printer:
         out: TextIO,
         story: Callable[[str], None],
         telling: Story,
+        is_local: Callable[[str], bool] = lambda _provider: False,
     ) -> None:
+        self.is_local: Callable[[str], bool] = is_local
         self._form = form
         self._out = out
         self._say = story
@@ -84,12 +90,14 @@ class Printer:
         self._result = RunResult()
         self._text: list[str] = []
         self._calls: dict[str, str] = {}
+        self._paid: set[str] = set()
         self._begun_ms = 0
         self._mode = "default"
         self._named = False
         self._schema: dict[str, Any] | None = None
         self._deadline_s: float | None = None
-        self._reader_gone = False
+        self._unwritten: OSError | None = None
+        self._interrupted_code = EXIT_INTERRUPTED
 
     @property
     def session(self) -> str | None:
@@ -109,10 +117,12 @@ class Printer:
         except BridleError as failure:
             self.fail(failure)
         except asyncio.CancelledError:
-            self._result.exit_code = EXIT_INTERRUPTED
+            self._result.exit_code = self._interrupted_code
 
     def fail(self, failure: BridleError) -> None:
-        """A run that could not begin or go on: one sentence, the exit code of its reason."""
+        """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
+        if self._result.error is not None and self._result.error["message"] == failure.message:
+            return
         self._result.error = {"name": failure.reason, "message": failure.message}
         self._result.reason = failure.reason
         self._result.exit_code = failure.exit_code
@@ -122,9 +132,18 @@ class Printer:
     def answer(self) -> str:
         return self._result.final_response
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether the output could not be written."""
+        return self._unwritten is not None
+
     def expect(self, schema: dict[str, Any] | None) -> None:
         """The answer must fit this JSON Schema."""
         self._schema = schema
+
+    def interrupt(self, exit_code: int) -> None:
+        """The turn that ends now ends because somebody stopped the run."""
+        self._interrupted_code = exit_code
 
     def reach_deadline(self, timeout_s: float) -> None:
         """The turn that ends now ends because its time is up."""
@@ -134,7 +153,7 @@ class Printer:
         own_turn = False
         async for envelope in connection.events(session, since=since):
             self._show(envelope)
-            if self._reader_gone:
+            if self._unwritten is not None:
                 await self._give_up(connection, session)
                 return EXIT_READER_GONE
             match envelope.event:
@@ -188,6 +207,7 @@ class Printer:
                 self._collect_result(event)
             case e.CostIncremented():
                 self._result.cost.add(event)
+                self._paid.add(event.provider)
             case e.Notice(reason="NotTrusted", data=data):
                 self._result.not_used.append(str(data.get("path", "")))
             case _:
@@ -229,7 +249,7 @@ class Printer:
         self._say(self._closing_line(ended, ts_ms))
         if result.success:
             return 0
-        return EXIT_INTERRUPTED if ended.stop == "cancelled" else exit_code_of(ended.reason)
+        return self._interrupted_code if ended.stop == "cancelled" else exit_code_of(ended.reason)
 
     def _judged(self, ended: e.TurnEnded) -> e.TurnEnded:
         """The ending as the caller of a run sees it: a deadline or an answer that does not fit is a failure."""
@@ -246,7 +266,11 @@ class Printer:
     def _closing_line(self, ended: e.TurnEnded, ts_ms: int) -> str:
         word = "done" if self._result.success else "ended"
         changed, denied = len(self._result.changed_files), len(self._result.denied)
-        facts = [f"{(ts_ms - self._begun_ms) / 1000:.1f} s", counted(ended.steps, "step")]
+        facts = [
+            f"{(ts_ms - self._begun_ms) / 1000:.1f} s",
+            counted(ended.steps, "step"),
+            *self._cost_words(),
+        ]
         if changed:
             facts.append(f"{counted(changed, 'file')} changed")
         if denied:
@@ -254,6 +278,15 @@ class Printer:
         if not self._result.success:
             facts.insert(0, visible(ended.message or ended.stop))
         return f"{word:<8} " + " · ".join(facts)
+
+    def _cost_words(self) -> list[str]:
+        """What the run cost; what is not known is not a number, and what is paid to nobody is none."""
+        if not self._paid:
+            return []
+        if all(map(self.is_local, self._paid)):
+            return [LOCAL]
+        usd = self._result.cost.usd
+        return [UNKNOWN_COST if usd is None else dollars(usd)]
 
     def finish(self, *, log_digest: str | None = None) -> int:
         """Prints the answer or the result, and returns the exit code."""
@@ -268,19 +301,31 @@ class Printer:
         elif result.final_response:
             text = result.final_response
             self._write((visible(text) if self._out.isatty() else text) + "\n")
-        return EXIT_READER_GONE if self._reader_gone else result.exit_code
+        return result.exit_code if self._unwritten is None else self._without_output(self._unwritten)
+
+    def _without_output(self, problem: OSError) -> int:
+        """The exit code where the answer went nowhere. A reader who left, or closed the terminal, is told nothing."""
+        if isinstance(problem, BrokenPipeError):
+            return EXIT_READER_GONE
+        if problem.errno == errno.EIO:
+            return EXIT_TERMINAL_GONE
+        failure = BridleError("OutputUnwritable", problem=problem.strerror, session=self.session)
+        self._say(visible(failure.message))
+        return failure.exit_code
 
     def _write_json(self, value: Any) -> None:
         self._write(msgspec.json.encode(value).decode() + "\n")
 
     def _write(self, text: str) -> None:
-        if self._reader_gone:
+        if self._unwritten is not None:
             return
         try:
             self._out.write(text)
             self._out.flush()
-        except (BrokenPipeError, ValueError):
-            self._reader_gone = True
+        except OSError as problem:
+            self._unwritten = problem
+        except ValueError:  # closed on our side
+            self._unwritten = BrokenPipeError()
 
 
 def _said_at_the_end(envelope: Envelope) -> bool:

@@ -28,6 +28,7 @@ class Story:
         self._denied: dict[str, e.PermissionDecided] = {}
         self._text: list[str] = []
         self._typed: set[str] = set()
+        self._provider = "the provider"
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""
@@ -47,6 +48,7 @@ class Story:
                 return []
             case e.StepStarted():
                 self._text.clear()
+                self._provider = event.provider
                 return []
             case e.StepEnded():
                 said = "".join(self._text)
@@ -54,9 +56,7 @@ class Story:
                 return visible(said).splitlines() if self._words and event.calls and said else []
             case e.StepFailed():
                 self._text.clear()
-                if event.retry_in_ms is None or event.reason == "RateLimited":  # its sentence names the wait
-                    return [visible(event.message)]
-                return [f"{visible(event.message)} Trying again in {event.retry_in_ms / 1000:g} s."]
+                return [visible(self._failure(event))]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]
             case e.HookTimeout() | e.HookError() | e.MCPServerDown():
@@ -107,6 +107,22 @@ class Story:
             case _:
                 assert_never(event)
 
+    def _failure(self, failed: e.StepFailed) -> str:
+        """An attempt that failed: shorter than its sentence, which is for programs, where a person waits."""
+        if failed.retry_in_ms is None:
+            return failed.message
+        wait = f"{failed.retry_in_ms / 1000:.3g} s"
+        if failed.attempts is None:
+            return f"{failed.message} Trying again in {wait}."
+        tried = f"try {failed.attempt + 1} of {failed.attempts}"
+        match failed.reason:
+            case "RateLimited":
+                return f"{self._provider} asks us to wait {wait} (rate limit, {tried}). Ctrl-C stops."
+            case "StreamSilent":  # its sentence says so itself
+                return failed.message
+            case _:
+                return f"{failed.message} Trying again in {wait} ({tried})."
+
     def _take_decision(self, decided: e.PermissionDecided) -> None:
         if decided.verdict == "deny":
             self._denied[decided.call_id] = decided
@@ -148,7 +164,8 @@ class Story:
             case "NoApprover":
                 return "nobody is here to ask"
             case "PermissionTimeout":
-                return "nobody answered (no one was attached)"
+                waited_s = result.metadata.get("timeout_s", 60)
+                return f"nobody answered in {waited_s:g} s (no one was attached)"
             case "PermissionDenied":
                 note = decided.note if decided else None
                 return f'you said no: "{visible(note)}"' if note else "you said no"
@@ -156,6 +173,9 @@ class Story:
                 rule = visible(decided.rule or "")
                 pattern = rule.partition("(")[2].removesuffix(")") or rule
                 return f'rule deny "{pattern}" ({decided.origin or "rule"})'
+            case "HookBlocked" if result.evidence:
+                evidence = result.evidence
+                return visible(f"hook {evidence.rule}: {evidence.matched}", newlines=False)
             case _:
                 return visible(result.content.partition("\n")[0])
 

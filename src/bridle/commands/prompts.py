@@ -18,6 +18,11 @@ nothing. Answer with findings, the most serious first, each with file and line, 
 would do."""
 
 PROMPTS: Mapping[str, str] = {"init": INIT, "review": REVIEW}
+DOES: Mapping[str, str] = {
+    "init": "have an AGENTS.md written for this repository",
+    "review": "have the uncommitted changes reviewed; nothing is changed",
+}
+"""What each of them does, for the list of commands."""
 
 
 def prompt_of(name: str, arguments: str) -> str | None:

@@ -43,9 +43,9 @@ def folded(values: Table, lines: Lines, report: Report, *, unknown: Severity = "
     return Checked(found, folding.found, folding.problems())
 
 
-def validated(values: Table, lines: Lines, report: Report) -> Checked:
+def validated(values: Table, lines: Lines, report: Report, *, in_file: bool = True) -> Checked:
     """What the settings take, of folded values. Every value that is dropped is an error."""
-    checking = _Checking(lines, report)
+    checking = _Checking(lines, report, in_file=in_file)
     kept = checking.section(tree(), values, ())
     return Checked(kept, lines, checking.problems)
 
@@ -131,8 +131,9 @@ def unknown_clause(node: Node, path: Path) -> str:
 
 
 class _Checking:
-    def __init__(self, lines: Lines, report: Report) -> None:
+    def __init__(self, lines: Lines, report: Report, *, in_file: bool) -> None:
         self.problems: list[Problem] = []
+        self._in_file = in_file
         self._lines = lines
         self._report = report
 
@@ -166,6 +167,9 @@ class _Checking:
         return kept
 
     def _takes(self, setting: Setting, value: object, path: Path) -> bool:
+        if setting.instead and self._in_file:
+            self._error(f"{key_of(path)} is never read from a settings file; {setting.instead}", path)
+            return False
         if setting.kind.accepts(value):
             return True
         self._error(wrong_value(setting, value, path), path)

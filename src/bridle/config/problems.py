@@ -70,7 +70,8 @@ def written(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return msgspec.json.encode(value.encode("utf-8", "replace").decode()).decode()
+            text = msgspec.json.encode(value.encode("utf-8", "replace").decode()).decode()
+            return text.replace("\x7f", "\\u007f")  # the one character that JSON allows and TOML does not
         case int() | float():
             return repr(value)
         case list() | tuple():

@@ -70,11 +70,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parsed(NamedTuple):
-    """What a file says, as it is written there. With an error among the problems the values are empty."""
+    """What a file says, as it is written there. With an error among the problems the values are empty.
+
+    `data` are the very bytes it was read from: whoever agrees to a file agrees to them.
+    """
 
     values: Table
     lines: Lines
     problems: list[Problem]
+    data: bytes = b""
 
 
 def read(place: Place) -> Parsed:
@@ -92,7 +96,7 @@ def read(place: Place) -> Parsed:
         return _refused(place.unusable(f"cannot be read ({problem.strerror})"))
     if contents.truncated:
         return _refused(place.unusable(f"is larger than {limit >> 10} KiB"))
-    return parse(contents.data, place)
+    return parse(contents.data, place)._replace(data=contents.data)
 
 
 def _read_foreign(path: str, limit: int) -> Contents:

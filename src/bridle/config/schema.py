@@ -43,7 +43,8 @@ class Setting(msgspec.Struct, frozen=True):
 
     `required`: an entry without it means nothing. `secret`: never shown, never written by us, read from the user's own
     file and the environment only. `private`: the values of this map are not shown. `folds`: the names in this map are
-    keys of ours, so they have two spellings too.
+    keys of ours, so they have two spellings too. `instead`: people expect this key, but it is read from no file; what
+    they do instead, as a clause.
     """
 
     key: str
@@ -54,6 +55,7 @@ class Setting(msgspec.Struct, frozen=True):
     secret: bool = False
     private: bool = False
     folds: bool = False
+    instead: str = ""
 
 
 class Node(msgspec.Struct, kw_only=True):
@@ -152,6 +154,8 @@ VERDICT = one_of("a verdict", get_args(Verdict))
 SANDBOX = one_of("a sandbox mode", SANDBOX_MODES)
 NETWORK = one_of("a network choice", ("inherit", "deny"))
 ON_ERROR = one_of("an answer to errors", ("block", "warn"))
+PHASE = one_of("a phase", ("before_permission", "after_permission"))
+FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
 DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
 
 SETTINGS: tuple[Setting, ...] = (
@@ -162,12 +166,20 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("profile", TEXT, "A preset bundle of settings: a name, or a TOML file.", default="default"),
     Setting("instructions", TEXT, "Your own words, added to the system text."),
     Setting("paths", PATHS, "Where the file tools may go.", default="workspace"),
-    Setting("api_key", TEXT, "The key for the provider of the chosen model.", secret=True),
+    Setting(
+        "api_key",
+        TEXT,
+        "The key for the provider of the chosen model, from BRIDLE_API_KEY only; in files use providers.*.key_env.",
+        secret=True,
+        instead="name the environment variable that holds the key: providers.NAME.key_env",
+    ),
     Setting("oauth_credentials", PLAIN_MAP, "What a sign-in left behind.", secret=True),
     Setting("providers.*.wire", WIRE, "The protocol this endpoint speaks."),
     Setting("providers.*.base_url", ADDRESS, "Where requests go."),
     Setting("providers.*.key_env", ENVIRONMENT_NAME, "The environment variable that holds the key."),
     Setting("providers.*.api_key", TEXT, "The key itself; the variable or a login is better.", secret=True),
+    Setting("providers.*.auth", TEXT, 'How the key travels: "bearer", or the header that carries it.'),
+    Setting("providers.*.local", FLAG, "Whether it runs on this machine: no key needed, no cost."),
     Setting("providers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
     Setting("providers.*.quirks", PLAIN_MAP, "What this endpoint does differently.", folds=True),
     Setting("providers.*.disabled", FLAG, "Leave this provider out."),
@@ -176,6 +188,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("permissions.rules[].command", TEXT, "Only for commands that match."),
     Setting("permissions.rules[].verdict", VERDICT, "allow, ask or deny.", required=True),
     Setting("permissions.rules[].reason", TEXT, "Told to whoever meets the rule."),
+    Setting(
+        "permissions.secret_files",
+        TEXTS,
+        "Names of files that hold secrets, in place of the list Bridle brings.",
+    ),
     Setting("permissions.persist", FLAG, "Whether a yes may be kept for later sessions.", default=True),
     Setting(
         "permissions.timeout_s", NUMBER, "How long a question waits while nobody is attached.", default=60
@@ -193,6 +210,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("context.max_tokens", TOKENS, "How much of a conversation is sent at most.", default="auto"),
     Setting("budget.usd_per_session", NUMBER, "What a session may cost."),
     Setting("budget.max_steps", WHOLE, "Model calls in one turn.", default=100),
+    Setting(
+        "trust.required",
+        FLAG,
+        "Refuse to begin while something of the project waits for trust.",
+        default=False,
+    ),
     Setting("ui.reader", FLAG, "Plain text that only grows, for screen readers.", default=False),
     Setting("ui.theme", TEXT, "The colours."),
     Setting("ui.quiet_cost", FLAG, "Leave out the cost line.", default=False),
@@ -202,7 +225,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hooks[].command", COMMAND, "What runs.", required=True),
     Setting("hooks[].timeout_ms", WHOLE, "How long it may take."),
     Setting("hooks[].on_error", ON_ERROR, "What its failure means."),
+    Setting("hooks[].phase", PHASE, "Before or after the question about a call."),
     Setting("hooks[].disabled", FLAG, "Leave this hook out."),
+    Setting("hook_defaults.timeout_ms", WHOLE, "How long a hook may take that says nothing itself."),
+    Setting(
+        "hook_defaults.failure_policy",
+        FAILURE_POLICY,
+        "Whether the failure of your own hook stops a call.",
+        default="closed",
+    ),
     Setting("mcp_servers.*.command", COMMAND, "What starts the server."),
     Setting("mcp_servers.*.args", TEXTS, "More words for the command."),
     Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True),
@@ -219,6 +250,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "prompt_header": "instructions",
     "default_model": "model",
     "api_key_env": "key_env",
+    "tool_pattern": "tool",
 }
 """Names that are understood besides ours, where ours exists."""
 

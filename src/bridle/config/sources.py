@@ -27,7 +27,7 @@ VARIABLES: Mapping[str, str] = {
 
 OTHER_VARIABLES = (
     "BRIDLE_HOME", "BRIDLE_CONFIG", "BRIDLE_NO_ATTACH", "BRIDLE_URL", "BRIDLE_TOKEN_FILE", "BRIDLE_MACHINE_KEY",
-    "BRIDLE_PASSPHRASE", "BRIDLE_LOG", "BRIDLE_PLAIN",
+    "BRIDLE_PASSPHRASE", "BRIDLE_LOG", "BRIDLE_PLAIN", "BRIDLE_APPROVED_LOCK",
 )  # fmt: skip
 """The variables that mean something else."""
 
@@ -206,7 +206,7 @@ class _CheckedTable(NamedTuple):
 
 def _check(values: Table, report: Report) -> _CheckedTable:
     names = folded(values, {}, report, unknown="error")
-    kept = validated(names.values, {}, report)
+    kept = validated(names.values, {}, report, in_file=False)
     return _CheckedTable(kept.values, [*names.problems, *kept.problems])
 
 

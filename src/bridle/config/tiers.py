@@ -13,7 +13,7 @@ Each package decodes its own section:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -26,7 +26,15 @@ from bridle.config.problems import Problem
 from bridle.config.reading import LOCAL_NAMES, OWN_NAMES, Parsed, Place, Tier, overlooked, present, read
 from bridle.config.schema import JOINED, Path, Table, defaults, key_of, node_at, path_of
 from bridle.config.sources import Option, Origin, Source, environment_sources, flag_sources
-from bridle.config.workspace import FOLDER, ignored, project_folder, sifted
+from bridle.config.workspace import (
+    FOLDER,
+    WorkspaceFile,
+    ignored,
+    project_folder,
+    repository_root,
+    sifted,
+    wishes,
+)
 
 T = TypeVar("T")
 
@@ -41,10 +49,16 @@ class Written(NamedTuple):
 class Tiers:
     """Merged settings with their origins. Everything it hands out is immutable."""
 
-    def __init__(self, sources: Iterable[Source], problems: Iterable[Problem] = ()) -> None:
-        """`sources` stand low to high."""
+    def __init__(
+        self,
+        sources: Iterable[Source],
+        problems: Iterable[Problem] = (),
+        waiting: Iterable[WorkspaceFile] = (),
+    ) -> None:
+        """`sources` stand low to high; `waiting` are workspace files of which a part waits for the person's word."""
         self.sources = tuple(sources)
         self.problems = tuple(problems)
+        self.waiting = tuple(waiting)
         self._merged = cast("Mapping[str, Any]", _frozen(merged(source.values for source in self.sources)))
 
     def checked(self) -> Tiers:
@@ -147,9 +161,15 @@ def load(
     profile: str | None = None,
     sets: Sequence[str] = (),
     options: Sequence[Option] = (),
+    is_acked: Callable[[WorkspaceFile], bool] = lambda _file: False,
+    allow_project_hooks: bool = False,
 ) -> Tiers:
-    """Every tier for a caller in `cwd` with this environment. Never raises for what files say: see `problems`."""
+    """Every tier for a caller in `cwd` with this environment. Never raises for what files say: see `problems`.
+
+    `is_acked` says whether the person has agreed to a workspace file's very bytes; without it nobody has.
+    """
     problems: list[Problem] = []
+    waiting: list[WorkspaceFile] = []
     user = _own_source("user", where.config, problems)
     explicit = _explicit_source(config_file or env.get("BRIDLE_CONFIG") or None, cwd, problems)
     environment = environment_sources(env)
@@ -157,9 +177,18 @@ def load(
     choosing = [*user, *explicit, *environment.sources, *flags.sources]
     chosen = _profile_source(choosing, where.config, cwd, problems)
     own = [Source("defaults", "default", defaults()), *chosen, *user]
-    project = _workspace_sources(cwd, merged(source.values for source in own), problems)
+    may = _Consent(is_acked, allow_project_hooks, waiting)
+    project = _workspace_sources(cwd, merged(source.values for source in own), may, problems)
     problems += [*environment.problems, *flags.problems]
-    return Tiers([*own, *project, *explicit, *environment.sources, *flags.sources], problems)
+    return Tiers([*own, *project, *explicit, *environment.sources, *flags.sources], problems, waiting)
+
+
+class _Consent(NamedTuple):
+    """What a person has agreed to; files with something that waits for them are put into `waiting`."""
+
+    is_acked: Callable[[WorkspaceFile], bool]
+    allow_hooks: bool
+    waiting: list[WorkspaceFile]
 
 
 def _own_source(tier: Tier, folder: str, problems: list[Problem]) -> list[Source]:
@@ -207,7 +236,7 @@ def _source(tier: Tier, place: Place, parsed: Parsed, problems: list[Problem]) -
     return [Source(tier, place.source, kept.values, path=place.path, lines=kept.lines)]
 
 
-def _workspace_sources(cwd: str, own: Table, problems: list[Problem]) -> list[Source]:
+def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Problem]) -> list[Source]:
     folder = project_folder(cwd)
     if folder is None:
         return []
@@ -221,11 +250,28 @@ def _workspace_sources(cwd: str, own: Table, problems: list[Problem]) -> list[So
         problems += overlooked(place, others)
         parsed = read(place)
         names = folded(parsed.values, parsed.lines, place.report)
+        file = _workspace_file(place, folder, parsed.data, names.values)
         allowed = sifted(names.values, names.lines, own)
+        if allowed.untrusted and may.is_acked(file):
+            allowed = sifted(names.values, names.lines, own, acked=True, allow_hooks=may.allow_hooks)
+        elif allowed.untrusted:
+            may.waiting.append(file)
         kept = validated(allowed.values, allowed.lines, place.report)
         problems += [*parsed.problems, *names.problems, *ignored(place, allowed), *kept.problems]
         sources.append(Source(tier, place.source, kept.values, path=place.path, lines=kept.lines))
     return sources
+
+
+def _workspace_file(place: Place, folder: str, data: bytes, values: Table) -> WorkspaceFile:
+    project = os.path.dirname(folder)
+    root = repository_root(project) or project
+    return WorkspaceFile(
+        root=root,
+        path=os.path.relpath(place.path, root),
+        shown=place.source,
+        data=data,
+        wishes=wishes(values),
+    )
 
 
 def _without_secrets(checked: Checked, place: Place, problems: list[Problem]) -> Checked:

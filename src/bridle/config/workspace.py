@@ -2,18 +2,22 @@
 
 Three answers, and the default is the hardest:
   always      display settings, rules that deny or ask, and whatever is nowhere looser than the person's own choice
-  after ack   what loads or runs something: only once the person has agreed to this very content
+  after ack   what loads or runs something: only once the person has agreed to this very content. Hooks also need
+              `--allow-project-hooks`, and each program its own consent before it starts
   never       everything else, above all keys, endpoints, trust, grants, a looser mode or sandbox, a higher budget
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+import msgspec
+
 from bridle.config.lines import Lines
-from bridle.config.problems import Problem, shown_names, written
+from bridle.config.problems import Problem, shown, shown_names, written
 from bridle.config.reading import Place
 from bridle.config.schema import Path, Table, key_of
 
@@ -52,6 +56,24 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
 
 AT_MOST = ("budget.usd_per_session", "budget.max_steps")
 RULES = "permissions.rules"
+HOOKS = "hooks"
+
+
+class WorkspaceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A settings file of a workspace as it was read: these very bytes are what a person agrees to or not.
+
+    `path` is relative to `root`, the project; `wishes` say in words what waits for that.
+    """
+
+    root: str
+    path: str
+    shown: str
+    data: bytes
+    wishes: tuple[str, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
 
 
 class Sifted(NamedTuple):
@@ -61,6 +83,7 @@ class Sifted(NamedTuple):
     lines: Lines
     never: list[str]
     untrusted: list[str]
+    unflagged: list[str]
 
 
 def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> Answer:
@@ -85,10 +108,12 @@ def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> Answ
     return "never"
 
 
-def sifted(values: Table, lines: Lines, own: Mapping[str, Any], *, acked: bool = False) -> Sifted:
+def sifted(
+    values: Table, lines: Lines, own: Mapping[str, Any], *, acked: bool = False, allow_hooks: bool = False
+) -> Sifted:
     """Folded values of a workspace file, less what it may not set."""
-    sieve = _Sieve(lines, own, acked)
-    return Sifted(sieve.table(values, ()), sieve.lines, sieve.never, sieve.untrusted)
+    sieve = _Sieve(lines, own, acked, allow_hooks)
+    return Sifted(sieve.table(values, ()), sieve.lines, sieve.never, sieve.untrusted, sieve.unflagged)
 
 
 def ignored(place: Place, sifted: Sifted) -> list[Problem]:
@@ -99,7 +124,47 @@ def ignored(place: Place, sifted: Sifted) -> list[Problem]:
         found.append(_ignored(place, sifted.never, f"only your own config may set {these}"))
     if sifted.untrusted:
         found.append(_ignored(place, sifted.untrusted, "not trusted yet"))
+    if sifted.unflagged:
+        found.append(_ignored(place, sifted.unflagged, "only with --allow-project-hooks"))
     return found
+
+
+def wishes(values: Table) -> tuple[str, ...]:
+    """What folded values of a workspace file ask for beyond what they may have at once, each in a few words.
+
+    Total: nothing was validated yet.
+    """
+    return tuple(_wishes(values))
+
+
+def _wishes(values: Table) -> Iterator[str]:
+    for rule in filter(_allows, _entries(_at(values, ("permissions", "rules")))):
+        limit = rule.get("command") or rule.get("path")
+        tool = shown(str(rule.get("tool", "?")))
+        yield f"allow {tool}({shown(str(limit))})" if limit else f"allow {tool}"
+    hooks, servers = _entries(values.get("hooks")), values.get("mcp_servers")
+    for hook in hooks:
+        yield f"run {_command(hook.get('command'))} on {shown(str(hook.get('event', '?')))}"
+    named = cast("Table", servers) if isinstance(servers, dict) else {}
+    for name, server in named.items():
+        table = cast("Table", server) if isinstance(server, dict) else {}
+        address = table.get("url")
+        does = f"connect to {shown(str(address))}" if address else f"start {_command(table.get('command'))}"
+        yield f"{does} (server {shown(name)})"
+    told = {"hooks": hooks, "mcp_servers": named}
+    for name in AFTER_ACK:
+        if name in values and not told.get(name):
+            yield f"set {name} = {shown(written(values[name]))}"
+
+
+def _entries(value: object) -> list[Table]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Table", item) for item in items if isinstance(item, dict)]
+
+
+def _command(value: object) -> str:
+    words = cast("list[object]", value) if isinstance(value, list) else [value]
+    return shown(" ".join(map(str, words)))
 
 
 def project_folder(cwd: str) -> str | None:
@@ -128,12 +193,14 @@ def repository_root(folder: str) -> str | None:
 
 
 class _Sieve:
-    def __init__(self, lines: Lines, own: Mapping[str, Any], acked: bool) -> None:
+    def __init__(self, lines: Lines, own: Mapping[str, Any], acked: bool, allow_hooks: bool) -> None:
         self.lines = dict(lines)
         self.never: list[str] = []
         self.untrusted: list[str] = []
+        self.unflagged: list[str] = []
         self._own = own
         self._acked = acked
+        self._allow_hooks = allow_hooks
 
     def table(self, values: Table, place: tuple[str, ...]) -> Table:
         kept: Table = {}
@@ -156,6 +223,9 @@ class _Sieve:
             case "after ack":
                 if not self._acked:
                     self.untrusted.append(key_of(path))
+                elif path[0] == HOOKS and not self._allow_hooks:
+                    self.unflagged.append(HOOKS)
+                    return False
                 return self._acked
             case "never":
                 compared = key_of(path) in NOWHERE_LOOSER or key_of(path) in AT_MOST

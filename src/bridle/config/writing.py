@@ -66,8 +66,8 @@ def _known(key: str, *, secrets: bool = False) -> tuple[tuple[str, ...], Setting
     if setting is not None and setting.secret and not secrets:
         provider = path[1] if path[0] == "providers" else "PROVIDER"
         raise UsageError(
-            f"{key_of(path)} is a secret and is not written to a settings file. Run: bridle login {provider}, "
-            f"or name the environment variable that holds it: bridle config set providers.{provider}.key_env NAME"
+            f"{key_of(path)} is a secret and is not written to a settings file. "
+            f"Name the environment variable that holds it: bridle config set providers.{provider}.key_env NAME"
         )
     return path, setting
 
@@ -110,9 +110,14 @@ def _new_text(place: Place, old: Table, path: tuple[str, ...], value: Any) -> by
 
     wanted = deepcopy(old)
     _edit(wanted, path, value)
+    # A table written with dots is gone with its last key; one with a header or braces stays, empty.
+    emptied = path[:-1] if value is None else ()
+    _take_empty(wanted, emptied)
     texts = _json_texts(wanted) if place.path.endswith(".json") else _toml_texts(place.path, path, value)
     for text in texts:
-        if parse(text, place).values == wanted:
+        parsed = parse(text, place)
+        _take_empty(parsed.values, emptied)
+        if parsed.values == wanted and not parsed.problems:
             return text
     raise place.error(f"cannot be changed without spoiling it; set {key_of(path)} by hand").error()
 
@@ -122,7 +127,10 @@ def _json_texts(wanted: Table) -> Iterator[bytes]:
 
 
 def _toml_texts(file: str, path: tuple[str, ...], value: Any) -> Iterator[bytes]:
-    """The text with the change made in two ways: a header for a new table is nicer, but has no place in every file."""
+    """The text with the change made in two ways, for the nicer one has no place in every file.
+
+    A new table gets a header or braces; a table that loses its last key stays empty or goes.
+    """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -130,10 +138,12 @@ def _toml_texts(file: str, path: tuple[str, ...], value: Any) -> Iterator[bytes]
     if os.path.lexists(file):
         with open(file, "rb") as source:
             text = source.read()
-    for new_table in (dict[str, Any], tomlkit.inline_table):
+    for new_table, emptied in ((dict[str, Any], "stay"), (tomlkit.inline_table, "go")):
         try:
             document = tomlkit.parse(text.decode("utf-8-sig"))
             _edit(document, path, value, new_table)
+            if value is None and emptied == "go":
+                _take_empty(document, path[:-1])
             yield tomlkit.dumps(document).encode()
         except TOMLKitError:
             continue
@@ -170,6 +180,17 @@ def _take(root: MutableMapping[str, Any], path: tuple[str, ...]) -> None:
             return
         table = cast("MutableMapping[str, Any]", below)
     table.pop(_spelled(table, path[:-1], path[-1]), None)
+
+
+def _take_empty(root: MutableMapping[str, Any], path: tuple[str, ...]) -> None:
+    """Takes away the tables on this way that hold nothing, the innermost first."""
+    if not path:
+        return
+    below = root.get(path[0])
+    if isinstance(below, MutableMapping):
+        _take_empty(cast("MutableMapping[str, Any]", below), path[1:])
+        if not below:
+            root.pop(path[0])
 
 
 def _spelled(table: MutableMapping[str, Any], place: tuple[str, ...], name: str) -> str:

@@ -1,7 +1,8 @@
 """Instruction files: where they are, in which order they count, and what they say.
 
 Global first, then every one from the root of the repository down to the working folder, then the project's own
-`.bridle/` copy; a later text wins. Finding them reads files and obeys none.
+`.bridle/` copy; a later text wins. Finding them reads files and obeys none. A project's file that is a link out of
+the project is found, and never read: it would show the model whatever it leads to.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ DEFAULT_SOURCES = ("AGENTS.md",)
 
 
 class InstructionFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A text that wants to tell the model how to work. `shown` is its path as people read it."""
+    """A text that wants to tell the model how to work. `shown` is its path as people read it.
+
+    `root` is the project it belongs to, `data` the very bytes of its text. `owner` is named only where the file is not
+    the person's own; `outside` is a link out of the project, of which nothing was read.
+    """
 
     path: str
     shown: str
@@ -28,6 +33,11 @@ class InstructionFile(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     sha256: str
     truncated: bool = False
+    root: str = ""
+    data: bytes = b""
+    changed_ms: int | None = None
+    owner: str = ""
+    outside: bool = False
 
 
 def find_instruction_files(
@@ -35,13 +45,14 @@ def find_instruction_files(
 ) -> tuple[InstructionFile, ...]:
     """Every instruction file there is for `cwd`, in the order they count. What cannot be read is not there."""
     found: list[InstructionFile] = []
+    root = repository_root(cwd)
     for name in sources:
         own = os.path.join(config_folder, name)
         found += _read(own, f"{name} (yours)", "global")
         for folder in _from_root_down(cwd):
             path = os.path.join(folder, name)
-            found += _read(path, os.path.relpath(path, cwd), "project")
-        found += _read(os.path.join(cwd, ".bridle", name), os.path.join(".bridle", name), "project")
+            found += _read(path, os.path.relpath(path, cwd), "project", root)
+        found += _read(os.path.join(cwd, ".bridle", name), os.path.join(".bridle", name), "project", root)
     return tuple(found)
 
 
@@ -78,9 +89,16 @@ def _upwards(folder: str) -> Iterator[str]:
         folder = parent
 
 
-def _read(path: str, shown: str, scope: Literal["global", "project"]) -> list[InstructionFile]:
+def _read(
+    path: str, shown: str, scope: Literal["global", "project"], root: str = ""
+) -> list[InstructionFile]:
+    if root and _leads_outside(path, root):
+        return [
+            InstructionFile(path=path, shown=shown, scope=scope, text="", sha256="", root=root, outside=True)
+        ]
     try:
         contents = read_limited(path, MAX_BYTES)
+        facts = os.stat(path)
     except (OSError, ValueError):
         return []
     text = contents.data.decode("utf-8", "replace")
@@ -94,5 +112,25 @@ def _read(path: str, shown: str, scope: Literal["global", "project"]) -> list[In
             text=text,
             sha256=hashlib.sha256(contents.data).hexdigest(),
             truncated=contents.truncated,
+            root=root,
+            data=contents.data,
+            changed_ms=facts.st_mtime_ns // 1_000_000,
+            owner="" if facts.st_uid == os.geteuid() else _user(facts.st_uid),
         )
     ]
+
+
+def _leads_outside(path: str, root: str) -> bool:
+    """Whether something stands there and is really somewhere else."""
+    if not os.path.lexists(path):
+        return False
+    return os.path.commonpath((os.path.realpath(path), os.path.realpath(root))) != os.path.realpath(root)
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

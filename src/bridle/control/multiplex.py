@@ -22,6 +22,9 @@ from bridle.protocol.commands import (
     CreateSession,
     DetachSession,
     EndSession,
+    EnterPlanMode,
+    ExitPlanMode,
+    RevokeGrant,
     RunSlash,
     SendInput,
     SetMode,
@@ -109,6 +112,16 @@ class Multiplexer:
             case SetMode():
                 session = self.session(command.session)
                 return self._recorded(session, client, ModeChanged(mode=command.mode))
+            case EnterPlanMode():
+                session = self.session(command.session)
+                return self._recorded(session, client, ModeChanged(mode="plan"))
+            case ExitPlanMode():
+                session = self.session(command.session)
+                number = session.leave_plan_mode(client, approved=command.approve)
+                return Accepted(session=session.id, event=number)
+            case RevokeGrant():
+                session = self.session(command.session)
+                return Accepted(session=session.id, event=session.revoke(client, command.grant_id))
             case SetModel():
                 session = self.session(command.session)
                 return self._recorded(session, client, self._choose_model(command.model))

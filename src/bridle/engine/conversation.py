@@ -72,6 +72,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     cwd: str
     inputs: dict[int, PendingInput]
     wire_ids: set[str]
+    mode_before_plan: Mode = "default"
 
 
 class Conversation:
@@ -87,6 +88,7 @@ class Conversation:
         self.turn = 0
         self.turn_is_open = False
         self.mode: Mode = "default"
+        self.mode_before_plan: Mode = "default"
         self.model: ModelChanged | None = None
         self.cwd = ""
         self.inputs: dict[int, PendingInput] = {}
@@ -125,6 +127,7 @@ class Conversation:
                 cwd=self.cwd,
                 inputs=self.inputs,
                 wire_ids=self.wire_ids,
+                mode_before_plan=self.mode_before_plan,
             )
         )
 
@@ -146,6 +149,7 @@ class Conversation:
         conversation.step = folded.step
         conversation.turn = folded.turn
         conversation.mode = folded.mode
+        conversation.mode_before_plan = folded.mode_before_plan
         conversation.model = folded.model
         conversation.cwd = folded.cwd
         conversation.inputs = folded.inputs
@@ -170,10 +174,15 @@ class Conversation:
 
     def _created(self, event: SessionCreated, _envelope: Envelope) -> None:
         self.cwd = event.cwd
-        self.mode = event.mode
+        self._set_mode(event.mode)
 
     def _mode_changed(self, event: ModeChanged, _envelope: Envelope) -> None:
-        self.mode = event.mode
+        self._set_mode(event.mode)
+
+    def _set_mode(self, mode: Mode) -> None:
+        self.mode = mode
+        if mode != "plan":
+            self.mode_before_plan = mode
 
     def _model_changed(self, event: ModelChanged, _envelope: Envelope) -> None:
         self.model = event

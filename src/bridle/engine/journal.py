@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.redact import might_hold_secret, redact, stored_marker
+from bridle.base.redact import is_plain_value, might_hold_secret, redact, redact_values, stored_marker
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import SessionLog
 from bridle.protocol.codec import encode_payload, kind_of
-from bridle.protocol.events import AnyEvent, DurableEvent, Envelope, LiveEvent
+from bridle.protocol.events import AnyEvent, DurableEvent, Envelope, LiveEvent, PermissionRequested
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -87,12 +87,18 @@ class Journal:
 
 
 def redacted(event: E, in_use: Iterable[str] = ()) -> E:
-    """The event with every secret in its texts replaced. The shape stays; only strings change."""
+    """The event with every secret in its texts replaced. The shape stays; only strings change.
+
+    In a question nothing is masked that could run: the person who is asked reads all of it.
+    """
+    asks = isinstance(event, PermissionRequested)
+    mask = redact_values if asks else redact
 
     def clean(text: str) -> str:
         for secret in in_use:
-            text = text.replace(secret, stored_marker("key"))
-        return redact(text)
+            if not asks or is_plain_value(secret):
+                text = text.replace(secret, stored_marker("key"))
+        return mask(text)
 
     return msgspec.convert(_changed(msgspec.to_builtins(event), clean), type(event))
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from bridle.protocol.events import EndCause, Envelope, PrefixSet, ToolResult, TurnStop
+from bridle.protocol.events import Envelope, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
-
-if TYPE_CHECKING:
-    from bridle.engine.tools import ToolCall
 
 # The model
 
@@ -167,23 +164,3 @@ class Spawn(Protocol):
         on_error: Callable[[bytes], None] | None = None,
         stdin: bytes | None = None,
     ) -> Process: ...
-
-
-# Those who watch
-
-
-class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an input: stopped by `blocked_by` with its `message`, or let through, and `context` joins it."""
-
-    blocked_by: str = ""
-    message: str = ""
-    context: str = ""
-
-
-class Watcher(Protocol):
-    """Told of the moments of a session. It may stop an input; everything else it only sees, when it is in the log."""
-
-    async def input_submitted(self, prompt: str) -> Submitted: ...
-    async def tool_ended(self, call: ToolCall, result: ToolResult) -> None: ...
-    async def turn_ended(self, stop: TurnStop, reason: str | None = None) -> None: ...
-    async def session_ended(self, cause: EndCause) -> None: ...

@@ -15,7 +15,6 @@ import msgspec
 
 from bridle.base.clock import Clock, Timer
 from bridle.engine.journal import Journal
-from bridle.engine.tools import ToolCall
 from bridle.protocol.commands import Answer, AnswerPermission, AnswerQuestion
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
@@ -76,21 +75,13 @@ class Questions:
             for question in self._open.values():
                 self._start_clock(question)
 
-    async def ask_permission(self, call: ToolCall, why: str) -> PermissionAnswer:
-        """Puts the question and waits for the answer, for as long as a person is there."""
+    async def ask_permission(self, request: PermissionRequested) -> PermissionAnswer:
+        """Puts the question, with its digest, and waits for the answer, for as long as a person is there."""
         if not self._someone_is_here() and not self._can_be_reached():
             return PermissionAnswer(answer="deny", reason="NoApprover")
-        request = PermissionRequested(
-            call_id=call.id,
-            tool=call.name,
-            input=call.input,
-            risk=call.definition.risk,
-            why=why,
-            subjects=tuple(subject.value for subject in call.subjects),
-            digest=_digest(call),
-        )
+        request = msgspec.structs.replace(request, digest=_digest(request))
         nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout")
-        return await self._answer_to(request, call.id, nobody, digest=request.digest)
+        return await self._answer_to(request, request.call_id, nobody, digest=request.digest)
 
     async def ask(self, question_id: str, question: str, choices: tuple[str, ...] = ()) -> str | None:
         """Puts a free question. None when nobody can answer it or nobody came."""
@@ -161,5 +152,7 @@ class Questions:
             self._stop_clock(number)
 
 
-def _digest(call: ToolCall) -> str:
-    return hashlib.sha256(msgspec.json.encode((call.name, call.input), order="deterministic")).hexdigest()
+def _digest(request: PermissionRequested) -> str:
+    """Of everything a yes is about: the call, and what is said about it."""
+    about = (request.tool, request.input, request.parts, request.offers)
+    return hashlib.sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()

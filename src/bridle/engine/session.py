@@ -19,11 +19,12 @@ from bridle.engine.bus import Bus, Published
 from bridle.engine.conversation import PendingInput
 from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
-from bridle.engine.ports import SessionLog, Watcher
+from bridle.engine.ports import SessionLog
 from bridle.engine.questions import Client, Questions
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.timing import Stopwatch
 from bridle.engine.turn import Ending, run_turn
+from bridle.engine.watching import Watcher
 from bridle.protocol.commands import ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
@@ -31,8 +32,10 @@ from bridle.protocol.events import (
     ContextAdded,
     EndCause,
     Error,
+    GrantRevoked,
     InputAccepted,
     InputMode,
+    ModeChanged,
     RequestedCall,
     SessionEnded,
     ToolResult,
@@ -68,6 +71,7 @@ class Session:
         stopwatch: Stopwatch,
         ids: Ids,
         at_end: Callable[[], Awaitable[None]],
+        revoke_grant: Callable[[str], bool],
         limits: Limits,
         watcher: Watcher | None = None,
     ) -> None:
@@ -82,6 +86,7 @@ class Session:
         self._limits = limits
         self._ids = ids
         self._at_end = at_end
+        self._revoke_grant = revoke_grant
         self._watcher = watcher
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Ending] | asyncio.Task[ToolResult] | None = None
@@ -126,6 +131,23 @@ class Session:
             raise CommandRefused(
                 "TurnInProgress", originator=self.journal.originator, ts=iso_ms(self._turn_since_ms)
             )
+
+    def revoke(self, client: Client, grant_id: str) -> int:
+        """Forgets a remembered yes and returns the event that says so."""
+        if not self._revoke_grant(grant_id):
+            raise CommandRefused("UnknownGrant", grant=grant_id)
+        return self.journal.emit(GrantRevoked(grant_id=grant_id), originator=client.id)
+
+    def leave_plan_mode(self, client: Client, *, approved: bool) -> int:
+        """A person ends planning, or looked at the plan and wants more of it. Returns the last event."""
+        conversation = self.journal.conversation
+        if conversation.mode != "plan":
+            raise CommandRefused("NotPlanning")
+        if client.identity == "agent" and approved:
+            raise CommandRefused("SelfApproval")
+        if not approved:
+            return conversation.last_id
+        return self.journal.emit(ModeChanged(mode=conversation.mode_before_plan), originator=client.id)
 
     def cancel(self, client: Client) -> None:
         """Stops the running turn and everything below it."""

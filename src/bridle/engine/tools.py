@@ -213,6 +213,7 @@ class Registry:
         self._tools: dict[str, Tool] = {}
         self._origins: dict[str, ToolOrigin] = {}
         self._hidden: frozenset[str] = frozenset()
+        self._shown_while: dict[str, Callable[[], bool]] = {}
 
     def register(self, tool: Tool, origin: ToolOrigin) -> bool:
         """Adds a tool. False when the name is taken: the caller says so, the first one stays."""
@@ -226,8 +227,16 @@ class Registry:
         """Takes tools out of sight: the model is not told of them and a call to one fails closed."""
         self._hidden = self._hidden | frozenset(names)
 
+    def show_while(self, name: str, condition: Callable[[], bool]) -> None:
+        """Shows a tool only while the condition holds; it is asked whenever somebody looks."""
+        self._shown_while[name] = condition
+
     def visible(self, name: str) -> Tool | None:
-        return None if name in self._hidden else self._tools.get(name)
+        return self._tools.get(name) if self._shows(name) else None
+
+    def _shows(self, name: str) -> bool:
+        condition = self._shown_while.get(name)
+        return name not in self._hidden and (condition is None or condition())
 
     def origin(self, name: str) -> ToolOrigin | None:
         return self._origins.get(name)
@@ -242,7 +251,7 @@ class Registry:
 
     def list(self) -> tuple[Tool, ...]:
         """The visible tools in the order they were registered, which is the order the model reads."""
-        return tuple(tool for name, tool in self._tools.items() if name not in self._hidden)
+        return tuple(tool for name, tool in self._tools.items() if self._shows(name))
 
 
 def denied(reason: str, content: str, evidence: Evidence | None = None) -> ToolOutput:

@@ -42,6 +42,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "NotSupported": Sentence("{what} is not available in this version.", 2),
     "NotAPerson": Sentence("{what} is for people at a terminal only.", 3),
     "UnknownSlash": Sentence("There is no command /{name}. /help lists them.", 2),
+    "NotPlanning": Sentence("This session is not in plan mode.", 2),
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
     "QuestionChanged": Sentence("This question changed after it was shown. Look again."),
@@ -73,6 +74,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "ModeDenied": Sentence("Mode {mode} does not allow {tool} ({risk}).", 3),
     "PathOutsideWorkspace": Sentence("{path} is outside the workspace and cannot be written.", 3),
     "PathNotAllowed": Sentence("{path} is not a path this session may use: {problem}.", 3),
+    "NeverAllowed": Sentence("never allowed: {problem}", 3),
+    "SecretFile": Sentence(
+        "{path} may hold secrets and is not written. Only a rule of your own that names it can allow that.", 3
+    ),
     "DryRun": Sentence("Dry run: {tool} would run now. Nothing was changed."),
     "HookBlocked": Sentence("{tool} was not run: hook {hook} blocked it: {message}", 3),
     "HookFailed": Sentence("{tool} was not run: hook {hook} failed ({problem}).", 3),
@@ -125,6 +130,7 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
     "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
+    "OutputUnwritable": Sentence("The output cannot be written ({problem}). It is in the session: {session}."),
     "SchemaMismatch": Sentence("The answer does not fit the schema: {problem}."),
     "TurnInterrupted": Sentence("Bridle stopped without warning during this turn."),
     "EngineFault": Sentence("Something inside Bridle failed ({problem}). The session is intact; try again."),
@@ -157,9 +163,18 @@ SENTENCES: Mapping[str, Sentence] = {
     "StillRateLimited": Sentence("{provider} keeps asking us to wait (rate limit). Try again later.", 5),
     "BadStream": Sentence("{provider} sent an answer that cannot be read: {problem}.", 5),
     "StreamSilent": Sentence("No data from {provider} for {timeout_s} s; the request was ended.", 5),
+    "StreamSilentAgain": Sentence(
+        "No data for {timeout_s} s; the request was ended and sent again (try {attempt} of {attempts}). "
+        "Nothing partial was kept.",
+        5,
+    ),
     # Files and the log
     "StoreUnwritable": Sentence(
         "Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2
+    ),
+    "NoSpace": Sentence(
+        "No space left: Bridle cannot write its log in {folder}, so nothing more was run. What is stored is whole; "
+        "go on when there is room."
     ),
     "StoreNewer": Sentence(
         "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2

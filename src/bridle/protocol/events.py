@@ -167,13 +167,17 @@ class StepEnded(Event, frozen=True):
 
 
 class StepFailed(Event, frozen=True):
-    """An attempt failed; its deltas do not count. `retry_in_ms` is set when another attempt follows."""
+    """An attempt failed; its deltas do not count. `retry_in_ms` is set when another attempt follows.
+
+    `attempts` is how many there are at most for this reason.
+    """
 
     step: int
     attempt: int
     reason: str
     message: str
     retry_in_ms: int | None = None
+    attempts: int | None = None
 
 
 class CostIncremented(Event, frozen=True):
@@ -240,7 +244,7 @@ class PermissionRequested(Event, frozen=True):
 
 
 class PermissionDecided(Event, frozen=True):
-    """The audit record of one evaluation: what decided, and by whose word."""
+    """The audit record of one evaluation: what decided, and by whose word. `step` is that of the order of decisions."""
 
     call_id: str
     tool: str
@@ -251,6 +255,7 @@ class PermissionDecided(Event, frozen=True):
     reason: str | None = None
     answered_by: str | None = None
     note: str | None = None
+    step: int | None = None
 
 
 class ToolCallStarted(Event, frozen=True):

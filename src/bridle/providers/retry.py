@@ -48,9 +48,10 @@ def retry(*, clock: Clock, random: Callable[[], float]) -> RequestLayer:
                 return await proceed(step)
             except ProviderError as error:
                 failures[error.reason] += 1
-                again = _is_worth_another(error, step.attempt, failures[error.reason])
+                attempts = _attempts(error.reason, step.attempt, failures[error.reason])
+                again = error.retryable and step.attempt < attempts
                 wait_ms = _wait_ms(error, step.attempt, backoff) if again else None
-                step.emit(_failed(step, error, wait_ms))
+                step.emit(_failed(step, error, wait_ms, attempts))
                 if wait_ms is None:
                     raise _given_up(error) from error
             await clock.sleep(wait_ms / 1000)
@@ -59,12 +60,9 @@ def retry(*, clock: Clock, random: Callable[[], float]) -> RequestLayer:
     return retrying
 
 
-def _is_worth_another(error: ProviderError, attempt: int, failures: int) -> bool:
-    return (
-        error.retryable
-        and attempt < MAX_ATTEMPTS
-        and failures < _MAX_FAILURES.get(error.reason, MAX_ATTEMPTS)
-    )
+def _attempts(reason: str, attempt: int, failures: int) -> int:
+    """How many attempts there are at most, after so many failures of this reason. Others may have come before."""
+    return min(MAX_ATTEMPTS, attempt - failures + _MAX_FAILURES.get(reason, MAX_ATTEMPTS))
 
 
 def _wait_ms(error: ProviderError, attempt: int, backoff: Backoff) -> int:
@@ -82,13 +80,23 @@ def _given_up(error: ProviderError) -> ProviderError:
     return ProviderError("StillRateLimited", provider=error.data.get("provider", ""))
 
 
-def _failed(step: Step, error: ProviderError, wait_ms: int | None) -> StepFailed:
-    # The sentence names the wait that really follows, not the one the provider may have asked for.
-    waiting = {} if wait_ms is None else {"retry_after_s": f"{wait_ms / 1000:.3g}"}
+def _failed(step: Step, error: ProviderError, wait_ms: int | None, attempts: int) -> StepFailed:
     return StepFailed(
         step=step.number,
         attempt=step.attempt,
         reason=error.reason,
-        message=sentence(error.reason, {**error.data, **waiting}) if waiting else _given_up(error).message,
+        message=_given_up(error).message if wait_ms is None else _again(step, error, wait_ms, attempts),
         retry_in_ms=wait_ms,
+        attempts=attempts,
     )
+
+
+def _again(step: Step, error: ProviderError, wait_ms: int, attempts: int) -> str:
+    """What is said of a failure that is not the end. It names the wait that follows, not the one that was asked for."""
+    reason = "StreamSilentAgain" if error.reason == "StreamSilent" else error.reason
+    following = {
+        "retry_after_s": f"{wait_ms / 1000:.3g}",
+        "attempt": step.attempt + 1,
+        "attempts": attempts,
+    }
+    return sentence(reason, {**error.data, **following})

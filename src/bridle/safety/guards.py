@@ -1,14 +1,13 @@
-"""Guards on paths: what no rule, answer or flag can lift.
+"""The guards as a layer: subjects are looked at before anybody is asked, and once more just before the call runs.
 
-They look at the subjects of a call before anybody is asked, and once more just before it runs. A path outside
-the workspace that is only read is not refused here: it is never quiet, so the rules and the mode decide.
+What they refuse no rule, answer or flag can lift. `path_guard`, `command_guard` and `addresses` say what that is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Literal, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,66 +16,67 @@ from bridle.engine.tools import RunTool, Subject, ToolCall, ToolLayer, ToolOutpu
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
 from bridle.safety.closed import check_failed, fail_closed
-from bridle.safety.paths import (
-    PathRefused,
-    SessionFolders,
-    is_beneath_any,
-    is_inside_same_folder,
-    is_process_state,
-    resolve,
+from bridle.safety.command_guard import NO_COMMAND, Checked, Understand, check_command, nothing_known
+from bridle.safety.path_guard import (
+    Access,
+    Blocked,
+    NamedByUser,
+    PathMode,
+    PathPolicy,
+    check_not_secret,
+    check_place,
+    workspace_policy,
 )
+from bridle.safety.paths import PathRefused, find
 
-PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
+__all__ = [
+    "Access",
+    "NamedByUser",
+    "PathMode",
+    "PathPolicy",
+    "Understand",
+    "guarded",
+    "rechecked",
+    "workspace_policy",
+]
 
-SOURCE = "path_guard"
+SOURCES = {"path": "path_guard", "command": "command_guard", "url": "address_guard"}
 MAX_COMPARED_BYTES = 1 << 20
 _PREVIEW_CHARACTERS = 200
 
 
-class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What file tools may touch.
+class _Found(NamedTuple):
+    subjects: tuple[Subject, ...]
+    command: Checked
 
-    `workspace`: writes stay in the session's folders. `allowlist`: reads and writes stay in `allowed` and the
-    added folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed. `allowed`
-    holds resolved paths. `clear` is a folder known to lie in no protected one: what is above it is looked at once.
+
+def guarded(policy: PathPolicy, understand: Understand = nothing_known) -> ToolLayer:
+    """Fills the call's subjects, paths resolved, and what is known of its command, or blocks it.
+
+    A command that is proven to only read makes the call one that changes nothing. Whatever goes wrong in here blocks
+    the call too.
     """
 
-    folders: SessionFolders
-    mode: PathMode = "workspace"
-    allowed: tuple[str, ...] = ()
-    protected: tuple[str, ...] = ()
-    clear: str = ""
-
-
-def workspace_policy(folders: SessionFolders, protected: tuple[str, ...]) -> PathPolicy:
-    """The default policy of a session, with what can be known at its start."""
-    outside = not is_inside_same_folder(folders.workspace, protected)
-    return PathPolicy(folders=folders, protected=protected, clear=folders.workspace if outside else "")
-
-
-class Blocked(Exception):
-    """A guard says no. `problem` is the end of the sentence of `PathNotAllowed`."""
-
-    def __init__(self, reason: str, rule: str, problem: str = "") -> None:
-        super().__init__(f"{rule}: {problem}")
-        self.reason = reason
-        self.rule = rule
-        self.problem = problem
-
-
-def guarded(policy: PathPolicy) -> ToolLayer:
-    """Fills the call's subjects, paths resolved, or blocks it. Whatever goes wrong in here blocks it too."""
-
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        found = _inspect(call, policy)
+        found = _inspect(call, policy, understand)
         if isinstance(found, ToolOutput):
             return found
-        return await proceed(msgspec.structs.replace(call, subjects=found))
+        if found.command is NO_COMMAND:
+            return await proceed(msgspec.structs.replace(call, subjects=found.subjects))
+        parts, named, only_reads = found.command
+        mutating = call.mutating and not only_reads
+        return await proceed(
+            msgspec.structs.replace(
+                call, subjects=found.subjects, parts=parts, named=named, mutating=mutating
+            )
+        )
 
-    return fail_closed(SOURCE, layer)
+    return fail_closed(SOURCES["path"], layer)
 
 
-def rechecked(policy: PathPolicy) -> Callable[[ToolCall], ToolOutput | None]:
+def rechecked(
+    policy: PathPolicy, understand: Understand = nothing_known
+) -> Callable[[ToolCall], ToolOutput | None]:
     """Looks again just before the call runs; an output means it must not.
 
     Time has passed since the first look, a person may have thought it over: a path that leads elsewhere now
@@ -85,72 +85,77 @@ def rechecked(policy: PathPolicy) -> Callable[[ToolCall], ToolOutput | None]:
 
     def recheck(call: ToolCall) -> ToolOutput | None:
         try:
-            found = _inspect(call, policy)
+            found = _inspect(call, policy, understand)
             if isinstance(found, ToolOutput):
                 return found
             return _moved(call, found)
         except Exception as problem:  # noqa: BLE001  fail closed: no fault of a check may let a call pass
-            return check_failed(SOURCE, call, problem)
+            return check_failed(SOURCES["path"], call, problem)
 
     return recheck
 
 
-def _inspect(call: ToolCall, policy: PathPolicy) -> tuple[Subject, ...] | ToolOutput:
+def _inspect(call: ToolCall, policy: PathPolicy, understand: Understand) -> _Found | ToolOutput:
     found: list[Subject] = []
+    command = NO_COMMAND
     subjects = call.definition.subjects(call.args)
-    starts_command = any(subject.access == "run" for subject in subjects)
+    starts_command = any(subject.kind == "command" for subject in subjects)
+    cwd = policy.folders.workspace
     for subject in subjects:
-        if subject.kind != "path":
-            found.append(subject)
-            continue
-        resolved = ""
         try:
-            resolved = resolve(subject.value, policy.folders.workspace)
-            _check(subject, resolved, policy, starts_command=starts_command)
-        except PathRefused as refused:
-            return _blocked(subject, resolved, Blocked("PathNotAllowed", "path", refused.problem))
+            match subject.kind:
+                case "path":
+                    found.append(_checked_path(subject, policy, starts_command=starts_command))
+                    cwd = found[-1].resolved if starts_command else cwd
+                case "command":
+                    command = check_command(understand(subject.value, cwd), cwd=cwd, policy=policy)
+                    found.append(subject)
+                case "url":
+                    _check_url(subject.value)
+                    found.append(subject)
         except Blocked as blocked:
-            return _blocked(subject, resolved, blocked)
-        content = _content_digest(resolved) if subject.access == "write" else ""
-        found.append(msgspec.structs.replace(subject, resolved=resolved, content=content))
-    return tuple(found)
+            return _blocked(subject, blocked)
+    return _Found(tuple(found), command)
 
 
-def _check(subject: Subject, resolved: str, policy: PathPolicy, *, starts_command: bool) -> None:
-    if is_inside_same_folder(resolved, policy.protected, clear=policy.clear):
-        raise Blocked("PathNotAllowed", "protected", "Bridle keeps its own settings and records there")
-    if is_process_state(resolved):
-        raise Blocked("PathNotAllowed", "process", "it shows the inside of a running process")
-    match policy.mode:
-        case "workspace":
-            _check_workspace(subject, resolved, policy.folders, starts_command=starts_command)
-        case "allowlist":
-            if not is_beneath_any(resolved, (*policy.allowed, *policy.folders.added)):
-                raise Blocked("PathNotAllowed", "allowlist", "only the allowed folders may be used")
-        case "off":
-            pass
+def _checked_path(subject: Subject, policy: PathPolicy, *, starts_command: bool) -> Subject:
+    workspace = policy.folders.workspace
+    access: Access = "write" if subject.access == "write" else "read"
+    try:
+        target = find(subject.value, workspace)
+    except PathRefused as refused:
+        raise Blocked("PathNotAllowed", "path", refused.problem) from None
+    try:
+        check_place(target, policy, access, starts_command=starts_command)
+        if access == "read":
+            return msgspec.structs.replace(subject, resolved=target.path)
+        check_not_secret(subject.value, target, policy, workspace)
+    except Blocked as blocked:
+        blocked.matched = target.path
+        raise
+    return msgspec.structs.replace(subject, resolved=target.path, content=_content_digest(target.path))
 
 
-def _check_workspace(
-    subject: Subject, resolved: str, folders: SessionFolders, *, starts_command: bool
-) -> None:
-    if folders.place(resolved) != "outside":
-        return
-    if starts_command:
-        raise Blocked("PathNotAllowed", "workspace", "commands start inside the workspace")
-    if subject.access != "read":
-        raise Blocked("PathOutsideWorkspace", "workspace")
+def _check_url(url: str) -> None:
+    from bridle.safety.addresses import url_problem
+
+    if (problem := url_problem(url)) is not None:
+        raise Blocked("NeverAllowed", "address", problem, matched=problem)
 
 
-def _moved(call: ToolCall, found: tuple[Subject, ...]) -> ToolOutput | None:
+def _moved(call: ToolCall, found: _Found) -> ToolOutput | None:
     before = {(subject.kind, subject.value): subject for subject in call.subjects}
-    for subject in found:
+    for subject in found.subjects:
         seen = before.get((subject.kind, subject.value))
         if seen is None or seen.resolved != subject.resolved:
-            moved = Blocked("PathNotAllowed", "moved", "it leads elsewhere since it was checked")
-            return _blocked(subject, subject.resolved, moved)
+            problem = "it leads elsewhere since it was checked"
+            return _blocked(subject, Blocked("PathNotAllowed", "moved", problem, matched=subject.resolved))
         if seen.content != subject.content:
-            return _blocked(subject, subject.resolved, Blocked("ChangedSinceApproval", "changed"))
+            changed = Blocked("ChangedSinceApproval", "changed", matched=subject.resolved)
+            return _blocked(subject, changed)
+        if subject.kind == "command" and (call.parts, call.named) != found.command[:2]:
+            problem = "it would do something else than when it was checked"
+            return _blocked(subject, Blocked("NeverAllowed", "moved", problem, matched=subject.value))
     return None
 
 
@@ -162,16 +167,28 @@ def _content_digest(resolved: str) -> str:
         return ""
 
 
-def _blocked(subject: Subject, resolved: str, blocked: Blocked) -> ToolOutput:
-    data = {"path": _preview(subject.value), "problem": blocked.problem}
+def _blocked(subject: Subject, blocked: Blocked) -> ToolOutput:
+    """One sentence for the person and the model, and the facts behind it."""
+    data = {"path": _preview(blocked.path or subject.value), "problem": _preview(blocked.problem)}
     return ToolOutput(
         outcome="blocked",
         reason=blocked.reason,
         content=sentence(blocked.reason, data),
         evidence=Evidence(
-            source=SOURCE, rule=blocked.rule, matched=_preview(resolved), preview=_preview(subject.value)
+            source=SOURCES[subject.kind],
+            rule=blocked.rule,
+            matched=_preview(blocked.matched),
+            preview=_preview(_without_password(subject)),
         ),
     )
+
+
+def _without_password(subject: Subject) -> str:
+    """An address is shown without what stands before its `@`."""
+    if subject.kind != "url":
+        return subject.value
+    scheme, slashes, rest = subject.value.partition("//")
+    return scheme + slashes + rest.rpartition("@")[2]
 
 
 def _preview(text: str) -> str:

@@ -8,10 +8,11 @@ look like the workspace to a prefix test.
 
 from __future__ import annotations
 
+import errno
 import os
-import re
-from collections.abc import Iterable
-from typing import Literal, TypeAlias
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,7 +21,7 @@ Place: TypeAlias = Literal["workspace", "added", "outside"]
 MAX_PATH_BYTES = 4095
 MAX_NAME_BYTES = 255
 
-_PROCESS_FOLDER = re.compile(r"/proc/(self|thread-self|\d+)(/|$)")
+_INSIDE_PROCESS = frozenset({"environ", "mem", "fd", "root", "cwd", "map_files"})
 
 
 class PathRefused(Exception):
@@ -61,20 +62,69 @@ def session_folders(workspace: str, added: Iterable[str] = ()) -> SessionFolders
     )
 
 
+class Target(NamedTuple):
+    """Where a path leads: its name without symlinks, and what stands there; None where nothing does."""
+
+    path: str
+    status: os.stat_result | None
+
+
 def resolve(value: str, cwd: str) -> str:
     """The absolute path that `value` means in `cwd`, without symlinks, `.`, `..` or doubled slashes.
 
     What does not exist yet resolves through the folders that do. `~` is an ordinary character. Raises
     `PathRefused` for text that names nothing: empty, with a NUL, too long, not encodable, a circle of links.
     """
+    return find(value, cwd).path
+
+
+def find(value: str, cwd: str) -> Target:
+    """What `resolve` says, and what stands there."""
     _check_text(value)
-    resolved = os.path.realpath(os.path.join(cwd, value))
-    if resolved.startswith("//"):  # POSIX lets exactly two slashes mean something else; here they mean one
-        resolved = resolved[1:]
+    named = os.path.join(cwd, value)
+    try:
+        resolved = _single_slash(os.path.realpath(named))
+    except OSError:
+        raise PathRefused("its links cannot be read") from None
     _check_length(resolved)
-    if any(os.path.islink(path) for path in _self_and_parents(resolved)):
+    try:
+        status = os.lstat(resolved)
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            raise PathRefused("its links lead in a circle") from None
+        status = None
+    is_link = status is not None and stat.S_ISLNK(status.st_mode)
+    if is_link or (_met_links(named, resolved) and any(map(os.path.islink, _self_and_parents(resolved)))):
         raise PathRefused("its links lead in a circle")
-    return resolved
+    return Target(resolved, status)
+
+
+def find_entry(value: str, cwd: str) -> Target:
+    """The same for a name that is to be removed or moved: a link at its end is meant itself, not what it leads to."""
+    _check_text(value)
+    folder, name = os.path.split(value)
+    if name in {"", ".", ".."}:
+        return find(value, cwd)
+    path = os.path.join(find(folder or ".", cwd).path, name)
+    _check_length(path)
+    try:
+        return Target(path, os.lstat(path))
+    except OSError:
+        return Target(path, None)
+
+
+def _single_slash(path: str) -> str:
+    """POSIX lets exactly two slashes at the start mean something else; here they mean one."""
+    return path[1:] if path.startswith("//") else path
+
+
+def _met_links(named: str, resolved: str) -> bool:
+    """Whether a link may have been on the way.
+
+    Where there was none, a circle shows at the end of the path already. Otherwise each folder has to be looked at: a
+    circle leaves the rest of a path as it was written.
+    """
+    return ".." in named or _single_slash(os.path.normpath(named)) != resolved
 
 
 def is_beneath(path: str, folder: str) -> bool:
@@ -86,31 +136,96 @@ def is_beneath_any(path: str, folders: Iterable[str]) -> bool:
     return any(is_beneath(path, folder) for folder in folders)
 
 
-def is_inside_same_folder(path: str, folders: Iterable[str], *, clear: str = "") -> bool:
+def is_inside_same_folder(
+    path: str, folders: Iterable[str], *, clear: str = "", status: os.stat_result | None = None
+) -> bool:
     """Whether a resolved path lies in one of the folders under whatever name.
 
     The identity of every folder above it is compared, not only its name: a link, a file system that ignores case and
-    a second mount give one folder two names. A folder that does not exist yet is compared by name. `clear` is a folder
-    known to lie in none of them: what is above it need not be looked at again.
+    a second mount give one folder two names. A folder that does not exist yet is found through the one that will hold
+    it. `clear` is a folder known to lie in none of them: what is above it need not be looked at again. `status` is what
+    stands at the path, for a caller who has looked already.
     """
-    forbidden: set[tuple[int, int]] = set()
-    for folder in folders:
-        identity = _identity(folder)
-        if identity is not None:
-            forbidden.add(identity)
-        elif is_beneath(path, os.path.realpath(folder)):
-            return True
+    forbidden = [_anchor(folder) for folder in folders]
+    identities = {identity for identity, _ in forbidden}
+    below: list[str] = []
+    known = (status.st_dev, status.st_ino) if status is not None else None
     for parent in _self_and_parents(path):
+        if parent == clear and all(not missing for _, missing in forbidden):
+            return False
+        identity = known or _identity(parent)
+        known = None
+        if identity in identities and _reaches(below, identity, forbidden):
+            return True
         if parent == clear:
             return False
-        if _identity(parent) in forbidden:
-            return True
+        below.append(os.path.basename(parent))
     return False
+
+
+_Anchor: TypeAlias = tuple[tuple[int, int] | None, tuple[str, ...]]
+"""A folder that exists, and the names that are missing below it, innermost last."""
+
+
+def _anchor(folder: str) -> _Anchor:
+    identity = _identity(folder)
+    if identity is not None:
+        return identity, ()
+    if os.path.islink(folder):
+        folder = os.path.realpath(folder)
+    missing: list[str] = []
+    while identity is None and folder != os.path.dirname(folder):
+        folder, name = os.path.split(folder)
+        missing.append(name.casefold())
+        identity = _identity(folder)
+    return identity, tuple(reversed(missing))
+
+
+def _reaches(below: Sequence[str], identity: tuple[int, int] | None, forbidden: Iterable[_Anchor]) -> bool:
+    """Whether the names below a folder, innermost first, go where a forbidden one is or will be."""
+    for anchor, missing in forbidden:
+        if anchor == identity and len(below) >= len(missing):
+            names = [name.casefold() for name in reversed(below[len(below) - len(missing) :])]
+            if tuple(names) == missing:
+                return True
+    return False
+
+
+def is_second_name(status: os.stat_result | None, folders: Iterable[str]) -> bool:
+    """Whether a file is a hard link to one inside the folders. A file with one name only is not looked for."""
+    if status is None or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
+        return False
+    return any(_holds(folder, status) for folder in folders)
+
+
+def _holds(folder: str, status: os.stat_result) -> bool:
+    """Whether the folder, at any depth, has an entry for this very file. Hard links stay on one file system."""
+    try:
+        if os.stat(folder).st_dev != status.st_dev:
+            return False
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+    except OSError:
+        return False
+    if any(entry.inode() == status.st_ino and not entry.is_symlink() for entry in listed):
+        return True
+    return any(_holds(entry.path, status) for entry in listed if entry.is_dir(follow_symlinks=False))
 
 
 def is_process_state(resolved: str) -> bool:
     """Whether the path shows a running process: its environment, memory or open files, ours included."""
-    return _PROCESS_FOLDER.match(resolved) is not None
+    if not resolved.startswith("/proc/"):
+        return False
+    process = resolved.split("/", 3)[2]
+    return process.isdigit() or process in {"self", "thread-self"}
+
+
+def leads_into_process(path: str) -> bool:
+    """Whether a command that uses this path would see the secrets of a process other than its own."""
+    if not path.startswith("/proc/"):
+        return False
+    process, *below = path.split("/")[2:]
+    return process.isdigit() and not _INSIDE_PROCESS.isdisjoint(below)
 
 
 def _check_text(value: str) -> None:

@@ -6,15 +6,18 @@ inside one name and `**` crosses folders.
 Every kind of pattern has two readings. The exact one serves allow rules: it must not match more than the
 person meant. The generous one serves deny and ask rules: it should not be talked around. Neither understands
 the shell; a text that is not surely harmless is not matched by an allow pattern, and that is all that can be
-promised of text.
+promised of text. Where a command was parsed, its parts come in beside the text: an allow pattern may then speak
+about one plain part of a script, a deny pattern about any part however it is wrapped.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+
+from bridle.safety.shell.facts import Part
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "edit": ("write_file", "edit_file", "apply_patch"),
@@ -35,7 +38,12 @@ _QUOTING = re.compile(r"[\"'\\]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=\S*\s+")
 _WORD = re.compile(r"\S+")
 _BEFORE_WILDCARD = re.compile(r"[^*?\[]*")
+_WILDCARD = re.compile(r"[*?\[]")
+_BRACKETED = re.compile(r"\[([*?\[])\]")
 _MAX_TRIES = 50
+_TO_NOWHERE = r"(?:\d?>&\d|[\d&]?>>?[ \t]*/dev/null|\d?<[ \t]*/dev/null)(?![^\s;|&<>])"
+_ENDING = re.compile(rf"(?:\s*{_TO_NOWHERE})+\s*\Z")
+_GLUE = re.compile(rf"(?:\s|;|&&|\|\||\|&?|{_TO_NOWHERE})*")
 # fmt: off
 _CARRIERS = frozenset({  # words behind which another command follows, somewhere
     "sudo", "doas", "su", "env", "command", "exec", "builtin", "eval", "nohup", "time", "timeout", "nice",
@@ -57,16 +65,52 @@ def command_matches_exactly(pattern: str, command: str) -> bool:
     Anything that could start a second command, substitute or redirect keeps a wildcard from matching:
     `npm test*` must not allow `npm test; rm -rf ~`.
     """
-    if command == pattern:
+    if command in (pattern, _meant_literally(pattern)):
         return True
     return not _COMPOUND.search(command) and fnmatch.fnmatchcase(command, pattern)
 
 
-def command_matches_generously(pattern: str, command: str) -> bool:
-    """For deny and ask rules. The whole text, or any command that seems to be inside it."""
+def command_matches_generously(pattern: str, command: str, parts: Iterable[Part] = ()) -> bool:
+    """For deny and ask rules. The whole text, any command that seems to be inside it, any part that really is."""
     if fnmatch.fnmatchcase(command, pattern):
         return True
-    return any(_part_matches(pattern, part) for part in _parts(command))
+    pieces, together = _pieces(command, tuple(text for part in parts for text in _readings(part)))
+    if _literal_beginning(pattern) not in together:  # most rules are about something else
+        return False
+    return any(_part_matches(pattern, piece) for piece in pieces)
+
+
+def part_matches_exactly(pattern: str, part: Part) -> bool:
+    """For allow rules. One plain command of a script; see `is_plain` for what else must hold."""
+    return fnmatch.fnmatchcase(_bare(part.text), pattern)
+
+
+def is_plain(part: Part) -> bool:
+    """Whether the part is a program with arguments that are all known, written out, and nothing else.
+
+    No substitution, no assignment in front, no redirection to a file: what an allow pattern reads is all that happens.
+    """
+    return None not in part.words and tuple(_words(_bare(part.text)) or ()) == part.words
+
+
+def consists_of(command: str, texts: Sequence[str]) -> bool:
+    """Whether a script is these texts in this order, with only separators between them.
+
+    Redirections that lead nowhere (`2>&1`, `>/dev/null`) count as separators. Subshells, substitutions, wrappers, other
+    redirections, `&` and comments do not: then the script is more than its parts.
+    """
+    at = 0
+    for text in texts:
+        start = command.find(text, at)
+        if not text or start < 0 or not _GLUE.fullmatch(command, at, start):
+            return False
+        at = start + len(text)
+    return _GLUE.fullmatch(command, at) is not None
+
+
+def literal_pattern(text: str) -> str:
+    """A pattern that means exactly this text: what would be a wildcard stands in brackets."""
+    return _WILDCARD.sub(r"[\g<0>]", text)
 
 
 def path_matches_exactly(pattern: str, names: Iterable[str]) -> bool:
@@ -89,6 +133,31 @@ def path_matches_generously(pattern: str, names: Iterable[str]) -> bool:
     return False
 
 
+def _meant_literally(pattern: str) -> str | None:
+    """The one text that `literal_pattern` made this pattern from; None where it has a wildcard."""
+    bare = _BRACKETED.sub("", pattern)
+    return _BRACKETED.sub(r"\g<1>", pattern) if not _WILDCARD.search(bare) else None
+
+
+def _bare(text: str) -> str:
+    """A command without the redirections at its end that lead nowhere."""
+    return _ENDING.sub("", text)
+
+
+def _words(text: str) -> list[str] | None:
+    import shlex  # hardly ever needed before the first command
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return None
+
+
+def _readings(part: Part) -> tuple[str, ...]:
+    """A part as it is written and as the shell reads it; a word that is not known is left out."""
+    return part.text, " ".join(word for word in part.words if word is not None)
+
+
 def _parts(command: str) -> Iterator[str]:
     """The pieces between separators, as written and with quotes, backslashes and doubled spaces taken out."""
     joined = command.replace("\\\n", "")
@@ -98,11 +167,22 @@ def _parts(command: str) -> Iterator[str]:
                 yield part
 
 
+@lru_cache(maxsize=32)
+def _pieces(command: str, readings: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Everything in a command a pattern is tried on, and all of it in one text. Every rule asks for the same."""
+    pieces = tuple(dict.fromkeys((*_parts(command), *readings)))
+    return pieces, "\n".join(pieces)
+
+
+def _literal_beginning(pattern: str) -> str:
+    literal = _BEFORE_WILDCARD.match(pattern)
+    return literal.group() if literal else ""
+
+
 def _part_matches(pattern: str, part: str) -> bool:
     """Whether a command that may begin inside the part matches; a part that wears us out counts as one."""
     matches = _compiled(pattern)
-    literal = _BEFORE_WILDCARD.match(pattern)
-    prefix = literal.group() if literal else ""
+    prefix = _literal_beginning(pattern)
     tried = 0
     for start in _starts(part):
         if not part.startswith(prefix, start):

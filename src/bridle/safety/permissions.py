@@ -1,108 +1,75 @@
-"""Who decides whether a call may run, in which order, and why. Pure.
+"""Who decides whether a call may run, in which order, and why. Pure but for the saved grants it is given.
 
-Guards have spoken before. Then, the first that has something to say:
-  1  any rule that denies
-  2  a grant: a yes this session remembers
-  3  the first matching rule, tiers from flags down to built-in
-  4  the agent's own default
-  5  the mode's table
-  6  ask
-Every decision names what decided. `evaluate` is the plain first-match function over tool names, for programs
-that want rules and nothing else.
+The first that has something to say:
+  1  guards and hooks: they have spoken before anything here is asked
+  2  any rule that denies
+  3  a grant: a yes this session remembers, or one saved for this project
+  4  the first matching rule, tiers from flags down to built-in
+  5  the agent's own default
+  6  the mode's table
+  7  ask
+Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
+and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
+wants asked about, and a command that asks to leave the sandbox, pass over grants and allow rules: a person says yes to
+each one.
+
+`evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from bridle.engine.tools import ToolCall
-from bridle.protocol.errors import UsageError
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
+from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.paths import SessionFolders
-from bridle.safety.patterns import (
-    ALIASES,
-    command_matches_exactly,
-    command_matches_generously,
-    path_matches_exactly,
-    path_matches_generously,
-    tool_matches,
-)
-from bridle.safety.sensitive import is_policy_file
+from bridle.safety.patterns import ALIASES
+from bridle.safety.queries import Place, Query, Understand, query_of
+from bridle.safety.rules import Rule, Tier, evaluate, first_match, in_tier_order, matches, parse_rule
+from bridle.safety.sensitive import SECRET_FILES
 
-Tier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]
-TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "builtin")
+__all__ = [
+    "MODE_TABLE",
+    "SILENT_MODES",
+    "STEPS",
+    "Decision",
+    "Permissions",
+    "Rule",
+    "Tier",
+    "decide",
+    "evaluate",
+    "parse_rule",
+]
 
-DecidedBy: TypeAlias = Literal["rule", "grant", "agent", "mode", "default", "yes", "person", "nobody"]
+DecidedBy: TypeAlias = Literal["rule", "grant", "agent", "mode", "default", "hook", "yes", "person", "nobody"]
 
-PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file", "apply_patch", "grep", "glob", "ls"})
-COMMAND_TOOLS = frozenset({"bash"})
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """A pattern and a verdict. `origin` says where it was written, for people: `user config, line 12`."""
-
-    tool: str
-    verdict: Verdict
-    path: str | None = None
-    command: str | None = None
-    reason: str | None = None
-    tier: Tier = "user"
-    origin: str = ""
-
-    @property
-    def shown(self) -> str:
-        pattern = self.command or self.path
-        return f"{self.tool}({pattern})" if pattern else self.tool
-
-
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """A remembered yes: to the whole tool, or to one command or path taken literally."""
-
-    grant_id: str
-    tool: str
-    subject: str | None = None
-
-
-class PathName(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as rules see it: absolute, and relative when it is in the workspace."""
-
-    absolute: str
-    relative: str | None = None
-
-    @property
-    def shown(self) -> str:
-        return self.relative or self.absolute
-
-
-class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a decision looks at.
-
-    `quiet`: reading inside the session's folders, a command proven to only read, or a call about nothing
-    outside. `policy_file`: it would change what later runs obey, so only a yes or a rule that names the file
-    itself may let it pass.
-    """
-
-    tool: str
-    risk: Risk
-    command: str | None = None
-    paths: tuple[PathName, ...] = ()
-    quiet: bool = False
-    policy_file: bool = False
-    agent_default: Verdict | None = None
+STEPS: Mapping[int, str] = {
+    1: "a guard or a hook",
+    2: "a rule that denies",
+    3: "a grant",
+    4: "a rule",
+    5: "the agent's default",
+    6: "the mode",
+    7: "nothing, so somebody is asked",
+}
+SILENT_MODES: frozenset[Mode] = frozenset({"safe", "plan"})
+"""Modes in which nobody is asked: what would ask is denied."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict and what decided.
 
-    `reason` is the stable one of a denial, `note` what the rule's author wrote.
+    `step` is the one of the order above; it stays when a person answers. `reason` is the stable one of a denial, `note`
+    what the rule's author wrote.
     """
 
     verdict: Verdict
     decided_by: DecidedBy
+    step: int
     rule: str | None = None
     origin: str | None = None
     reason: str | None = None
@@ -137,76 +104,39 @@ MODE_TABLE: Mapping[Mode, Mapping[Risk, Cell]] = {
 }  # fmt: skip
 
 
-def parse_rule(text: str, verdict: Verdict, *, tier: Tier = "flags", origin: str = "") -> Rule:
-    """A rule from its short form: `edit`, `mcp__*`, `bash(npm test*)`, `Read(docs/**)`.
-
-    Raises `UsageError`.
-    """
-    name, bracket, rest = text.strip().partition("(")
-    name = name.strip()
-    if not name or (bracket and not (rest.endswith(")") and rest[:-1])):
-        raise UsageError(f'"{text}" is not a rule. Write a tool, or a tool and a pattern: bash(npm test*)')
-    if not bracket:
-        return Rule(name, verdict, tier=tier, origin=origin)
-    pattern = rest[:-1]
-    tools = frozenset(ALIASES.get(name, (name,)))
-    if tools <= COMMAND_TOOLS:
-        return Rule(name, verdict, command=pattern, tier=tier, origin=origin)
-    if tools <= PATH_TOOLS:
-        return Rule(name, verdict, path=pattern, tier=tier, origin=origin)
-    raise UsageError(f'"{text}" is not a rule: {name} takes no pattern')
-
-
 def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iterable[Grant] = ()) -> Decision:
     """The verdict on one call. `rules` are in tier order (see `in_tier_order`)."""
-    matching = [rule for rule in rules if _matches(rule, query)]
-    for rule in matching:
-        if rule.verdict == "deny":
-            return _by_rule(rule)
-    if grant := _granted(query, grants):
-        return Decision(verdict="allow", decided_by="grant", rule=grant.grant_id)
-    if matching:
-        return _by_rule(matching[0])
-    if query.agent_default is not None:
-        reason = "AgentDenied" if query.agent_default == "deny" else None
-        return Decision(verdict=query.agent_default, decided_by="agent", reason=reason)
-    return _by_mode(query, mode)
+    decision = _decide(query, mode, rules, grants)
+    if decision.verdict == "ask" and mode in SILENT_MODES:
+        return Decision(
+            verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
+        )
+    return decision
 
 
-def in_tier_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Higher tiers first; inside a tier as written."""
-    return tuple(sorted(rules, key=lambda rule: TIERS.index(rule.tier)))
-
-
-def evaluate(rules: Iterable[Rule], tool_name: str) -> tuple[Verdict, Rule | None]:
-    """First match over tool names alone, and the rule that matched; a tool nothing matches is asked about."""
+def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
     for rule in rules:
-        if fnmatchcase(tool_name, rule.tool):
-            return rule.verdict, rule
-    return "ask", None
-
-
-_ACTIONS: Mapping[Verdict, str] = {"allow": "allowed", "ask": "approval_required", "deny": "denied"}
-
-
-def explanation(query: Query, decision: Decision, mode: Mode, safety_notes: Sequence[str] = ()) -> str:
-    """One line that says everything a decision rests on."""
-    facts = [
-        f"mode={mode} tool={query.tool} risk={query.risk} action={_ACTIONS[decision.verdict]}",
-        f"decided_by={decision.decided_by}",
-    ]
-    if decision.rule:
-        facts.append(f"rule={decision.rule}" + (f" ({decision.origin})" if decision.origin else ""))
-    if query.policy_file:
-        facts.append("it changes what later runs obey")
-    return "; ".join((*facts, *safety_notes))
+        if rule.verdict == "deny" and matches(rule, query):
+            return _by_rule(rule, step=2)
+    if query.must_ask:
+        return _by_agent(query, "ask") or Decision(
+            verdict="ask", decided_by="hook", step=1, note=query.must_ask
+        )
+    if query.escalates:
+        return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
+    if grant := _granted(query, grants):
+        return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)
+    if rule := first_match(query, rules):
+        return _by_rule(rule, step=4)
+    return _by_agent(query) or _by_mode(query, mode)
 
 
 class Permissions:
     """The permissions of one session: what was configured, and what changes while it runs.
 
     `yes` answers every question with yes; it lifts no denial. `mode` is asked at every decision: a session's mode
-    is a fold over its events and may change while it runs.
+    is a fold over its events and may change while it runs. `understand` reads commands; without it none is quiet.
+    `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
     """
 
     def __init__(
@@ -217,12 +147,18 @@ class Permissions:
         rules: Iterable[Rule] = (),
         yes: bool = False,
         agent_default: Verdict | None = None,
+        understand: Understand | None = None,
+        protected: tuple[str, ...] = (),
+        secret_files: tuple[str, ...] = SECRET_FILES,
+        saved: SavedGrants | None = None,
     ) -> None:
         self._mode = mode
         self.yes = yes
-        self._folders = folders
+        self._place = Place(folders=folders, protected=protected, secret_files=secret_files)
         self._rules = in_tier_order(rules)
         self._agent_default: Verdict | None = agent_default
+        self._understand = understand
+        self._saved = saved
         self._grants: dict[str, Grant] = {}
 
     @property
@@ -235,102 +171,79 @@ class Permissions:
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        return tuple(self._grants.values())
+        """Those of this session, then the saved ones."""
+        return (*self._grants.values(), *(self._saved.of(self.root) if self._saved is not None else ()))
+
+    @property
+    def persists(self) -> bool:
+        """Whether a yes may be kept for later sessions."""
+        return self._saved is not None
+
+    @property
+    def root(self) -> str:
+        """The folder that saved grants belong to."""
+        return self._place.folders.workspace
 
     def query(self, call: ToolCall) -> Query:
         """What there is to decide about a guarded call."""
-        command = next((subject.value for subject in call.subjects if subject.kind == "command"), None)
-        paths = tuple(subject for subject in call.subjects if subject.kind == "path" and command is None)
-        names = tuple(self._name(subject.resolved) for subject in paths)
-        writes = any(subject.access == "write" for subject in paths)
-        policy_file = writes and any(is_policy_file(name.shown) for name in names)
-        risk = call.definition.risk
-        inside = all(self._folders.place(subject.resolved) != "outside" for subject in paths)
-        return Query(
-            tool=call.name,
-            risk="dangerous" if policy_file else risk,
-            command=command,
-            paths=names,
-            quiet=(risk == "read" and inside) or not (call.mutating or call.subjects),
-            policy_file=policy_file,
-            agent_default=self._agent_default,
-        )
+        return query_of(call, self._place, understand=self._understand, agent_default=self._agent_default)
 
     def decide(self, query: Query) -> Decision:
         return decide(query, mode=self.mode, rules=self._rules, grants=self.grants)
 
-    def remember(self, grant: GrantAdded) -> None:
-        """Takes a grant into this session. An empty pattern stands for the whole tool."""
-        self._grants[grant.grant_id] = Grant(
-            grant_id=grant.grant_id, tool=grant.tool, subject=grant.pattern or None
-        )
+    def remember(self, grant: GrantAdded) -> GrantAdded:
+        """Takes a grant into this session and, if it is to be saved, into the file; returns it with its end.
+
+        An empty pattern stands for the whole tool. Where it cannot be saved it holds for this session, and the reason
+        is raised (OSError or `BridleError`).
+        """
+        if grant.life == "saved" and self._saved is not None:
+            try:
+                return self._saved.add(self.root, grant)
+            except Exception:
+                self._hold(grant)
+                raise
+        self._hold(grant)
+        return grant
 
     def revoke(self, grant_id: str) -> bool:
-        """Forgets a grant. False when there is none of this id."""
-        return self._grants.pop(grant_id, None) is not None
+        """Forgets a grant, also on disk. False when there is none of this id."""
+        if self._grants.pop(grant_id, None) is not None:
+            return True
+        return self._saved is not None and self._saved.revoke(self.root, grant_id)
 
-    def _name(self, resolved: str) -> PathName:
-        inside = self._folders.place(resolved) == "workspace"
-        return PathName(absolute=resolved, relative=self._folders.shown(resolved) if inside else None)
-
-
-def _matches(rule: Rule, query: Query) -> bool:
-    if not tool_matches(rule.tool, query.tool):
-        return False
-    if rule.verdict == "allow":
-        return _matches_exactly(rule, query)
-    return _matches_generously(rule, query)
-
-
-def _matches_exactly(rule: Rule, query: Query) -> bool:
-    """Everything the call is about must match."""
-    if query.policy_file and rule.path is None:
-        return False
-    if rule.command is not None and not (
-        query.command is not None and command_matches_exactly(rule.command, query.command)
-    ):
-        return False
-    if rule.path is None:
-        return True
-    return bool(query.paths) and all(
-        path_matches_exactly(rule.path, _names(path, rule.path)) for path in query.paths
-    )
-
-
-def _matches_generously(rule: Rule, query: Query) -> bool:
-    """One thing the call is about is enough."""
-    if rule.command is not None and not (
-        query.command is not None and command_matches_generously(rule.command, query.command)
-    ):
-        return False
-    if rule.path is None:
-        return True
-    return any(path_matches_generously(rule.path, (path.shown, path.absolute)) for path in query.paths)
-
-
-def _names(path: PathName, pattern: str) -> tuple[str, ...]:
-    """An absolute pattern is about absolute names, any other about the workspace."""
-    if pattern.startswith("/"):
-        return (path.absolute,)
-    return (path.relative,) if path.relative is not None else ()
+    def _hold(self, grant: GrantAdded) -> None:
+        self._grants[grant.grant_id] = Grant(
+            grant_id=grant.grant_id, tool=grant.tool, subject=grant.pattern or None, match=grant.match
+        )
 
 
 def _granted(query: Query, grants: Iterable[Grant]) -> Grant | None:
-    """A grant that covers the call: one for the tool, or literal ones for everything it is about."""
-    mine = [grant for grant in grants if grant.tool == query.tool]
+    """A grant that covers the call: literal ones for everything it is about, one for its key, one for the tool.
+
+    What is exceptional passes with literal ones only.
+    """
+    mine = [grant for grant in grants if query.tool in ALIASES.get(grant.tool, (grant.tool,))]
     subjects = [query.command] if query.command is not None else [path.shown for path in query.paths]
-    literal = {grant.subject: grant for grant in mine if grant.subject is not None}
+    literal = {
+        grant.subject: grant for grant in mine if grant.match == "literal" and grant.subject is not None
+    }
     if subjects and all(subject in literal for subject in subjects):
         return literal[subjects[0]]
-    if query.policy_file:
+    if query.exceptional:
         return None
-    return next((grant for grant in mine if grant.subject is None), None)
+    key = query.key
+    for grant in mine:
+        if grant.subject is None or (grant.match == "key" and grant.subject == key):
+            return grant
+    return None
 
 
-def _by_rule(rule: Rule) -> Decision:
+def _by_rule(rule: Rule, *, step: int) -> Decision:
     return Decision(
         verdict=rule.verdict,
         decided_by="rule",
+        step=step,
         rule=rule.shown,
         origin=rule.origin or rule.tier,
         reason="RuleDenied" if rule.verdict == "deny" else None,
@@ -338,11 +251,24 @@ def _by_rule(rule: Rule) -> Decision:
     )
 
 
+def _by_agent(query: Query, at_most: Verdict = "allow") -> Decision | None:
+    """The agent's own default, if it has one that says no more than `at_most`."""
+    verdict = query.agent_default
+    if verdict is None or (at_most == "ask" and verdict == "allow"):
+        return None
+    reason = "AgentDenied" if verdict == "deny" else None
+    return Decision(verdict=verdict, decided_by="agent", step=5, reason=reason)
+
+
 def _by_mode(query: Query, mode: Mode) -> Decision:
     cell = MODE_TABLE[mode].get(query.risk)
     if cell is None:
-        return Decision(verdict="ask", decided_by="default")
+        return Decision(verdict="ask", decided_by="default", step=7)
     verdict = cell.quiet if query.quiet else cell.otherwise
     return Decision(
-        verdict=verdict, decided_by="mode", rule=mode, reason="ModeDenied" if verdict == "deny" else None
+        verdict=verdict,
+        decided_by="mode",
+        step=6,
+        rule=mode,
+        reason="ModeDenied" if verdict == "deny" else None,
     )

@@ -1,30 +1,49 @@
-"""The layer that lets a call pass, asks about it, or denies it. Every evaluation leaves one audit event."""
+"""The layer that lets a call pass, asks about it, or denies it. Every evaluation leaves one audit event.
+
+Guards and hooks are step 1 of the order and stand before this layer; a call they stop has its evidence in its result.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from bridle.engine.questions import PERMISSION_TIMEOUT_S, PermissionAnswer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.protocol.errors import sentence
-from bridle.protocol.events import Evidence, GrantAdded, PermissionDecided
+from bridle.protocol.errors import BridleError, StoreError, sentence
+from bridle.protocol.events import Evidence, GrantAdded, Notice, PermissionDecided, PermissionRequested
+from bridle.safety.asking import because, explanation, offers
 from bridle.safety.closed import fail_closed
-from bridle.safety.permissions import Decision, Permissions, Query, explanation
+from bridle.safety.permissions import Decision, Permissions
+from bridle.safety.queries import Query, shown_parts
 
 SOURCE = "permission_engine"
 _HINT_CHARACTERS = 160
 
-AskPerson: TypeAlias = Callable[[ToolCall, str], Awaitable[PermissionAnswer]]
-"""Puts the question with the line that says why, and waits for whoever may answer."""
-Record: TypeAlias = Callable[[PermissionDecided | GrantAdded], object]
+AskPerson: TypeAlias = Callable[[PermissionRequested], Awaitable[PermissionAnswer]]
+"""Puts the question and waits for whoever may answer."""
+
+
+class HookWord(msgspec.Struct, frozen=True, kw_only=True):
+    """A hook's answer to a permission question, in place of a person's."""
+
+    verdict: Literal["allow", "deny"]
+    by: str
+    message: str = ""
+
+
+Hear: TypeAlias = Callable[[ToolCall, str], Awaitable[HookWord | None]]
+"""Asks hooks before a person is asked, with the line that says why; None leaves it to the person."""
+Record: TypeAlias = Callable[[PermissionDecided | GrantAdded | Notice], object]
 """Appends to the session's log."""
 
 
-def permitted(permissions: Permissions, ask_person: AskPerson, record: Record) -> ToolLayer:
+def permitted(
+    permissions: Permissions, ask_person: AskPerson, record: Record, hear: Hear | None = None
+) -> ToolLayer:
     """Behind this layer a call has been allowed, and the log says by what or by whom."""
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
@@ -34,11 +53,12 @@ def permitted(permissions: Permissions, ask_person: AskPerson, record: Record) -
         if decision.verdict == "ask" and call.by_person:
             answer = PermissionAnswer(answer="once", answered_by=call.originator)
             decision = _answered(decision, answer)
+        elif decision.verdict == "ask" and (word := await _heard(hear, call, query, decision, permissions)):
+            decision = _by_hook(decision, word)
         elif decision.verdict == "ask" and permissions.yes:
             decision = msgspec.structs.replace(decision, verdict="allow", decided_by="yes")
         elif decision.verdict == "ask":
-            why = explanation(query, decision, permissions.mode, call.definition.safety_notes)
-            answer = await ask_person(call, why)
+            answer = await ask_person(question(call, query, decision, permissions))
             decision = _answered(decision, answer)
         record(_audit(call, decision, answer))
         if decision.verdict != "allow":
@@ -48,6 +68,43 @@ def permitted(permissions: Permissions, ask_person: AskPerson, record: Record) -
         return await proceed(call)
 
     return fail_closed(SOURCE, layer)
+
+
+async def _heard(
+    hear: Hear | None, call: ToolCall, query: Query, decision: Decision, permissions: Permissions
+) -> HookWord | None:
+    if hear is None:
+        return None
+    return await hear(call, explanation(query, decision, permissions.mode, call.definition.safety_notes))
+
+
+def _by_hook(asked: Decision, word: HookWord) -> Decision:
+    return msgspec.structs.replace(
+        asked,
+        verdict=word.verdict,
+        decided_by="hook",
+        rule=word.by,
+        origin=None,
+        reason=None if word.verdict == "allow" else "HookBlocked",
+        note=word.message,
+    )
+
+
+def question(
+    call: ToolCall, query: Query, decision: Decision, permissions: Permissions
+) -> PermissionRequested:
+    """What a person is asked about a call, but for the digest that whoever asks puts on it."""
+    return PermissionRequested(
+        call_id=call.id,
+        tool=call.name,
+        input=call.input,
+        risk=query.risk,
+        why=explanation(query, decision, permissions.mode, call.definition.safety_notes),
+        subjects=tuple(subject.value for subject in call.subjects),
+        because=because(query, decision),
+        parts=call.parts or shown_parts(query.script),
+        offers=offers(query, persists=permissions.persists),
+    )
 
 
 def _answered(asked: Decision, answer: PermissionAnswer) -> Decision:
@@ -72,39 +129,44 @@ def _audit(call: ToolCall, decision: Decision, answer: PermissionAnswer | None) 
         reason=decision.reason,
         answered_by=answer.answered_by if answer is not None else None,
         note=note,
+        step=decision.step,
     )
 
 
 def _keep(
     call: ToolCall, query: Query, answer: PermissionAnswer, permissions: Permissions, record: Record
 ) -> None:
-    """Remembers a yes that was meant for more than once: exactly this command, exactly this path.
+    """Remembers a yes that was meant for more than once: what the question offered for this answer, and no more.
 
-    `always` holds for this session here; keeping it longer is for whoever reads the event.
+    An answer that was not offered is a yes for this once.
     """
-    grants = _patterns(query, answer)
-    for index, pattern in enumerate(grants):
+    offered = [
+        offer for offer in offers(query, persists=permissions.persists) if offer.answer == answer.answer
+    ]
+    for index, offer in enumerate(offered):
         suffix = f"_{index}" if index else ""
         grant = GrantAdded(
             grant_id=f"grant_{call.id.removeprefix('call_')}{suffix}",
-            tool=call.name,
-            pattern=pattern,
-            life="saved" if answer.answer == "always" else "session",
+            tool=offer.tool,
+            pattern=offer.pattern,
+            life="saved" if offer.answer == "always" else "session",
+            match=offer.match,
         )
-        record(grant)
-        permissions.remember(grant)
+        try:
+            record(permissions.remember(grant))
+        except (OSError, BridleError) as problem:
+            if isinstance(problem, StoreError):
+                raise
+            record(msgspec.structs.replace(grant, life="session"))
+            record(_not_saved(problem))
 
 
-def _patterns(query: Query, answer: PermissionAnswer) -> tuple[str, ...]:
-    match answer.answer:
-        case "once" | "deny":
-            return ()
-        case "tool":
-            return ("",)
-        case "pattern" | "always":
-            return (
-                (query.command,) if query.command is not None else tuple(path.shown for path in query.paths)
-            )
+def _not_saved(problem: OSError | BridleError) -> Notice:
+    clause = (
+        problem.message if isinstance(problem, BridleError) else problem.strerror or "it cannot be written"
+    )
+    data = {"problem": clause.rstrip(".")}
+    return Notice(reason="GrantNotSaved", message=sentence("GrantNotSaved", data), data=data)
 
 
 def _denied(
@@ -124,9 +186,13 @@ def _denied(
         "client": (answer.answered_by if answer is not None else None) or "nobody",
         "timeout_s": f"{PERMISSION_TIMEOUT_S:g}",
         "hint": _hint(query),
+        "hook": decision.rule,
+        "message": decision.note,
     }
     content = sentence(reason, data)
-    if answer is not None and answer.note:
+    if reason == "HookBlocked":
+        pass  # its sentence has the hook's own words
+    elif answer is not None and answer.note:
         content += f" They said: {answer.note}"
     elif decision.note:
         content += f" {decision.note}"
@@ -134,6 +200,7 @@ def _denied(
         outcome="denied",
         reason=reason,
         content=content,
+        metadata={"timeout_s": PERMISSION_TIMEOUT_S} if reason == "PermissionTimeout" else {},
         evidence=Evidence(
             source=SOURCE,
             rule=rule if reason == "RuleDenied" else reason,

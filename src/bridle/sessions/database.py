@@ -7,6 +7,7 @@ complete: it is made under another name and renamed, so no process ever meets on
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -21,6 +22,9 @@ from bridle.sessions.schema import MIGRATIONS
 
 BUSY_TIMEOUT_MS = 5_000
 _LOCK_TIMEOUT_S = 30.0
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LEAST_ROOM_BYTES = 64 * 1024
+"""With less, SQLite cannot even make the index of its write-ahead log."""
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NEW = ".new"
 _VERSIONS = "select version, sha256 from schema_migrations"
@@ -97,12 +101,26 @@ class Database:
         except apsw.CorruptError as problem:
             raise StoreError("StoreDamaged", path=self.path, problem=str(problem)) from problem
         except apsw.Error as problem:
+            # Where the disk is full, SQLite cannot make its side files and calls that an I/O error.
+            if isinstance(problem, apsw.FullError) or (
+                isinstance(problem, apsw.IOError) and not self._has_room()
+            ):
+                raise StoreError("NoSpace", folder=self.folder) from problem
             raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
         except OSError as problem:
+            if problem.errno in _NO_ROOM:
+                raise StoreError("NoSpace", folder=self.folder) from problem
             path = problem.filename or self.path
             no_folder = isinstance(problem, FileExistsError | NotADirectoryError)
             reason = "it is not a folder" if no_folder else problem.strerror
             raise StoreError("StoreUnwritable", path=path, problem=reason) from problem
+
+    def _has_room(self) -> bool:
+        try:
+            disk = os.statvfs(self.folder)
+        except OSError:
+            return True
+        return disk.f_bavail * disk.f_frsize >= _LEAST_ROOM_BYTES
 
     def _create(self) -> None:
         files.private_folder(self.folder)

@@ -17,7 +17,7 @@ from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log import StoredLog
 from bridle.sessions.reading import LogName, Record
-from bridle.sessions.tips import Tip, TipFile
+from bridle.sessions.tips import Tip, TipFile, tip_at
 from bridle.sessions.writer import LogTail, Writer
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
@@ -164,6 +164,15 @@ class SessionStore:
         row = self._row(session_id)
         with self._database.errors():
             return reading.end_of(self._reader(), LogName(row.id, row.log, row.log_key)).chain.hex()
+
+    def verify(self, session_id: str, *, last: int | None = None) -> None:
+        """Checks content, chain and tip as `StoredLog.verify` does. Needs no lock: the session may run elsewhere."""
+        row = self._row(session_id)
+        name = LogName(row.id, row.log, row.log_key)
+        with self._database.errors():
+            tip = tip_at(os.path.join(self._folder, "tips", row.log))  # first: events may be ahead of it
+            reading.check_chain(self._reader(), name, last)
+            reading.check_tip(self._reader(), name, tip)
 
     def fold(self, session_id: str) -> bytes | None:
         """The last kept fold of a session, if the log still holds the event it ends with."""

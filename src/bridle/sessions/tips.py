@@ -29,12 +29,7 @@ class TipFile:
 
     def read(self) -> Tip | None:
         """None when there is none, or when a power cut left half of one: then it proves nothing."""
-        found = os.pread(self._fd, _LAYOUT.size + _CHECK_BYTES, 0)
-        body = found[: _LAYOUT.size]
-        if len(found) < _LAYOUT.size + _CHECK_BYTES or found[_LAYOUT.size :] != _check(body):
-            return None
-        event_id, chain = _LAYOUT.unpack(body)
-        return Tip(event_id, chain)
+        return _read(self._fd)
 
     def write(self, event_id: int, chain: bytes) -> None:
         body = _LAYOUT.pack(event_id, chain)
@@ -44,6 +39,27 @@ class TipFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def tip_at(path: str) -> Tip | None:
+    """What a tip file says, without making or keeping it; None as for `TipFile.read`."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        return _read(fd)
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int) -> Tip | None:
+    found = os.pread(fd, _LAYOUT.size + _CHECK_BYTES, 0)
+    body = found[: _LAYOUT.size]
+    if len(found) < _LAYOUT.size + _CHECK_BYTES or found[_LAYOUT.size :] != _check(body):
+        return None
+    event_id, chain = _LAYOUT.unpack(body)
+    return Tip(event_id, chain)
 
 
 def _check(body: bytes) -> bytes:

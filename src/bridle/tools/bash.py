@@ -34,6 +34,9 @@ class BashArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
     job: Annotated[str, Meta(description="Instead of command: new output of this job, or list.")] = ""
     stop: Annotated[bool, Meta(description="With job: stop it.")] = False
+    escalate: Annotated[
+        str, Meta(description="Why it must run outside the sandbox, after it was blocked; asks the person.")
+    ] = ""
 
 
 class _Decoded:

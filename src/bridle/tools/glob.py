@@ -14,9 +14,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.engine.tools import Sight, Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import sentence
-from bridle.tools.names import relative_path, shown_path
+from bridle.tools.names import left_out_note, relative_path, shown_path
 
 MAX_PATHS = 1000
 
@@ -44,13 +44,14 @@ def check_path_pattern(pattern: str, name: str) -> None:
 class _Files(NamedTuple):
     paths: tuple[str, ...]
     total: int
+    left_out: int
 
 
 async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
     folder = context.call.resolved(args.path)
     stop = threading.Event()
     try:
-        found = await asyncio.to_thread(_search, folder, args.pattern, stop)
+        found = await asyncio.to_thread(_search, folder, args.pattern, context.sight, stop)
     except OSError as problem:
         data = {"path": args.path, "problem": problem.strerror or str(problem)}
         return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
@@ -60,20 +61,27 @@ async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
     lines = [shown_path(path if where == "." else os.path.join(where, path)) for path in found.paths]
     if found.total > len(lines):
         lines.append(f"[the {len(lines)} changed last of {found.total} are shown]")
+    lines = lines or ["[no files]"]
+    if found.left_out:
+        lines.append(left_out_note(found.left_out))
     metadata = {"files": found.total, "more": found.total > len(found.paths)}
-    return ToolOutput(content="".join(f"{line}\n" for line in lines or ["[no files]"]), metadata=metadata)
+    return ToolOutput(content="".join(f"{line}\n" for line in lines), metadata=metadata)
 
 
-def _search(folder: str, pattern: str, stop: threading.Event) -> _Files:
+def _search(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _Files:
     """Of all files that match only the newest are kept, so memory is bounded."""
     from bridle.tools.path_patterns import PathPattern, anywhere
     from bridle.tools.walking import ALWAYS_SKIPPED, walk
 
     wanted = PathPattern(anywhere(pattern.removeprefix("./")))
     newest: list[tuple[int, _Backwards]] = []
-    total = 0
+    total = left_out = 0
+    above = folder.rstrip("/")
     for path, entry in walk(folder, skipped=ALWAYS_SKIPPED, should_stop=stop.is_set):
         if not wanted.matches(path.split("/")):
+            continue
+        if not sight.shows_name(f"{above}/{path}"):
+            left_out += 1
             continue
         try:
             changed_ns = entry.stat(follow_symlinks=False).st_mtime_ns
@@ -85,7 +93,7 @@ def _search(folder: str, pattern: str, stop: threading.Event) -> _Files:
             heapq.heappush(newest, item)
         else:
             heapq.heappushpop(newest, item)
-    return _Files(tuple(item.path for _, item in sorted(newest, reverse=True)), total)
+    return _Files(tuple(item.path for _, item in sorted(newest, reverse=True)), total, left_out)
 
 
 class _Backwards:

@@ -17,10 +17,10 @@ from msgspec import Meta
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.processes import CannotStart
 from bridle.engine.ports import Process
-from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.engine.tools import EVERYTHING, Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import sentence
 from bridle.tools.glob import check_path_pattern
-from bridle.tools.names import relative_path, shown_path
+from bridle.tools.names import left_out_note, relative_path, shown_path
 
 if TYPE_CHECKING:
     from bridle.tools.searching import Answer, Match, Search, Start
@@ -58,8 +58,9 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
     from bridle.tools.searching import find_ripgrep, search
 
     try:
-        wanted = await asyncio.to_thread(_wanted, args, context.call.resolved(args.path), context.cwd)
+        wanted = await asyncio.to_thread(_wanted, args, context)
         answer = await search(wanted, _starting(context), find_ripgrep(context.env, context.cwd))
+        _look_again(wanted.folder)
     except Unsearchable as refused:
         return _failed(args.path, refused.problem)
     except OSError as problem:
@@ -67,16 +68,17 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
     except CannotStart as problem:
         content = sentence("CannotStart", {"problem": problem.reason})
         return ToolOutput(outcome="error", reason="CannotStart", content=content)
-    return _shown(answer, args, relative_path(wanted.folder, context.cwd))
+    return _shown(answer, args, wanted, context)
 
 
-def _wanted(args: GrepArgs, resolved: str, cwd: str) -> Search:
+def _wanted(args: GrepArgs, context: ToolContext) -> Search:
     from bridle.tools.search_patterns import search_pattern
     from bridle.tools.searching import MAX_FILE_BYTES, Search
 
+    resolved = context.call.resolved(args.path)
     is_folder = _check(resolved, MAX_FILE_BYTES)
     folder, name = (resolved, None) if is_folder else os.path.split(resolved)
-    workspace = os.path.realpath(cwd)
+    workspace = os.path.realpath(context.cwd)
     return Search(
         pattern=search_pattern(args.pattern, ignore_case=args.ignore_case),
         folder=folder,
@@ -85,6 +87,7 @@ def _wanted(args: GrepArgs, resolved: str, cwd: str) -> Search:
         glob=args.glob.removeprefix("./") if args.glob is not None else None,
         only_files=args.output_mode != "content",
         limit=min(args.head_limit, MAX_MATCHES),
+        shows=context.sight.shows_content if context.sight is not EVERYTHING else None,
     )
 
 
@@ -105,6 +108,11 @@ def _check(resolved: str, max_bytes: int) -> bool:
     if b"\0" in data:
         raise Unsearchable("it is a binary file")
     return False
+
+
+def _look_again(folder: str) -> None:
+    """A program is given a folder by name. If a link stands there by now, it has searched somewhere else (OSError)."""
+    os.close(open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY))
 
 
 def _starting(context: ToolContext) -> Start:
@@ -129,18 +137,23 @@ def _not_shown(_data: bytes) -> None:
     """What a search complains about, such as files it may not read, is no answer."""
 
 
-def _shown(answer: Answer, args: GrepArgs, where: str) -> ToolOutput:
+def _shown(answer: Answer, args: GrepArgs, wanted: Search, context: ToolContext) -> ToolOutput:
+    where = relative_path(wanted.folder, context.cwd)
     prefix = "" if where == "." else f"{where}/"
     lines = [_line(match, args, prefix) for match in answer.matches]
     if answer.more:
         what = "matching lines" if args.output_mode == "content" else "files"
         lines.append(f"[there are more than these {len(lines)} {what}; narrow pattern, path or glob]")
+    lines = lines or ["[no matches]"]
+    if answer.left_out:
+        names = [path for path in answer.left_out if context.sight.shows_name(wanted.absolute(path))]
+        lines.append(left_out_note(len(answer.left_out), [prefix + name for name in names]))
     metadata = {
         "matches": len(answer.matches),
         "files": len({match.path for match in answer.matches}),
         "more": answer.more,
     }
-    return ToolOutput(content="".join(f"{line}\n" for line in lines or ["[no matches]"]), metadata=metadata)
+    return ToolOutput(content="".join(f"{line}\n" for line in lines), metadata=metadata)
 
 
 def _line(match: Match, args: GrepArgs, prefix: str) -> str:

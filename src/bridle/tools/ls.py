@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from bridle.base.files import open_beneath
-from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.engine.tools import Sight, Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import sentence
-from bridle.tools.names import shown_path
+from bridle.tools.names import left_out_note, shown_path
 
 MAX_ENTRIES = 500
 
@@ -25,27 +25,34 @@ class LsArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Listing(NamedTuple):
     lines: tuple[str, ...]
     total: int
+    left_out: int
 
 
 async def ls(args: LsArgs, context: ToolContext) -> ToolOutput:
     try:
-        listing = await asyncio.to_thread(_list, context.call.resolved(args.path))
+        listing = await asyncio.to_thread(_list, context.call.resolved(args.path), context.sight)
     except OSError as problem:
         data = {"path": args.path, "problem": problem.strerror or str(problem)}
         return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
     rest = listing.total - len(listing.lines)
-    note = [f"[{rest} more]"] if rest else [] if listing.lines else ["[the folder is empty]"]
+    note = [f"[{rest} more]"] if rest else []
+    if listing.left_out:
+        note.append(left_out_note(listing.left_out, what="entry"))
+    elif not listing.lines:
+        note.append("[the folder is empty]")
     return ToolOutput(
         content="".join(f"{line}\n" for line in (*listing.lines, *note)),
         metadata={"entries": listing.total, "more": bool(rest)},
     )
 
 
-def _list(folder: str) -> _Listing:
+def _list(folder: str, sight: Sight) -> _Listing:
     fd = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        names = sorted(os.listdir(fd))
-        return _Listing(tuple(_line(name, fd) for name in names[:MAX_ENTRIES]), len(names))
+        all_names = os.listdir(fd)
+        names = sorted(name for name in all_names if sight.shows_name(f"{folder.rstrip('/')}/{name}"))
+        lines = tuple(_line(name, fd) for name in names[:MAX_ENTRIES])
+        return _Listing(lines, len(names), len(all_names) - len(names))
     finally:
         os.close(fd)
 

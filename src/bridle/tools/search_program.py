@@ -48,7 +48,7 @@ def _matches(wanted: re.Pattern[str], path: bytes, max_bytes: int) -> Iterator[d
 def _read(path: bytes, max_bytes: int) -> bytes:
     """The content of a text file; nothing for anything else."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = _open(path)
     except OSError:
         return b""
     with open(fd, "rb") as file:
@@ -57,6 +57,20 @@ def _read(path: bytes, max_bytes: int) -> bytes:
             return b""
         data = file.read(max_bytes)
     return b"" if b"\0" in data else data
+
+
+def _open(path: bytes) -> int:
+    """Opens what was listed: since then a folder on the way may have become a link to somewhere else."""
+    *folders, name = path.split(b"/")
+    where = os.open(b".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            deeper = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=where)
+            os.close(where)
+            where = deeper
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=where)
+    finally:
+        os.close(where)
 
 
 def _text(data: bytes) -> dict[str, str]:

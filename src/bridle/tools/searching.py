@@ -2,6 +2,9 @@
 
 Which files are searched is decided by the same rules: not what `.gitignore` names, not version control, packages and
 build output, not links, not binary files, nothing over 10 MB. Answers come by path, then by line.
+
+Some files nobody may see into. Which of them were left out is said for all there are and not only for those that
+match: otherwise the note would tell, guess by guess, what they hold.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -29,8 +32,7 @@ _RG_OPTIONS = (
     "--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--no-require-git",
     "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global", "--no-follow",
     "--encoding=none", "--no-mmap", "--no-crlf", "--no-multiline", "--engine=default", "--case-sensitive",
-    f"--max-filesize={MAX_FILE_BYTES}", f"--max-depth={MAX_DEPTH}",
-    *(f"--glob=!**/{name}/" for name in sorted(SKIPPED)),
+    f"--max-depth={MAX_DEPTH}", *(f"--glob=!**/{name}/" for name in sorted(SKIPPED)),
 )
 # fmt: on
 
@@ -42,7 +44,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What to look for, and where.
 
     `folder` is resolved; `file` is one name in it, or None for all that is below. `top` contains `folder`; its
-    `.gitignore` counts. Of the answers at most `limit` are kept: matching lines, or files if only they count.
+    `.gitignore` counts. Of the answers at most `limit` are kept: matching lines, or files if only they count. `shows`
+    says of an absolute path whether its content may be seen; None: of all. A file asked for by name was allowed.
     """
 
     pattern: SearchPattern
@@ -52,6 +55,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     glob: str | None = None
     only_files: bool = False
     limit: int
+    shows: Callable[[str], bool] | None = None
+
+    def absolute(self, path: str) -> str:
+        return f"{self.folder.rstrip('/')}/{path}"
 
 
 class Match(NamedTuple):
@@ -64,10 +71,11 @@ class Match(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`more`: there are others behind the last."""
+    """`more`: there are others behind the last. `left_out`: files that may not be seen; not said if there is more."""
 
     matches: tuple[Match, ...]
     more: bool
+    left_out: tuple[str, ...] = ()
 
 
 async def search(wanted: Search, start: Start, rg: str | None) -> Answer:
@@ -84,9 +92,33 @@ async def search(wanted: Search, start: Start, rg: str | None) -> Answer:
 
 async def _ripgrep(wanted: Search, start: Start, rg: str) -> Answer | None:
     """None when this rg cannot do it, being too old or broken."""
+    left_out = asyncio.ensure_future(_left_out(wanted, start, rg))
+    try:
+        answer = await _matching(wanted, start, rg)
+        if answer is None or answer.more:
+            return answer
+        return answer._replace(left_out=await left_out)
+    finally:
+        left_out.cancel()
+        await asyncio.gather(left_out, return_exceptions=True)
+
+
+async def _left_out(wanted: Search, start: Start, rg: str) -> tuple[str, ...]:
+    """The files ripgrep would search and nobody may see into."""
+    if wanted.shows is None or wanted.file is not None:
+        return ()
+    listed = _Listed(wanted, wanted.shows)
+    await _run(
+        start, [rg, *_RG_OPTIONS, "--sort=none", "--files", "--null", "--", "./"], wanted.folder, None, listed
+    )
+    return listed.left_out()
+
+
+async def _matching(wanted: Search, start: Start, rg: str) -> Answer | None:
     argv = [
         rg,
         *_RG_OPTIONS,
+        f"--max-filesize={MAX_FILE_BYTES}",
         *(("--count", "--null", "--with-filename") if wanted.only_files else ("--json",)),
     ]
     if wanted.pattern.ignore_case:
@@ -101,7 +133,7 @@ async def _ripgrep(wanted: Search, start: Start, rg: str) -> Answer | None:
 async def _our_program(wanted: Search, start: Start) -> Answer:
     stop = threading.Event()
     try:
-        paths = [wanted.file] if wanted.file else await asyncio.to_thread(_files, wanted, stop)
+        files = _Files([wanted.file], []) if wanted.file else await asyncio.to_thread(_files, wanted, stop)
     finally:
         stop.set()  # a thread cannot be cancelled; it notices
     request = {
@@ -110,25 +142,37 @@ async def _our_program(wanted: Search, start: Start) -> Answer:
         "count": wanted.only_files,
         "max_file_bytes": MAX_FILE_BYTES,
     }
-    stdin = msgspec.json.encode(request) + b"\n" + b"".join(os.fsencode(path) + b"\0" for path in paths)
+    stdin = msgspec.json.encode(request) + b"\n" + b"".join(os.fsencode(path) + b"\0" for path in files.seen)
     collected = _Collected(wanted)
     await _run(start, [sys.executable, "-I", "-S", _OUR_PROGRAM], wanted.folder, stdin, collected)
-    return collected.answer()
+    answer = collected.answer()
+    return answer if answer.more else answer._replace(left_out=_by_path(files.left_out))
 
 
-def _files(wanted: Search, stop: threading.Event) -> list[str]:
+class _Files(NamedTuple):
+    seen: list[str]
+    left_out: list[str]
+
+
+def _files(wanted: Search, stop: threading.Event) -> _Files:
     rules = IgnoreRules(wanted.folder, wanted.top)
     found = walk(wanted.folder, skipped=SKIPPED, rules=rules, should_stop=stop.is_set)
     glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
-    return [
-        path
-        for path, entry in found
-        if entry.is_file(follow_symlinks=False) and (glob is None or glob.matches(path.split("/")))
-    ]
+    files = _Files([], [])
+    for path, entry in found:
+        if entry.is_file(follow_symlinks=False) and (glob is None or glob.matches(path.split("/"))):
+            seen = wanted.shows is None or wanted.shows(wanted.absolute(path))
+            (files.seen if seen else files.left_out).append(path)
+    return files
+
+
+def _by_path(paths: Iterable[str]) -> tuple[str, ...]:
+    """Folder by folder, as the answers come."""
+    return tuple(sorted(paths, key=lambda path: os.fsencode(path).split(b"/")))
 
 
 async def _run(
-    start: Start, argv: list[str], folder: str, stdin: bytes | None, collected: _Collected
+    start: Start, argv: list[str], folder: str, stdin: bytes | None, collected: _Collected | _Listed
 ) -> int | None:
     """The exit code; None when it was stopped because we know enough."""
     process = await start(argv, folder, stdin, collected.feed)
@@ -175,6 +219,56 @@ class _Message(msgspec.Struct):
     data: _Data
 
 
+class _Listed:
+    """Reads the names of files, and keeps those of files nobody may see into."""
+
+    def __init__(self, wanted: Search, shows: Callable[[str], bool]) -> None:
+        self.enough = asyncio.Event()
+        self._wanted = wanted
+        self._shows = shows
+        self._rest = b""
+        self._hidden: list[str] = []
+
+    def feed(self, chunk: bytes) -> None:
+        names, end, rest = chunk.rpartition(b"\0")
+        if not end:
+            self._rest += chunk
+            return
+        above = self._wanted.absolute("")
+        for name in os.fsdecode(self._rest + names).split("\0"):
+            path = name.removeprefix("./")
+            if not self._shows(above + path):
+                self._hidden.append(path)
+        self._rest = rest
+
+    def left_out(self) -> tuple[str, ...]:
+        searched = _Searched(self._wanted)
+        return _by_path(path for path in self._hidden if searched.has(path))
+
+
+class _Searched:
+    """What ripgrep is not told: rules above the folder, and the glob, which for it would undo the rules."""
+
+    def __init__(self, wanted: Search) -> None:
+        self._wanted = wanted
+        self._rules = IgnoreRules(wanted.folder, wanted.top)
+        self._glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
+
+    def has(self, path: str) -> bool:
+        if self._wanted.file is not None:
+            return True
+        parts = path.split("/")
+        return not self._rules.leaves_out(parts) and (self._glob is None or self._glob.matches(parts))
+
+    def shows(self, path: str) -> bool:
+        """Whether it is searched and may be seen."""
+        if not self.has(path):
+            return False
+        if self._wanted.shows is None or self._wanted.file is not None:
+            return True
+        return self._wanted.shows(self._wanted.absolute(path))
+
+
 class _Collected:
     """Reads what a search writes, until there is enough."""
 
@@ -182,8 +276,7 @@ class _Collected:
         self.enough = asyncio.Event()
         self.anything = False
         self._wanted = wanted
-        self._rules = IgnoreRules(wanted.folder, wanted.top)
-        self._glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
+        self._searched = _Searched(wanted)
         self._decode = msgspec.json.Decoder(_Message).decode
         self._buffer = bytearray()
         self._kept: list[Match] = []
@@ -212,7 +305,7 @@ class _Collected:
     def _count(self, line: bytes) -> None:
         name, _, count = line.rpartition(b"\0")
         path = os.fsdecode(name.removeprefix(b"./"))
-        if self._is_wanted(path):
+        if self._searched.shows(path):
             self._kept.append(Match(path, int(count)))
             self._stop_when_enough()
 
@@ -227,7 +320,7 @@ class _Collected:
                 self._kept += self._open
             self._open = []
         elif message.type == "match" and data.lines is not None and path != self._passed_over:
-            if not self._open and not self._is_wanted(path):
+            if not self._open and not self._searched.shows(path):
                 self._passed_over = path
                 return
             start = data.submatches[0].start if data.submatches else 0
@@ -242,13 +335,6 @@ class _Collected:
             self._open = []
             return
         self.enough.set()
-
-    def _is_wanted(self, path: str) -> bool:
-        """What ripgrep is not told: rules above the folder, and the glob, which for it would undo the rules."""
-        if self._wanted.file is not None:
-            return True
-        parts = path.split("/")
-        return not self._rules.leaves_out(parts) and (self._glob is None or self._glob.matches(parts))
 
     def _is_binary(self, path: str) -> bool:
         try:

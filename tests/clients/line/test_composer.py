@@ -11,9 +11,12 @@ from bridle.clients.line.composer import (
     Send,
     Wish,
     cleared,
+    clusters,
     composer_with,
     press,
     remembered,
+    rewritten,
+    search_words,
     shown,
     text_of,
 )
@@ -55,6 +58,13 @@ def draft(*keys: Key | str) -> str:
         (("one", "<alt-enter>", "two", "<up>", "<down>", "!"), "one\ntwo!|"),
         (("one", "<ctrl-j>", "two", "<ctrl-u>"), "one\n|"),
         (("a", "<f1>", "<unknown>"), "a|"),
+        (("one two three", "<ctrl-a>", "<alt-d>"), "| two three"),
+        (("one", "<ctrl-j>", "two", "<ctrl-home>", "X", "<ctrl-end>", "Y"), "Xone\ntwoY|"),
+        (("one\\", "<enter>", "two"), "one\ntwo|"),
+        (("e\u0301x", "<left>", "<backspace>"), "|x"),
+        (("e", "\u0301", "<backspace>"), "|"),
+        (("a\U0001f469\u200d\U0001f467b", "<left>", "<left>"), "a|\U0001f469\u200d\U0001f467b"),
+        (("\U0001f1e9\U0001f1ea\U0001f1eb\U0001f1f7", "<backspace>"), "\U0001f1e9\U0001f1ea|"),
     ],
 )
 def test_keys_edit_the_draft(keys: tuple[str, ...], after: str) -> None:
@@ -84,10 +94,56 @@ def test_keys_that_are_not_about_the_text_are_passed_on_and_keep_the_draft() -> 
     assert typed("<ctrl-d>")[1] == [Wish("leave")]
 
 
+def test_keys_for_the_editor_the_mode_and_completion_are_passed_on() -> None:
+    state, effects = typed("a", "<ctrl-g>", "<ctrl-x>", "<ctrl-e>", "<shift-tab>", "<tab>")
+    assert effects == [Wish("edit"), Wish("edit"), Wish("mode"), Wish("complete")]
+    assert shown(state.cells) == "a"
+    assert typed("<tab>")[1] == []
+    assert draft("one", "<ctrl-x>", "!") == "one!|", "half a key changes nothing"
+
+
+def test_what_an_editor_left_is_the_draft_without_anything_a_terminal_would_obey() -> None:
+    state = rewritten(Composer(), "one\r\ntwo\x1b[2J\n")
+    assert text_of(state.cells) == "one\ntwo⟨ESC⟩[2J"
+    assert state.at == len(state.cells)
+
+
+HISTORY = composer_with(("fix the cart", "list files", "fix the tests"))
+
+
+def searched(*keys: Key | str) -> tuple[str, str]:
+    """What is shown after Ctrl-R and these keys, and what is said about it."""
+    state, effects = typed("my draft", "<ctrl-r>", *keys, state=HISTORY)
+    assert not any(isinstance(effect, Send) for effect in effects)
+    return shown(state.cells), search_words(state.search) if state.search else ""
+
+
+def test_ctrl_r_finds_earlier_prompts_the_newest_first() -> None:
+    assert searched("fix")[0] == "fix the tests"
+    assert searched("fix", "<ctrl-r>") == (
+        "fix the cart",
+        "search: fix   Ctrl-R older · Enter take it · Esc back",
+    )
+    assert searched("fix", "<ctrl-r>", "<ctrl-r>")[0] == "fix the cart"
+    assert searched("FILES", "<enter>") == ("list files", "")
+    assert searched("fix", "<ctrl-r>", "<backspace>", "<backspace>", "<backspace>")[0] == "my draft"
+
+
+def test_a_search_that_finds_nothing_says_so_and_leaving_it_keeps_the_draft() -> None:
+    assert searched("zebra")[1] == "search: zebra   no earlier prompt has this · Esc back"
+    assert searched("fix", "<esc>") == searched("zebra", "<ctrl-g>") == ("my draft", "")
+    state, effects = typed("my draft", "<ctrl-r>", "fix", "<ctrl-c>", state=HISTORY)
+    assert (shown(state.cells), effects) == ("my draft", [Wish("interrupt")])
+
+
+def test_a_key_that_edits_takes_what_was_found_and_edits_it() -> None:
+    assert searched("cart", "<home>", "do ") == ("do fix the cart", "")
+
+
 @pytest.mark.requirement("D13.30")
 def test_up_and_down_walk_through_earlier_prompts_and_back_to_the_draft() -> None:
     state = remembered(composer_with(("first", "second")), tuple("third"))
-    walk = []
+    walk: list[str] = []
     state, _ = typed("draft", state=state)
     for key in ("up", "up", "up", "up", "down", "down", "down", "down"):
         state, _ = press(state, Press(key))
@@ -140,7 +196,8 @@ def test_a_short_paste_is_plain_text() -> None:
 
 
 NAMES = ["left", "right", "up", "down", "home", "end", "backspace", "delete", "ctrl-w", "ctrl-u", "ctrl-k",
-         "ctrl-y", "alt-b", "alt-f", "ctrl-j", "ctrl-c", "ctrl-d", "enter", "tab", "esc"]  # fmt: skip
+         "ctrl-y", "alt-b", "alt-f", "alt-d", "ctrl-j", "ctrl-c", "ctrl-d", "enter", "tab", "esc", "ctrl-r",
+         "ctrl-x", "ctrl-e", "ctrl-g", "shift-tab"]  # fmt: skip
 keys = st.one_of(
     st.text(max_size=5).map(Text), st.text(max_size=40).map(Paste), st.sampled_from(NAMES).map(Press)
 )
@@ -161,3 +218,20 @@ def test_what_is_typed_is_what_is_sent(before: str, after: str) -> None:
     state, _ = press(Composer(), Text(before))
     state, _ = press(state, Text(after))
     assert text_of(state.cells) == before + after
+
+
+@given(st.text(max_size=40))
+def test_a_text_in_cells_is_the_same_text(text: str) -> None:
+    assert "".join(clusters(text)) == text
+    assert all(cell == "\n" or "\n" not in cell for cell in clusters(text))
+
+
+@given(st.lists(keys, max_size=25))
+def test_leaving_a_search_always_brings_the_draft_back(sequence: list[Key]) -> None:
+    state, _ = typed("my draft", "<ctrl-r>", state=HISTORY)
+    for key in sequence:
+        before = state
+        state, _ = press(state, key)
+        if state.search is None:
+            state = before
+    assert shown(press(state, Press("esc"))[0].cells) == "my draft"

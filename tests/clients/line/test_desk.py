@@ -1,5 +1,7 @@
 """Who has the keyboard: typing never answers, a paste never answers, and a yes needs a question that was seen whole."""
 
+from typing import Literal
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,16 +12,23 @@ from bridle.clients.line.desk import GRACE_S, QUIET_S, Desk, Effect
 from bridle.clients.line.keys import KeyDecoder, Paste, Press
 from bridle.clients.line.questions import Question, Setting, permission_question
 from bridle.protocol.commands import Answer
-from bridle.protocol.events import PermissionRequested
+from bridle.protocol.events import Offer, PermissionRequested
 
 SENTENCE = "y p t a n: please add jumps to the quick fox, y\r"
 
 
 def command(text: str, call: str = "call_1") -> Question:
+    answers: tuple[Literal["pattern", "tool", "always"], ...] = ("pattern", "tool", "always")
     request = PermissionRequested(
-        call_id=call, tool="bash", input={"command": text}, risk="shell", why="", digest="d"
+        call_id=call,
+        tool="bash",
+        input={"command": text},
+        risk="shell",
+        why="",
+        digest="d",
+        offers=tuple(Offer(answer=answer, tool="bash", pattern=text) for answer in answers),
     )
-    return permission_question(request, Setting(folder="~/shop", saved_days=7))
+    return permission_question(request, Setting(folder="~/shop"))
 
 
 class Bench:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from bridle.clients.line.cells import width_of
 from bridle.clients.line.keys import Key, Paste, Press, Text
 from bridle.clients.line.picker import Choice, Gone, Listed, Picked, Picker, picker_lines, press
 from bridle.clients.line.picking import pick
@@ -64,9 +65,40 @@ def test_tab_shows_all_folders() -> None:
     assert after(Press("tab"), Text("elsewhere"), Press("enter"))[1] == Picked("sess_5")
 
 
-@pytest.mark.parametrize("key", ["esc", "ctrl-c", "ctrl-d"])
+@pytest.mark.parametrize("key", ["esc", "ctrl-d"])
 def test_a_person_may_go_without_choosing(key: str) -> None:
     assert after(Press(key))[1] == Gone()
+
+
+def test_two_ctrl_c_lead_out_and_one_never_does() -> None:
+    warned, choice = after(Press("ctrl-c"))
+    assert choice is None
+    assert picker_lines(warned, columns=80)[-1] == "Ctrl-C again to leave"
+    assert after(Press("ctrl-c"), Press("ctrl-c"))[1] == Gone()
+    assert after(Press("ctrl-c"), Text("x"), Press("ctrl-c"))[1] is None
+
+
+def test_esc_takes_the_filter_away_before_it_leaves() -> None:
+    back, choice = after(Text("csv"), Press("esc"))
+    assert (back.filter, choice) == ("", None)
+    assert press(back, Press("esc"))[1] == Gone()
+
+
+@pytest.mark.parametrize("columns", [20, 44, 60, 80, 100])
+def test_however_long_the_folder_is_the_keys_are_named(columns: int) -> None:
+    folder = "~/code/" + "a-long-name/" * 12 + "shop"
+    lines = picker_lines(Picker(sessions=SESSIONS, folder=folder), columns=columns)
+    assert "type to filter" in "".join(lines[:2])
+    assert all(width_of(line) <= columns for line in lines)
+    if columns >= 60:
+        assert "shop" in lines[0]
+
+
+def test_a_low_terminal_gets_a_short_list() -> None:
+    many = tuple(Listed(id=f"sess_{n}", title=f"session {n}", when="today", turns=n) for n in range(40))
+    lines = picker_lines(Picker(sessions=many, folder="~", at=20), columns=80, rows=8)
+    assert len(lines) <= 6
+    assert any(line.startswith("> 21") for line in lines)
 
 
 def test_a_long_list_moves_with_the_mark() -> None:

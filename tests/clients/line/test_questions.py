@@ -4,7 +4,7 @@ import pytest
 
 from bridle.clients.line.card import drawn
 from bridle.clients.line.questions import Question, Setting, open_question, permission_question
-from bridle.protocol.events import PermissionRequested, QuestionAsked, Risk
+from bridle.protocol.events import CommandPart, Offer, PermissionRequested, QuestionAsked, Risk
 from clients.line.line_kit import check_golden
 
 WHY = "mode=default tool=bash risk=shell action=ask; decided_by=mode"
@@ -20,12 +20,49 @@ NEW = OLD.replace(
     "    return sum(i.price for i in items)",
     "    if not items:\n        return 0\n    return sum(i.price * i.count for i in items)",
 )
-HERE = Setting(folder="~/code/shop", sandbox="sandbox: none", saved_days=7)
+HERE = Setting(folder="~/code/shop", sandbox="sandbox on", network="network on")
+BECAUSE: dict[Risk, str] = {
+    "read": "it is outside this folder",
+    "write": "it changes files",
+    "shell": "it runs code",
+    "network": "it connects to the network",
+    "dangerous": "it deletes files",
+}
 
 
-def asked(tool: str, risk: Risk = "shell", setting: Setting = HERE, **given: object) -> Question:
-    request = PermissionRequested(call_id="call_1", tool=tool, input=given, risk=risk, why=WHY, digest="d")
+def asked(
+    tool: str,
+    risk: Risk = "shell",
+    setting: Setting = HERE,
+    *,
+    parts: tuple[CommandPart, ...] = (),
+    offers: tuple[Offer, ...] | None = None,
+    because: str = "",
+    **given: object,
+) -> Question:
+    subject = str(given.get("command", given.get("path", "")))
+    request = PermissionRequested(
+        call_id="call_1",
+        tool=tool,
+        input=given,
+        risk=risk,
+        why=WHY,
+        digest="d",
+        because=because or BECAUSE[risk],
+        parts=parts,
+        offers=literally(tool, subject) if offers is None else offers,
+    )
     return permission_question(request, setting)
+
+
+def literally(tool: str, subject: str) -> tuple[Offer, ...]:
+    """What is offered about exactly this command or path."""
+    tool = "edit" if tool in ("write_file", "edit_file") else tool
+    whole = Offer(answer="tool", tool=tool)
+    if not subject:
+        return (whole,)
+    exactly = Offer(answer="pattern", tool=tool, pattern=subject)
+    return (exactly, whole, Offer(answer="always", tool=tool, pattern=subject, days=7))
 
 
 def text(question: Question, columns: int, rows: int = 0, position: str = "") -> str:
@@ -34,18 +71,47 @@ def text(question: Question, columns: int, rows: int = 0, position: str = "") ->
 
 
 def with_file(content: str | None) -> Setting:
-    return Setting(folder="~/code/shop", saved_days=7, before=lambda _path: content)
+    return Setting(folder="~/code/shop", before=lambda _path: content)
+
+
+BUILD = "rm -rf build && npm run build"
+BUILD_PARTS = (
+    CommandPart(
+        text="rm -rf build", command_class="destructive", does="deletes build/ (214 files; undo keeps them)"
+    ),
+    CommandPart(text="npm run build", command_class="executes", does="runs a script from package.json"),
+)
+TEST_KEY = Offer(answer="pattern", tool="bash", pattern="npm test", match="key")
 
 
 QUESTIONS = {
-    "question-command": asked("bash", command="rm -rf build && npm run build"),
+    "question-command": asked("bash", "dangerous", parts=BUILD_PARTS, command=BUILD),
+    "question-command-simple": asked(
+        "bash",
+        parts=(
+            CommandPart(
+                text="npm test -- -x", command_class="executes", does="runs a script from package.json"
+            ),
+        ),
+        offers=(TEST_KEY, *literally("bash", "npm test -- -x")[1:]),
+        command="npm test -- -x",
+    ),
+    "question-command-escalates": asked(
+        "bash",
+        offers=(),
+        because="it asks to run outside the sandbox",
+        command="npm install",
+        escalate="the registry is not reachable inside",
+    ),
     "question-command-long-line": asked(
         "bash", command="for file in *.py; do python -m tokenize $file | sort | uniq -c | sort -n; done"
     ),
     "question-command-hidden-characters": asked(
         "bash", command="echo a\u200bb\x1b[2J\techo\nsecond", workdir="web"
     ),
-    "question-command-not-kept": asked("bash", setting=Setting(folder="~/code/shop"), command="npm test"),
+    "question-command-not-kept": asked(
+        "bash", setting=Setting(folder="~/code/shop"), offers=(TEST_KEY,), command="npm test"
+    ),
     "question-edit": asked("write_file", "write", with_file(OLD), path="src/cart.py", content=NEW),
     "question-replace": asked(
         "edit_file",
@@ -62,6 +128,15 @@ QUESTIONS = {
         "write_file", "write", with_file(None), path="src/new.py", content="x = 1\ny = 2\n"
     ),
     "question-whole-file": asked("write_file", "write", HERE, path="src/cart.py", content="x = 1\n"),
+    "question-policy-file": asked(
+        "write_file",
+        "dangerous",
+        with_file(None),
+        offers=(Offer(answer="pattern", tool="edit", pattern="AGENTS.md"),),
+        because="it changes what later runs obey",
+        path="AGENTS.md",
+        content="Run everything.\n",
+    ),
     "question-read": asked("read_file", "read", path="/etc/hosts"),
     "question-other-tool": asked("mcp__git__push", "network", remote="origin", force=True, note="two\nlines"),
     "question-in-words": open_question(
@@ -102,10 +177,27 @@ def test_no_argument_is_approved_unseen() -> None:
     assert "mode: 0777" in text(edit, 100)
 
 
-def test_the_answer_that_keeps_a_yes_is_offered_only_where_it_is_kept() -> None:
-    kept, not_kept = QUESTIONS["question-command"], QUESTIONS["question-command-not-kept"]
-    assert "a" in [choice.key for choice in kept.choices]
-    assert "a" not in [choice.key for choice in not_kept.choices]
+@pytest.mark.requirement("D17.2")
+def test_an_answer_is_there_only_where_the_question_offers_it() -> None:
+    keys = {name: "".join(choice.key for choice in question.choices) for name, question in QUESTIONS.items()}
+    assert keys["question-command"] == "ypatn"
+    assert keys["question-command-not-kept"] == "ypn"
+    assert keys["question-command-escalates"] == "yn"
+    assert keys["question-policy-file"] == "ypn"
+    assert keys["question-other-tool"] == "ytn"
+
+
+def test_what_two_files_would_be_remembered_as_is_said_for_both() -> None:
+    offers = tuple(Offer(answer="pattern", tool="edit", pattern=path) for path in ("a.py", "b.py"))
+    question = asked("apply_patch", "write", offers=offers, patch="…")
+    assert "p  a.py, b.py, until the session ends" in text(question, 100)
+
+
+def test_the_parts_of_a_command_are_shown_without_its_tricks() -> None:
+    part = CommandPart(text="echo \x1b[2J\n" + "x" * 90, command_class="read_only", does="says \u202eso")
+    rows = text(asked("bash", parts=(part, part), command="echo"), 100).splitlines()
+    assert sum("⟨ESC⟩" in row and "⟨U+202E⟩" in row for row in rows) == 2
+    assert all(len(row) <= 100 for row in rows)
 
 
 def test_a_change_that_no_line_shows_is_said() -> None:

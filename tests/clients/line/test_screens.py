@@ -61,8 +61,26 @@ def asks(tool: str, call: str = "call_1", **given: object) -> tuple[e.AnyEvent, 
     return (
         e.ToolCallRequested(call_id=call, tool=tool, input=given, step=1),
         e.PermissionRequested(
-            call_id=call, tool=tool, input=given, risk="shell", why="mode=default action=ask", digest="d1"
+            call_id=call,
+            tool=tool,
+            input=given,
+            risk="shell",
+            why="mode=default action=ask",
+            digest="d1",
+            because="it runs code",
+            offers=_offers(tool, given),
         ),
+    )
+
+
+def _offers(tool: str, given: dict[str, object]) -> tuple[e.Offer, ...]:
+    """What a question about a command offers; about another call only the call itself."""
+    if not isinstance(command := given.get("command"), str):
+        return ()
+    return (
+        e.Offer(answer="pattern", tool=tool, pattern=command),
+        e.Offer(answer="tool", tool=tool),
+        e.Offer(answer="always", tool=tool, pattern=command, days=7),
     )
 
 
@@ -330,11 +348,18 @@ async def test_commands_that_are_ours(columns: int) -> None:
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
         for typed, then in [
-            ("/help", "As text"),
+            ("/help", "(also /exit)"),
+            ("/keys", "As text"),
             ("/model", "/model provider:model"),
             ("/mode", "plan)"),
             ("/queue", "Nothing is queued."),
-            ("/cost", "nothing used yet"),
+            ("/cost", "Nothing used yet."),
+            ("/permissions", "bridle permissions"),
+            ("/jobs", "No command runs in"),
+            ("/context", "Nothing has been sent to a model"),
+            ("/sessions", "There are no sessions to list."),
+            ("/copy", "There is no answer yet."),
+            ("/doctor", "bridle doctor"),
             ("/stop", "No turn is running."),
         ]:
             await person.types(f"{typed}\r", then=then)

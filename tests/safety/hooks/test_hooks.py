@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from bridle.base.redact import stored_marker
-from bridle.engine.ports import Submitted
 from bridle.engine.tools import Tool, ToolCall, ToolOutput
+from bridle.engine.watching import Submitted
 from bridle.protocol.events import HookError, HookTimeout, Notice, ToolResult
 from bridle.safety.hooks.context import Actor, HookContext
 from bridle.safety.hooks.definitions import EVENTS, hook_from
-from bridle.safety.hooks.hooks import Block, Continue, Hooks, Modify, PermissionWord
+from bridle.safety.hooks.hooks import Block, Continue, Hooks, Modify
+from bridle.safety.permitted import HookWord
 
 from .conftest import Bench, Ready, call_of
 
@@ -189,11 +190,11 @@ async def test_a_question_may_be_answered_by_the_persons_own_hook(bench: Bench) 
     silent = bench.hook("exit 0", event="PermissionRequest", name="silent")
     broken = bench.hook("exit 9", event="PermissionRequest", name="broken")
     call = call_of(WRITE, path="a")
-    allowed = PermissionWord(verdict="allow", by=yes.shown)
+    allowed = HookWord(verdict="allow", by=yes.shown)
     assert await bench.hooks(silent).permission_requested(call, "") is None
     assert await bench.hooks(silent, yes).permission_requested(call, "") == allowed
     denied = await bench.hooks(yes, no).permission_requested(call, "")
-    assert denied == PermissionWord(verdict="deny", by=no.shown, message="never")
+    assert denied == HookWord(verdict="deny", by=no.shown, message="never")
     asked = msgspec.structs.replace(call, must_ask="hook x asks")
     assert await bench.hooks(yes).permission_requested(asked, "") is None
     foreign = msgspec.structs.replace(yes, scope="project")

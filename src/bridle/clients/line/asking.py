@@ -11,6 +11,7 @@ from bridle.clients.line.card import Decided, Show
 from bridle.clients.line.desk import Desk
 from bridle.clients.line.questions import Question
 from bridle.clients.line.terminal import Terminal
+from bridle.clients.line.trusting import trust_answer
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
 
 
@@ -103,6 +104,8 @@ class Asking:
 
 def _command(session: str, decided: Decided) -> AnyCommand:
     question = decided.question
+    if (words := trust_answer(decided)) is not None:
+        return AnswerQuestion(session=session, question_id=question.id, answer=words)
     if not question.choices:
         return AnswerQuestion(session=session, question_id=question.id, answer=decided.words)
     return AnswerPermission(

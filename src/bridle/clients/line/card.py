@@ -65,7 +65,8 @@ def drawn(question: Question, *, columns: int, rows: int, position: str = "") ->
     """The card of a question, and its first page. Columns or rows of zero mean endless ones."""
     body = tuple(_body_rows(question, columns))
     page = max(_LEAST_PAGE, rows - len(question.choices) - _AROUND_A_PAGE) if rows > 0 else len(body)
-    card = Card(question=question, rows=body, shown=min(page, len(body)), page=page)
+    first = min(page, question.glimpse) if question.glimpse else page
+    card = Card(question=question, rows=body, shown=min(first, len(body)), page=page)
     head = _head_rows(question, columns, position)
     return card, Show((*head, *body[: card.shown], *_foot_rows(card, columns)))
 
@@ -106,7 +107,7 @@ def _answered_in_words(card: Card, words: str) -> tuple[Card, Outcome]:
 
 
 def _paged(card: Card, words: str, columns: int) -> tuple[Card, Outcome]:
-    if not card.complete:
+    if not card.complete and (words or not card.question.glimpse):
         more = msgspec.structs.replace(card, shown=min(card.shown + card.page, len(card.rows)))
         return more, Show((*card.rows[card.shown : more.shown], *_foot_rows(more, columns)))
     if not words:
@@ -129,7 +130,8 @@ def _keys(question: Question) -> list[str]:
 
 
 def _more(card: Card) -> str:
-    return f"{counted(len(card.rows) - card.shown, 'more line')}: v or Enter"
+    keys = "v" if card.question.glimpse else "v or Enter"
+    return f"{counted(len(card.rows) - card.shown, 'more line')}: {keys}"
 
 
 def _head_rows(question: Question, columns: int, position: str) -> list[Row]:
@@ -158,6 +160,8 @@ def _chopped_rows(lines: Iterable[Row], indent: str, columns: int) -> Iterable[R
 def _foot_rows(card: Card, columns: int) -> list[Row]:
     """What stands below the body: what is still to be shown, or where it runs and the answers."""
     question = card.question
+    if question.glimpse:
+        return _glimpse_foot(card, columns)
     if not card.complete:
         text = f"  {_more(card)}    n no    or type what to do instead"
         return [Row(row) for row in wrapped(text, columns, indent="  ")]
@@ -172,6 +176,13 @@ def _foot_rows(card: Card, columns: int) -> list[Row]:
         for row in wrapped(f"  {choice.key}  {choice.words}", columns, indent="     ")
     ]
     return [*context, *([Row("")] if context else []), *options, *choices]
+
+
+def _glimpse_foot(card: Card, columns: int) -> list[Row]:
+    """What of the body is still to be read, what is odd about it, and the answers, all of them at any time."""
+    left = [] if card.complete else [Row(f"    …  (v to read all {len(card.question.body)})", "faint")]
+    odd = [Row(row) for text in card.question.context for row in wrapped(text, columns, indent="  ")]
+    return [*left, *odd, *_inline_choices(card.question, columns)]
 
 
 def _indented(text: str, columns: int) -> Iterable[str]:

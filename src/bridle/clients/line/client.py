@@ -16,20 +16,27 @@ from typing import Any, Final, Literal
 import msgspec
 
 from bridle.base.visible import visible
+from bridle.clients.line import picker as picking
 from bridle.clients.line import slash
 from bridle.clients.line.asking import Asking
 from bridle.clients.line.card import Decided, Hint, Show
-from bridle.clients.line.composer import Send, Wish, cleared, composer_with
+from bridle.clients.line.completing import completed, options_words
+from bridle.clients.line.composer import Send, Wish, WishName, cleared, composer_with, rewritten, text_of
 from bridle.clients.line.desk import Desk, Effect
+from bridle.clients.line.errands import Errands
 from bridle.clients.line.facts import Facts
 from bridle.clients.line.footer import HINT_S, MARK, Footer
 from bridle.clients.line.keys import Key, Press, Text
 from bridle.clients.line.outbox import Outbox
-from bridle.clients.line.page import Page
+from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.parse import Shell, Slash, Words, parse
+from bridle.clients.line.picker import Gone, Picked, Picker
+from bridle.clients.line.picking import picker_prompt
 from bridle.clients.line.questions import Setting, counted, open_question, permission_question
+from bridle.clients.line.reach import Reach
 from bridle.clients.line.screen import START_HINT, Screen
 from bridle.clients.line.terminal import Terminal
+from bridle.clients.line.trusting import trust_question
 from bridle.clients.line.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
@@ -61,6 +68,7 @@ async def talk(
     terminal: Terminal,
     *,
     facts: Facts,
+    reach: Reach | None = None,
     first_prompt: str | None = None,
 ) -> int:
     """Opens the session and stays with the person until they leave; returns the exit code.
@@ -69,25 +77,33 @@ async def talk(
     opened. Neither the connection nor the session is closed here: whoever opened them does that.
     """
     created = await connection.send(create)
-    client = _Client(connection, create, terminal, facts)
+    client = _Client(connection, create, terminal, facts, reach or Reach())
     with terminal.raw():
         return await client.run(created.session, created.event or 0, first_prompt)
 
 
 class _Client:
-    """One person's terminal on one connection. The session may change with `/clear`."""
+    """One person's terminal on one connection. The session may change with `/clear` and `/resume`."""
 
     def __init__(
-        self, connection: Connection, create: CreateSession, terminal: Terminal, facts: Facts
+        self, connection: Connection, create: CreateSession, terminal: Terminal, facts: Facts, reach: Reach
     ) -> None:
         self._connection = connection
         self._create = create
         self._terminal = terminal
         self._facts = facts
+        self._reach = reach
         self._clock = facts.clock
-        self._page = Page(terminal.write, columns=lambda: self._terminal.columns, moves=terminal.look.moves)
+        self._page = Page(
+            terminal.write,
+            columns=lambda: self._terminal.columns,
+            rows=lambda: self._terminal.rows,
+            moves=terminal.look.moves,
+        )
         self._desk = Desk(composer_with(facts.history), lines_only=not terminal.interactive)
-        self._screen = Screen(self._page, look=terminal.look, columns=terminal.columns)
+        self._screen = Screen(
+            self._page, look=terminal.look, columns=terminal.columns, standing=self._standing
+        )
         self._view = SessionView(connection.client)
         self._outbox = Outbox(
             connection, readdressed=self._readdressed, refused=self._refused, done=self._sent
@@ -100,7 +116,10 @@ class _Client:
             interactive=terminal.interactive,
             say=self._say,
             active=lambda: self._screen.running if self._view.running else None,
+            mode=lambda: self._view.mode,
+            instead=self._picker_prompt,
         )
+        self._errands = Errands(connection, terminal, facts, reach, say=self._say)
         self._asking = Asking(
             self._desk,
             terminal,
@@ -119,6 +138,10 @@ class _Client:
         self._interrupted_s = float("-inf")
         self._leaving = False
         self._input_over = False
+        self._picker: Picker | None = None
+        self._suspended = False
+        self._lent = False
+        self._offered = False  # choices of Tab stand above the prompt
 
     async def run(self, session: str, opened_at: int, first_prompt: str | None) -> int:
         self._first_prompt = first_prompt
@@ -139,6 +162,7 @@ class _Client:
         self._session = session
         self._opened_at = opened_at
         self._view = SessionView(self._connection.client)
+        self._view.title = visible(self._reach.title_of(session), newlines=False)
         self._start(self._follow(session))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -158,6 +182,7 @@ class _Client:
         wanted: dict[int, Callable[[], None]] = {
             signal.SIGTERM: lambda: self._leave(143),
             signal.SIGHUP: lambda: self._leave(129),
+            signal.SIGINT: self._interrupted_from_outside,
             signal.SIGWINCH: self._resized,
             signal.SIGCONT: self._continued,
         }
@@ -168,6 +193,12 @@ class _Client:
         finally:
             for number in wanted:
                 loop.remove_signal_handler(number)
+
+    def _interrupted_from_outside(self) -> None:
+        """A SIGINT: Ctrl-C is a key here, unless another program has the terminal. Then it was meant for that."""
+        if not self._lent:
+            self._interrupt()
+            self._footer.draw()
 
     # Events
 
@@ -195,7 +226,7 @@ class _Client:
             case e.PermissionRequested() as request:
                 self._asking.arrived(self._session, permission_question(request, self._setting()))
             case e.QuestionAsked() as asked:
-                self._asking.arrived(self._session, open_question(asked))
+                self._asking.arrived(self._session, trust_question(asked) or open_question(asked))
             case e.PermissionDecided() as decided:
                 self._settled(decided.call_id, decided.answered_by)
             case e.QuestionAnswered() as answered:
@@ -215,18 +246,15 @@ class _Client:
 
     def _begin(self) -> None:
         """The past is read: say where we are, then let the person write."""
-        if self._begun:  # another session on the same page
-            return
         view = self._view
+        if self._begun:  # another session on the same page
+            self._say_where_we_are()
+            self._footer.draw()
+            return
         self._screen.start(
             self._facts, model=view.model, mode=view.mode, degraded=tuple(view.degraded.values())
         )
-        if view.turns:
-            self._screen.say(
-                f'Back in "{view.title}", {counted(view.turns, "turn")} so far. The last answer:'
-            )
-            self._screen.past_answer()
-            self._screen.blank()
+        self._say_where_we_are()
         self._screen.say(START_HINT, indent="  ")
         first, self._first_prompt = self._first_prompt, None
         if first is not None:
@@ -234,6 +262,20 @@ class _Client:
         self._begun = True
         self._on_keys([])
         self._leave_if_over()
+
+    def _say_where_we_are(self) -> None:
+        view = self._view
+        if view.turns:
+            self._screen.say(
+                f'Back in "{view.title}", {counted(view.turns, "turn")} so far. The last answer:'
+            )
+            self._screen.past_answer()
+            self._screen.blank()
+
+    def _standing(self) -> tuple[bool, float | None]:
+        """Whether the model runs on this machine, and how full its context is, where that is known."""
+        model = self._view.model
+        return self._reach.is_local(model), self._view.contents.share(self._reach.window_of(model))
 
     def _turn_ended(self) -> None:
         self._footer.rested()
@@ -284,8 +326,9 @@ class _Client:
     def _handle_keys(self) -> None:
         while self._keys and not self._left.done():
             key = self._keys.popleft()
-            if self._leaving_asked(key):
+            if self._leaving_asked(key) or self._picked(key):
                 continue
+            self._forget_options()
             card = self._desk.card
             answer_line = card.line if card is not None and self._desk.focus == "question" else ""
             columns = self._terminal.columns
@@ -305,7 +348,7 @@ class _Client:
             case Decided():
                 self._decided(effect, answer_line)
 
-    def _wish(self, what: Literal["interrupt", "leave", "suspend", "redraw"]) -> None:
+    def _wish(self, what: WishName) -> None:
         match what:
             case "interrupt":
                 self._interrupt()
@@ -315,6 +358,13 @@ class _Client:
                 self._suspend()
             case "redraw":
                 self._page.redraw()
+            case "edit":
+                self._edit()
+            case "complete":
+                self._complete()
+            case "mode":
+                mode = slash.next_mode(self._view.mode)
+                self._outbox.put(SetMode(session=self._session, mode=mode))
 
     def _decided(self, decided: Decided, answer_line: str) -> None:
         if not decided.stop:
@@ -361,8 +411,51 @@ class _Client:
 
     def _suspend(self) -> None:
         self._page.prompt(None)
+        self._suspended = True
         self._terminal.suspend()
-        self._page.redraw()
+        self._page.begin_anew()
+        self._clock.call_later(HINT_S, self._forget_suspension)
+
+    def _forget_suspension(self) -> None:
+        self._suspended = False
+
+    def _complete(self) -> None:
+        """Tab: puts in what is certain and shows the choices that are left."""
+        found = completed(self._desk.composer, names=slash.names(self._reach), paths=self._reach.paths)
+        self._desk.composer = found.composer
+        if found.options:
+            self._offered = True
+            self._footer.hint(
+                options_words([visible(option, newlines=False) for option in found.options]), lasting=True
+            )
+
+    def _forget_options(self) -> None:
+        if self._offered:
+            self._offered = False
+            self._footer.hint("")
+
+    def _edit(self) -> None:
+        """Ctrl-G: the draft goes through the person's own editor."""
+        edit = self._reach.edit
+        if edit is None or not self._terminal.interactive:
+            self._footer.hint("No editor can be opened here.")
+            return
+
+        async def work() -> None:
+            text = text_of(self._desk.composer.cells)
+            self._page.prompt(None)
+            self._lent = True
+            try:
+                with self._terminal.lent():
+                    changed = await edit(text)
+            finally:
+                self._lent = False
+                self._desk.come_back(self._clock.monotonic())
+            if changed is not None:
+                self._desk.composer = rewritten(self._desk.composer, changed)
+            self._resized()
+
+        self._outbox.put(work)
 
     def _on_input_over(self) -> None:
         """No more keys can come: nobody is left to answer, and the last turn is the end."""
@@ -386,7 +479,7 @@ class _Client:
             lead = "now      " if send.steer else "queued   "
             self._screen.say(f"{lead}{send.shown}", indent="  ")
         else:
-            self._page.keep_prompt(MARK, send.shown)
+            self._page.keep_prompt(self._footer.draft_lead, send.shown)
         match typed:
             case Words(content=content):
                 self._desk.remember(send.cells)
@@ -402,30 +495,104 @@ class _Client:
                 pass
 
     def _slash(self, name: str, arguments: str) -> None:
-        match slash.carry_out(name, arguments, self._view, used=self._screen.session, session=self._session):
-            case "quit":
-                self._leave(0)
-            case "clear":
-                self._outbox.put(self._new_session)
+        now = slash.Standing(
+            session=self._session, view=self._view, used=self._screen.session, reach=self._reach
+        )
+        match slash.carry_out(name, arguments, now):
+            case slash.Do(what=what, arguments=words):
+                self._do(what, words)
             case slash.Lines(lines=lines, indent=indent):
                 for line in lines:
                     self._screen.say(line, indent=indent)
             case command:
                 self._outbox.put(command)
 
+    def _do(self, what: slash.Deed, words: str) -> None:
+        match what:
+            case "quit":
+                self._leave(0)
+            case "clear":
+                self._outbox.put(self._new_session)
+            case "resume" if words:
+                self._outbox.put(lambda: self._go_to(words))
+            case "resume":
+                self._pick()
+            case "sessions":
+                self._errands.list_sessions(self._session)
+            case "copy":
+                self._errands.copy(self._screen.answer)
+            case "rename" | "export":
+                self._outbox.put(lambda: self._run_errand(what, words))
+
+    async def _run_errand(self, what: Literal["rename", "export"], words: str) -> None:
+        """What must not overtake the commands before it."""
+        if what == "rename":
+            self._errands.rename(self._session, self._view, words)
+        else:
+            await self._errands.export(self._session, self._view, words)
+
+    # Other sessions
+
     async def _new_session(self) -> None:
         """`/clear`: the old session ends and stays listed; a new one begins."""
-        old, title = self._session, self._view.title
         create = msgspec.structs.replace(
             self._create, resume=None, model=self._view.model, mode=self._view.mode
         )
+        await self._change_to(create, "A new session.")
+
+    async def _go_to(self, session: str) -> None:
+        """`/resume`: the old session ends and stays listed; the other goes on with its own model and mode."""
+        if self._session.removeprefix("sess_").startswith(session.removeprefix("sess_")):
+            self._screen.say("This is the session you are in.")
+            return
+        if elsewhere := self._errands.elsewhere(session):
+            self._screen.say(elsewhere)
+            return
+        create = msgspec.structs.replace(self._create, resume=session, model=None, mode=None)
+        await self._change_to(create, "Another session.")
+
+    async def _change_to(self, create: CreateSession, words: str) -> None:
+        old, title = self._session, self._view.title
         created = await self._connection.send(create)
         if title:
             way_back = self._facts.short_id(old)
-            self._screen.say(f'A new session. The last one is saved as "{title}": bridle -r {way_back}')
+            self._screen.say(f'{words} The last one is saved as "{title}": bridle -r {way_back}')
         self._screen = self._screen.for_new_session()
         self._open(created.session, created.event or 0)
         await self._connection.send(EndSession(session=old))
+
+    def _pick(self) -> None:
+        sessions = self._errands.others_here(self._session)
+        if not sessions:
+            self._screen.say("There is no other session in this folder.")
+        elif not self._terminal.interactive:
+            self._screen.say("Which one? /resume ID")
+        else:
+            self._picker = Picker(sessions=sessions, folder=self._facts.folder)
+
+    def _picker_prompt(self) -> Prompt | None:
+        if self._picker is None:
+            return None
+        return picker_prompt(self._picker, columns=self._terminal.columns, rows=self._terminal.rows)
+
+    def _picked(self, key: Key) -> bool:
+        """A key while the list of sessions is open; True if it was for the list."""
+        if self._picker is None:
+            return False
+        if key == Press("ctrl-c"):  # as everywhere: once goes back, twice leaves
+            self._picker = None
+            self._interrupt()
+            return True
+        self._picker, choice = picking.press(self._picker, key)
+        match choice:
+            case Picked(id=session):
+                self._picker = None
+                self._outbox.put(lambda: self._go_to(session))
+            case Gone():
+                self._picker = None
+            case None:
+                pass
+        return True
 
     # Commands on their way out
 
@@ -444,6 +611,8 @@ class _Client:
         message = refusal.message
         if isinstance(command, RunSlash):
             message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
+            if refusal.reason in ("UnknownSlash", "NotSupported"):
+                message += slash.nearest_words(command.name, self._reach)
         self._screen.say(visible(message), indent="  ")
 
     def _sent(self) -> None:
@@ -457,8 +626,11 @@ class _Client:
         self._page.resized()
 
     def _continued(self) -> None:
+        """SIGCONT. After a Ctrl-Z of ours everything is drawn already; after anybody else's stop it is not."""
         self._terminal.resume()
-        self._page.redraw()
+        if not self._suspended:
+            self._page.begin_anew()
+        self._suspended = False
 
     def _say(self, text: str) -> None:
         self._screen.say(text)

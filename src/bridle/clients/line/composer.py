@@ -1,12 +1,13 @@
 """The draft a person writes: state and key in, new state and effect out. Pure; it draws and sends nothing.
 
-A draft is a row of cells: a character, or a long paste folded into one atom that the cursor jumps over and that is
-whole again when it is sent.
+A draft is a row of cells: what a person sees as one character, or a long paste folded into one atom that the cursor
+jumps over and that is whole again when it is sent.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -19,6 +20,10 @@ FOLD_CHARACTERS: Final = 2_000
 HISTORY_MAX: Final = 500
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_JOINER: Final = "\u200d"
+_SKIN: Final = range(0x1F3FB, 0x1F400)
+_FLAG: Final = range(0x1F1E6, 0x1F200)
+_LONGEST_CELL: Final = 16
 
 
 class Fold(msgspec.Struct, frozen=True):
@@ -33,14 +38,23 @@ class Fold(msgspec.Struct, frozen=True):
 
 
 Cell: TypeAlias = str | Fold
-"""One character, or a folded paste."""
+"""One character with what belongs to it (accents, the parts of an emoji), or a folded paste."""
 Cells: TypeAlias = tuple[Cell, ...]
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """Looking for an earlier prompt. `place` is the one shown, None while none fits; `parked` the draft before."""
+
+    query: str = ""
+    place: int | None = None
+    parked: Cells = ()
 
 
 class Composer(msgspec.Struct, frozen=True, kw_only=True):
     """The draft, the place of the cursor in it, what was cut last, and the prompts before it.
 
-    `place` is where in the history the draft came from; `parked` is the draft that was left to walk there.
+    `place` is where in the history the draft came from; `parked` is the draft that was left to walk there. `search`
+    is set while earlier prompts are searched; `half_key` after the first of two keys that belong together.
     """
 
     cells: Cells = ()
@@ -49,10 +63,12 @@ class Composer(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Cells, ...] = ()
     place: int | None = None
     parked: Cells = ()
+    search: Search | None = None
+    half_key: bool = False
 
     @property
     def empty(self) -> bool:
-        return not self.cells
+        return not self.cells and self.search is None
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -64,10 +80,13 @@ class Send(msgspec.Struct, frozen=True):
     steer: bool = False
 
 
+WishName: TypeAlias = Literal["interrupt", "leave", "suspend", "redraw", "edit", "complete", "mode"]
+
+
 class Wish(msgspec.Struct, frozen=True):
     """A key that is not about the text."""
 
-    what: Literal["interrupt", "leave", "suspend", "redraw"]
+    what: WishName
 
 
 Effect: TypeAlias = Send | Wish | None
@@ -75,7 +94,31 @@ Effect: TypeAlias = Send | Wish | None
 
 def composer_with(history: tuple[str, ...] = ()) -> Composer:
     """An empty draft with the prompts of earlier sessions behind it, oldest first."""
-    return Composer(history=tuple(tuple(text) for text in history[-HISTORY_MAX:]))
+    return Composer(history=tuple(clusters(text) for text in history[-HISTORY_MAX:]))
+
+
+def clusters(text: str) -> tuple[str, ...]:
+    """The text in cells. Joined together they are the text again."""
+    if text.isascii():
+        return tuple(text)
+    found: list[str] = []
+    for character in text:
+        if found and _belongs(found[-1], character):
+            found[-1] += character
+        else:
+            found.append(character)
+    return tuple(found)
+
+
+def _belongs(cell: str, character: str) -> bool:
+    """Whether a character is drawn on the one before it rather than beside it."""
+    if character.isascii() or cell[-1].isspace() or len(cell) >= _LONGEST_CELL:
+        return False
+    if character == _JOINER or cell[-1] == _JOINER or ord(character) in _SKIN:
+        return True
+    if ord(character) in _FLAG:
+        return len(cell) == 1 and ord(cell) in _FLAG
+    return unicodedata.category(character) in ("Mn", "Me")
 
 
 def text_of(cells: Cells) -> str:
@@ -106,9 +149,15 @@ def cleared(state: Composer) -> Composer:
 
 def press(state: Composer, key: Key) -> tuple[Composer, Effect]:
     """What one key does to the draft."""
+    if state.search is not None:
+        return _searching(state, state.search, key)
+    if state.half_key:
+        state = _with(state, half_key=False)
+        if key == Press("ctrl-e"):
+            return state, Wish("edit")
     match key:
         case Text(text=text):
-            return _inserted(state, tuple(text)), None
+            return _typed(state, text), None
         case Paste(text=text):
             return _pasted(state, text), None
         case Press(name="enter"):
@@ -123,6 +172,16 @@ def press(state: Composer, key: Key) -> tuple[Composer, Effect]:
             return state, Wish("suspend")
         case Press(name="ctrl-l"):
             return state, Wish("redraw")
+        case Press(name="ctrl-g"):
+            return state, Wish("edit")
+        case Press(name="ctrl-x"):
+            return _with(state, half_key=True), None
+        case Press(name="ctrl-r"):
+            return _with(state, search=Search(parked=state.cells)), None
+        case Press(name="tab"):
+            return state, None if state.empty else Wish("complete")
+        case Press(name="shift-tab"):
+            return state, Wish("mode")
         case Press(name=name):
             return _edited(state, name), None
 
@@ -135,6 +194,8 @@ def _enter(state: Composer) -> tuple[Composer, Effect]:
     under = state.cells[state.at] if state.at < len(state.cells) else None
     if isinstance(under, Fold):
         return _unfolded(state, state.at), None
+    if under is None and state.cells[-1:] == ("\\",):  # as in a shell: the line goes on
+        return _inserted(_deleted(_with(state, at=state.at - 1)), ("\n",)), None
     return _sent(state, steer=False)
 
 
@@ -150,13 +211,38 @@ def _inserted(state: Composer, cells: Cells) -> Composer:
     return _with(state, cells=before + cells + after, at=state.at + len(cells))
 
 
+def _typed(state: Composer, text: str) -> Composer:
+    """Typed text; an accent that comes by itself joins the letter before it."""
+    before = state.cells[state.at - 1] if state.at else None
+    if isinstance(before, str) and not text.isascii():
+        state = _deleted(_with(state, at=state.at - 1))
+        text = before + text
+    return _inserted(state, clusters(text))
+
+
+def rewritten(state: Composer, text: str) -> Composer:
+    """The draft as another program left it; what a terminal would obey is written out."""
+    cells = clusters(_without_controls(text.replace("\r\n", "\n").removesuffix("\n")))
+    return _with(state, cells=cells, at=len(cells), place=None, parked=())
+
+
+def replaced(state: Composer, start: int, end: int, text: str) -> Composer:
+    """The draft with `text` in the place of some cells, and the cursor behind it."""
+    cells = clusters(text)
+    return _with(state, cells=state.cells[:start] + cells + state.cells[end:], at=start + len(cells))
+
+
+def _without_controls(text: str) -> str:
+    return _CONTROLS.sub(lambda control: visible(control[0], newlines=False), text)
+
+
 def _pasted(state: Composer, text: str) -> Composer:
     """A paste is one edit. The same long one again unfolds what is there."""
-    text = _CONTROLS.sub(lambda control: visible(control[0], newlines=False), text)
+    text = _without_controls(text)
     if not text:
         return state
     if text.count("\n") < FOLD_LINES and len(text) <= FOLD_CHARACTERS:
-        return _inserted(state, tuple(text))
+        return _inserted(state, clusters(text))
     fold = Fold(text)
     if state.at and state.cells[state.at - 1] == fold:
         return _unfolded(state, state.at - 1)
@@ -166,8 +252,8 @@ def _pasted(state: Composer, text: str) -> Composer:
 def _unfolded(state: Composer, at: int) -> Composer:
     fold = state.cells[at]
     assert isinstance(fold, Fold)
-    cells = state.cells[:at] + tuple(fold.text) + state.cells[at + 1 :]
-    return _with(state, cells=cells, at=at + len(fold.text))
+    cells = clusters(fold.text)
+    return _with(state, cells=state.cells[:at] + cells + state.cells[at + 1 :], at=at + len(cells))
 
 
 def _deleted(state: Composer) -> Composer:
@@ -187,6 +273,10 @@ def _edited(state: Composer, name: str) -> Composer:
             return _with(state, at=_line_start(state.cells, state.at))
         case "end" | "ctrl-e":
             return _with(state, at=_line_end(state.cells, state.at))
+        case "ctrl-home":
+            return _with(state, at=0)
+        case "ctrl-end":
+            return _with(state, at=len(state.cells))
         case "alt-b" | "ctrl-left" | "alt-left":
             return _with(state, at=_word_start(state.cells, state.at))
         case "alt-f" | "ctrl-right" | "alt-right":
@@ -197,6 +287,8 @@ def _edited(state: Composer, name: str) -> Composer:
             return _deleted(state)
         case "ctrl-w" | "alt-backspace":
             return _cut(state, _word_start(state.cells, state.at), state.at)
+        case "alt-d":
+            return _cut(state, state.at, _word_end(state.cells, state.at))
         case "ctrl-u":
             return _cut(state, _line_start(state.cells, state.at), state.at)
         case "ctrl-k":
@@ -276,3 +368,55 @@ def _down(state: Composer) -> Composer:
 def _recalled(state: Composer, place: int) -> Composer:
     cells = state.history[place]
     return _with(state, cells=cells, at=len(cells), place=place)
+
+
+# Searching earlier prompts
+
+
+def search_words(search: Search) -> str:
+    """What a person is told while they search."""
+    found = "Ctrl-R older · Enter take it · Esc back"
+    if search.query and search.place is None:
+        found = "no earlier prompt has this · Esc back"
+    return f"search: {visible(search.query, newlines=False)}   {found}"
+
+
+def _searching(state: Composer, search: Search, key: Key) -> tuple[Composer, Effect]:
+    """A key while searching. One that edits takes what was found and edits it; none of them sends."""
+    match key:
+        case Text(text=text) | Paste(text=text):
+            query = search.query + _without_controls(text.partition("\n")[0])
+            return _found(state, search, query, len(state.history)), None
+        case Press(name="backspace"):
+            return _found(state, search, search.query[:-1], len(state.history)), None
+        case Press(name="ctrl-r"):
+            before = len(state.history) if search.place is None else search.place
+            return _found(state, search, search.query, before), None
+        case Press(name="enter" | "tab"):
+            return _with(state, search=None, place=None, parked=()), None
+        case Press(name="esc" | "ctrl-g"):
+            return _searched(state, search), None
+        case Press(name="ctrl-c"):
+            return _searched(state, search), Wish("interrupt")
+        case _:
+            return press(_with(state, search=None, place=None, parked=()), key)
+
+
+def _searched(state: Composer, search: Search) -> Composer:
+    """Back from searching, with the draft as it was."""
+    return _with(state, cells=search.parked, at=len(search.parked), search=None)
+
+
+def _found(state: Composer, search: Search, query: str, before: int) -> Composer:
+    """The newest prompt older than `before` that has the words and is not the one shown; else nothing moves."""
+    if not query:
+        back = _searched(state, search)
+        return _with(back, search=Search(parked=search.parked))
+    for place in range(before - 1, -1, -1):
+        cells = state.history[place]
+        same_again = query == search.query and cells == state.cells
+        if query.lower() in text_of(cells).lower() and not same_again:
+            found = Search(query=query, place=place, parked=search.parked)
+            return _with(state, cells=cells, at=len(cells), search=found)
+    place = search.place if query == search.query else None
+    return _with(state, search=Search(query=query, place=place, parked=search.parked))

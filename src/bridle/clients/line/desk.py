@@ -69,6 +69,11 @@ class Desk:
         self.card = None
         self.focus = "draft"
 
+    def come_back(self, now_s: float) -> None:
+        """Another program had the keyboard until now: a question that came meanwhile has not been seen yet."""
+        self._key_s = self._drawn_s = now_s
+        self.focus = "draft"
+
     def remember(self, cells: Cells) -> None:
         """One more prompt that Up recalls."""
         self.composer = remembered(self.composer, cells)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bridle.base.clock import Clock, Timer
+from bridle.clients.line.composer import search_words
 from bridle.clients.line.desk import Desk
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.terminal import Look
@@ -19,7 +20,8 @@ STILL_WORKING_S: Final = 30.0
 class Footer:
     """Draws what the desk holds. `say` prints a line, where a hint cannot be taken away again.
 
-    `active` says what runs now, None while nothing does. Where nobody types (`interactive`) there is no prompt.
+    `active` says what runs now, None while nothing does; `mode` is named before the mark while it is not the usual
+    one; `instead` is a prompt that has taken the place of the desk's. Where nobody types (`interactive`) there is none.
     """
 
     def __init__(
@@ -32,6 +34,8 @@ class Footer:
         interactive: bool,
         say: Callable[[str], None],
         active: Callable[[], str | None],
+        mode: Callable[[], str] = lambda: "default",
+        instead: Callable[[], Prompt | None] = lambda: None,
     ) -> None:
         self._page = page
         self._desk = desk
@@ -39,6 +43,8 @@ class Footer:
         self._clock = clock
         self._say = say
         self._active = active
+        self._mode = mode
+        self._instead = instead
         self._hint = ""
         self._hint_timer: Timer | None = None
         self._quiet_timer: Timer | None = None
@@ -48,6 +54,10 @@ class Footer:
     @property
     def answer_lead(self) -> str:
         return "Answer: " if self._look.reader else MARK
+
+    @property
+    def draft_lead(self) -> str:
+        return MARK if self._mode() == "default" else f"{self._mode()} {MARK}"
 
     def hint(self, text: str, *, lasting: bool = False) -> None:
         """A hint above the prompt; it goes with its two seconds, or is a line where nothing can be redrawn."""
@@ -66,6 +76,9 @@ class Footer:
         """Shows the line that has the keyboard. Where nothing can be redrawn, only when it is somebody's turn."""
         if self._closed:
             return
+        if (other := self._instead()) is not None:
+            self._page.prompt(other)
+            return
         self._let_the_question_wait()
         card, composer = self._desk.card, self._desk.composer
         if card is not None and self._desk.focus == "question":
@@ -74,8 +87,8 @@ class Footer:
             cells = tuple(card.line)
             self._page.prompt(Prompt(lead=lead, cells=cells, at=len(cells), hints=self._hints()))
         elif self._look.moves or self._active() is None or card is not None or not composer.empty:
-            prompt = Prompt(lead=MARK, cells=composer.cells, at=composer.at, hints=self._hints())
-            self._page.prompt(prompt)
+            lead, cells = self.draft_lead, composer.cells
+            self._page.prompt(Prompt(lead=lead, cells=cells, at=composer.at, hints=self._hints()))
         else:
             self._page.prompt(None)
 
@@ -125,4 +138,6 @@ class Footer:
             if (running := self._active()) and self._desk.card is None:
                 hints.append(f"running  {running}")
             hints += [self._hint] if self._hint else []
+            if (search := self._desk.composer.search) is not None and self._desk.focus == "draft":
+                hints.append(search_words(search))
         return tuple(hints)

@@ -17,6 +17,7 @@ from bridle.clients.line.composer import Cells, shown_cell
 
 _ERASE: Final = "\x1b[K"
 _MAX_PROMPT_ROWS: Final = 12
+_MIN_PROMPT_ROWS: Final = 3
 _PIECE_CHARACTERS: Final = 256
 
 
@@ -43,12 +44,20 @@ class Ink(msgspec.Struct, frozen=True):
 class Page:
     """Where everything is printed. One `write` per change.
 
-    `columns` is asked each time: a terminal may have been resized.
+    `columns` and `rows` are asked each time: a terminal may have been resized. Rows of zero mean endless ones.
     """
 
-    def __init__(self, write: Callable[[str], None], *, columns: Callable[[], int], moves: bool) -> None:
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        *,
+        columns: Callable[[], int],
+        rows: Callable[[], int] = lambda: 0,
+        moves: bool,
+    ) -> None:
         self._write = write
         self._columns = columns
+        self._rows = rows
         self._moves = moves
         self._row: list[Ink] = []  # the unfinished row of streaming text
         self._prompt: Prompt | None = None
@@ -114,7 +123,12 @@ class Page:
             self._flush()
 
     def redraw(self) -> None:
-        """Draws the live rows anew from a fresh line, after another program was on the screen."""
+        """Draws the live rows anew, over themselves."""
+        if self._moves:
+            self._flush()
+
+    def begin_anew(self) -> None:
+        """Draws the live rows from a fresh line on, after another program was on the screen."""
         self._live_rows = self._cursor_row = 0
         if self._moves:
             self._flush()
@@ -187,8 +201,11 @@ class Page:
         if self._prompt is None:
             return rows, max(0, len(rows) - 1), sum(width_of(ink.text) for ink in self._row)
         limit = max(self._columns() - 1, 8)
+        most = self._rows() or _MAX_PROMPT_ROWS * 3
+        typed, row, column = typed_rows(self._prompt, limit, most=most // 3)
         hints = [row for hint in self._prompt.hints for row in wrapped(hint, limit)]
-        typed, row, column = typed_rows(self._prompt, limit)
+        room = max(0, most - 1 - len(rows) - len(typed))  # what is scrolled away cannot be drawn over
+        hints = hints[-room:] if room else []
         return [*rows, *hints, *typed], len(rows) + len(hints) + row, column
 
     # Without cursor movement: append
@@ -228,8 +245,9 @@ class Page:
         self._column = 1
 
 
-def typed_rows(prompt: Prompt, limit: int) -> tuple[list[str], int, int]:
-    """The typed line in rows of at most `limit`, and the cursor's row and column. Long ones show their end."""
+def typed_rows(prompt: Prompt, limit: int, *, most: int = _MAX_PROMPT_ROWS) -> tuple[list[str], int, int]:
+    """The typed line in rows of at most `limit`, and the cursor's row and column. Long ones show a part of it."""
+    most = min(max(most, _MIN_PROMPT_ROWS), _MAX_PROMPT_ROWS)
     rows = [prompt.lead]
     used = width_of(prompt.lead)
     margin = " " * used
@@ -251,8 +269,8 @@ def typed_rows(prompt: Prompt, limit: int) -> tuple[list[str], int, int]:
                 cursor = (len(rows) - 1, 0)
         rows[-1] += text
         used += width_of(text)
-    first = max(0, min(cursor[0], len(rows) - _MAX_PROMPT_ROWS))
-    return rows[first : first + _MAX_PROMPT_ROWS], cursor[0] - first, cursor[1]
+    first = max(0, min(cursor[0], len(rows) - most))
+    return rows[first : first + most], cursor[0] - first, cursor[1]
 
 
 def _kept_rows(lead: str, text: str, columns: int) -> Iterator[str]:

@@ -14,13 +14,18 @@ from bridle.clients.line.keys import Key, Paste, Press, Text
 _TITLE_COLUMNS: Final = 34
 _LEAST_TITLE_COLUMNS: Final = 12
 _HELP: Final = "type to filter · Tab all folders"
+_HELP_ALL: Final = "type to filter · Tab this folder"
+_LEAVE: Final = "Ctrl-C again to leave"
+_HEADER_COLUMNS: Final = 96
+_LEAST_FOLDER_COLUMNS: Final = 12
 SHOWN_MAX: Final = 12
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """A session as the list shows it. `title` is a person's, else `words` are the first they typed.
 
-    `cost` and `mark` are words, empty where there is nothing to say; `here` says that it belongs to this folder.
+    `cost` and `mark` are words, empty where there is nothing to say; `here` says that it belongs to this folder,
+    `folder` is the one it belongs to.
     """
 
     id: str
@@ -32,6 +37,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
     pinned: bool = False
     here: bool = True
+    folder: str = ""
     last: str = ""
 
     @property
@@ -40,11 +46,14 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Picker(msgspec.Struct, frozen=True, kw_only=True):
+    """The list and where a person is in it; `warned` says that another Ctrl-C leaves."""
+
     sessions: tuple[Listed, ...]
     folder: str
     filter: str = ""
     at: int = 0
     all_folders: bool = False
+    warned: bool = False
 
     @property
     def found(self) -> tuple[Listed, ...]:
@@ -69,12 +78,17 @@ Choice: TypeAlias = Picked | Gone | None
 
 
 def press(picker: Picker, key: Key) -> tuple[Picker, Choice]:
-    """What a key does to the list. A paste filters like typing and never picks."""
+    """What a key does to the list. A paste filters like typing and never picks; one Ctrl-C never leaves."""
+    if key == Press("ctrl-c"):
+        return _changed(picker, warned=True), Gone() if picker.warned else None
+    picker = _changed(picker, warned=False)
     match key:
         case Press(name="enter"):
             found = picker.found
             return picker, Picked(found[picker.at].id) if found else None
-        case Press(name="esc" | "ctrl-c" | "ctrl-d"):
+        case Press(name="esc") if picker.filter:
+            return _changed(picker, filter="", at=0), None
+        case Press(name="esc" | "ctrl-d"):
             return picker, Gone()
         case Press(name="up"):
             return _moved(picker, picker.at - 1), None
@@ -92,35 +106,70 @@ def press(picker: Picker, key: Key) -> tuple[Picker, Choice]:
             return _changed(picker, filter=picker.filter + " ".join(text.split("\n")), at=0), None
 
 
-def picker_lines(picker: Picker, *, columns: int) -> list[str]:
-    """The list as text: also what is printed where nobody can choose. Columns of zero mean endless ones."""
-    where = "all folders" if picker.all_folders else picker.folder
-    lines = [_spread(f"Sessions in {where}", _HELP, columns)]
+def unwarned(picker: Picker) -> Picker:
+    """The moment in which another Ctrl-C leaves is over."""
+    return _changed(picker, warned=False)
+
+
+def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
+    """The list as text: also what is printed where nobody can choose. Columns and rows of zero mean endless ones."""
+    where = "all folders" if picker.all_folders else visible(picker.folder, newlines=False)
+    lines = _header(where, _HELP_ALL if picker.all_folders else _HELP, columns)
     found = picker.found
     if not found:
-        return [*lines, "  Nothing fits."]
-    first = max(0, min(picker.at - SHOWN_MAX + 1, len(found) - SHOWN_MAX))
-    for index, session in enumerate(found[first : first + SHOWN_MAX], first):
+        lines.append("  Nothing fits.")
+    shown = SHOWN_MAX if rows <= 0 else max(1, min(SHOWN_MAX, rows - 5))
+    first = max(0, min(picker.at - shown + 1, len(found) - shown))
+    for index, session in enumerate(found[first : first + shown], first):
         mark = ">" if index == picker.at else " "
-        lines.append(_cut(f"{mark} {_row(index + 1, session, columns)}", columns))
-    if (left := len(found) - first - SHOWN_MAX) > 0:
+        lines.append(_cut(f"{mark} {_row(index + 1, session, columns, folder=picker.all_folders)}", columns))
+    if (left := len(found) - first - shown) > 0:
         lines.append(f"  … {left} more")
-    if last := found[picker.at].last:
+    if found and (last := found[picker.at].last):
         lines.append(_cut(f'     last: "{visible(last, newlines=False)}"', columns))
-    return lines
+    return [*lines, _LEAVE] if picker.warned else lines
 
 
-def _row(number: int, session: Listed, columns: int) -> str:
+def session_lines(sessions: Sequence[Listed], *, columns: int) -> list[str]:
+    """The newest sessions to read, none of them marked."""
+    rows = [_row(number, session, columns, folder=True) for number, session in enumerate(sessions, 1)]
+    lines = [_cut(f"  {row}", columns) for row in rows[:SHOWN_MAX]]
+    return [*lines, f"  … {len(rows) - SHOWN_MAX} more"] if len(rows) > SHOWN_MAX else lines
+
+
+def _header(where: str, hint: str, columns: int) -> list[str]:
+    """The place and the keys in one line; where they do not fit, a long place loses its beginning, not the keys."""
+    left = "Sessions in "
+    if columns <= 0:
+        return [f"{left}{where}        {hint}"]
+    wide = min(columns, _HEADER_COLUMNS)
+    room = wide - len(left) - width_of(hint) - 3
+    if width_of(where) > room and room >= _LEAST_FOLDER_COLUMNS:
+        where = _end_of(where, room)
+    if width_of(where) > room:
+        return [_cut(f"{left}{where}", columns), _cut(f"  {hint}", columns)]
+    return [f"{left}{where}" + " " * (room + 3 - width_of(where)) + hint]
+
+
+def _end_of(text: str, columns: int) -> str:
+    while width_of(text) > columns - 1:
+        text = text[1:]
+    return f"…{text}"
+
+
+def _row(number: int, session: Listed, columns: int, *, folder: bool) -> str:
     room = _TITLE_COLUMNS if columns <= 0 or columns >= 80 else max(_LEAST_TITLE_COLUMNS, columns - 32)
     name = _padded(visible(session.name, newlines=False), room)
     turns = f"{session.turns} turn" + ("" if session.turns == 1 else "s")
     star = "★" if session.pinned else " "
-    facts = f"{session.when:<12} {turns:>8}   {session.cost:<6}  {session.mark}"
+    where = visible(session.folder, newlines=False) if folder and not session.here else ""
+    about = "  ".join(filter(None, (session.mark, where)))
+    facts = f"{session.when:<12} {turns:>8}   {session.cost:<6}  {about}"
     return f"{number}{star} {name} {facts}".rstrip()
 
 
 def _has(session: Listed, wanted: Sequence[str]) -> bool:
-    text = f"{session.name} {session.last} {session.id}".lower()
+    text = f"{session.name} {session.last} {session.folder} {session.id}".lower()
     return all(word in text for word in wanted)
 
 
@@ -130,11 +179,6 @@ def _moved(picker: Picker, at: int) -> Picker:
 
 def _changed(picker: Picker, **fields: object) -> Picker:
     return msgspec.structs.replace(picker, **fields)
-
-
-def _spread(left: str, right: str, columns: int) -> str:
-    gap = min(columns, 96) - width_of(left) - width_of(right) if columns > 0 else 8
-    return left + " " * gap + right if gap >= 3 else left
 
 
 def _padded(text: str, columns: int) -> str:

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import asyncio
 
-from bridle.clients.line.footer import MARK
+from bridle.base.clock import Clock, SystemClock, Timer
+from bridle.clients.line.footer import HINT_S, MARK
 from bridle.clients.line.keys import Key
 from bridle.clients.line.page import Ink, Page, Prompt
-from bridle.clients.line.picker import Gone, Picked, Picker, picker_lines, press
+from bridle.clients.line.picker import Gone, Picked, Picker, picker_lines, press, unwarned
 from bridle.clients.line.terminal import Terminal
 
 
-async def pick(picker: Picker, terminal: Terminal) -> str | None:
+async def pick(picker: Picker, terminal: Terminal, clock: Clock | None = None) -> str | None:
     """The id of the session a person chose, or None if they left.
 
     Where nobody can choose, the list is printed and the answer is None, at once. Where nothing can be redrawn, it is
     printed again after each change.
     """
-    page = Page(terminal.write, columns=lambda: terminal.columns, moves=terminal.look.moves)
+    clock = clock or SystemClock()
+    page = Page(
+        terminal.write,
+        columns=lambda: terminal.columns,
+        rows=lambda: terminal.rows,
+        moves=terminal.look.moves,
+    )
     if not terminal.interactive:
         page.lines([Ink(line) for line in picker_lines(picker, columns=terminal.columns)])
         return None
     chosen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
+    warning: Timer | None = None
+
     def draw() -> None:
-        lines = tuple(picker_lines(picker, columns=max(terminal.columns - 1, 0)))
-        page.prompt(Prompt(lead=MARK, cells=tuple(picker.filter), at=len(picker.filter), hints=lines))
+        page.prompt(picker_prompt(picker, columns=terminal.columns, rows=terminal.rows))
+
+    def forget_warning() -> None:
+        nonlocal picker
+        picker = unwarned(picker)
+        draw()
 
     def on_keys(keys: list[Key]) -> None:
-        nonlocal picker
+        nonlocal picker, warning
         for key in keys:
             picker, choice = press(picker, key)
             match choice:
@@ -38,6 +51,10 @@ async def pick(picker: Picker, terminal: Terminal) -> str | None:
                     chosen.set_result(None)
                 case _:
                     pass
+        if warning is not None:
+            warning.cancel()
+        if picker.warned:
+            warning = clock.call_later(HINT_S, forget_warning)
         if not chosen.done():
             draw()
 
@@ -50,4 +67,12 @@ async def pick(picker: Picker, terminal: Terminal) -> str | None:
         try:
             return await chosen
         finally:
+            if warning is not None:
+                warning.cancel()
             page.leave()
+
+
+def picker_prompt(picker: Picker, *, columns: int, rows: int) -> Prompt:
+    """The list above the line that filters it."""
+    lines = tuple(picker_lines(picker, columns=max(columns - 1, 0), rows=rows))
+    return Prompt(lead=MARK, cells=tuple(picker.filter), at=len(picker.filter), hints=lines)

@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.base.visible import visible
 from bridle.protocol.commands import Answer
-from bridle.protocol.events import PermissionRequested, QuestionAsked, Risk
+from bridle.protocol.events import CommandPart, Offer, PermissionRequested, QuestionAsked
 
 RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
 
@@ -17,13 +17,10 @@ _CONTEXT_LINES: Final = 3
 _COMPARED_LINES: Final = 2_000
 _EDITS: Final = ("write_file", "edit_file")
 _SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all")
-_WHY: Final[dict[Risk, str]] = {
-    "read": "it reads outside this folder",
-    "write": "it changes files",
-    "shell": "it runs a program",
-    "network": "it uses the network",
-    "dangerous": "it may do harm",
-}
+_PART_CHARACTERS: Final = 40
+_PLAIN_EDIT: Final = "it changes files"
+_KEYS: Final[dict[Literal["pattern", "tool", "always"], str]] = {"pattern": "p", "tool": "t", "always": "a"}
+_NO: Final = "no (Enter)          or type what to do instead"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -45,7 +42,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What is put to a person. `body` is what they decide about, each line whole; `id` is a call or a question.
 
     `inline` lists the choices in one line; `whole` is what `v` prints beyond the body. A question without choices
-    takes any words for an answer; `options` are then suggestions, picked by number.
+    takes any words for an answer; `options` are then suggestions, picked by number. With a `glimpse` only so many lines
+    of the body are shown at first, and `v` shows the rest.
     """
 
     id: str
@@ -60,17 +58,16 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     whole: tuple[Row, ...] = ()
     last_words: str = ""
     confirm: str = ""
+    glimpse: int = 0
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a question's words depend on: where it runs, how long a kept yes lasts, the file as it is now.
-
-    `saved_days` is None where a yes is never kept beyond the session; then nobody is offered it.
-    """
+    """What a question's words depend on besides the question: where it runs, and the file as it is now."""
 
     folder: str
     sandbox: str = ""
-    saved_days: int | None = None
+    network: str = ""
+    saved_days: int | None = None  # the offers of a question say it
     before: Callable[[str], str | None] | None = None
 
 
@@ -85,7 +82,7 @@ def permission_question(request: PermissionRequested, setting: Setting) -> Quest
         return _command(request, command, setting)
     if request.tool in _EDITS and isinstance(path, str):
         return _edit(request, path, setting)
-    return _call(request, setting)
+    return _call(request)
 
 
 def open_question(asked: QuestionAsked) -> Question:
@@ -106,26 +103,63 @@ def _command(request: PermissionRequested, command: str, setting: Setting) -> Qu
         if workdir in (".", "")
         else f"{setting.folder}/{visible(str(workdir), newlines=False)}"
     )
-    exact = "this exact command"
+    escalate = request.input.get("escalate")
     return Question(
         id=request.call_id,
         digest=request.digest,
         title="Run this command?",
-        why=_WHY[request.risk],
-        body=tuple(Row(line) for line in _lines(command)),
+        why=visible(request.because, newlines=False),
+        body=(*(Row(line) for line in _lines(command)), *_tree(request.parts)),
         context=(
-            " · ".join(filter(None, (f"in {where}", setting.sandbox))),
-            _others(request.input, "command", "workdir"),
+            " · ".join(filter(None, (f"in {where}", setting.sandbox, setting.network))),
+            f"outside the sandbox, because: {visible(str(escalate), newlines=False)}" if escalate else "",
+            _others(request.input, "command", "workdir", "escalate"),
         ),
         choices=(
             Choice("y", "once", "yes, once"),
-            Choice("p", "pattern", f"{exact}, until the session ends"),
-            *_kept(setting, f"{exact}, here, for {setting.saved_days} days"),
-            Choice("t", "tool"),
-            Choice("n", "deny", "no (Enter)          or type what to do instead"),
+            *_lasting(request.offers, "p", "pattern", command),
+            *_lasting(request.offers, "a", "always", command),
+            *(Choice("t", "tool") for offer in request.offers if offer.answer == "tool"),
+            Choice("n", "deny", _NO),
         ),
         confirm="Every shell command without asking until the session ends? Type all",
     )
+
+
+def _tree(parts: Sequence[CommandPart]) -> Iterable[Row]:
+    """What a command consists of, and what each part does. The command itself stands above it, whole."""
+    if len(parts) < 2 and not any(part.does for part in parts):
+        return
+    texts = [_shortened(visible(part.text, newlines=False)) for part in parts]
+    width = max(map(len, texts)) + 5
+    for number, (text, part) in enumerate(zip(texts, parts, strict=True), 1):
+        branch = "└" if number == len(parts) else "├"
+        yield Row(f"{branch} {text:<{width}}{visible(part.does, newlines=False)}".rstrip())
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _PART_CHARACTERS else text[: _PART_CHARACTERS - 1] + "…"
+
+
+def _lasting(
+    offers: Sequence[Offer], key: str, answer: Literal["pattern", "always"], command: str
+) -> Iterable[Choice]:
+    """The choice for an answer that is remembered, in words that say what and for how long."""
+    mine = [offer for offer in offers if offer.answer == answer]
+    if mine:
+        what = ", ".join(_what(offer, command) for offer in mine)
+        yield Choice(key, answer, f"{what}, {_how_long(mine[0])}")
+
+
+def _what(offer: Offer, command: str = "") -> str:
+    pattern = visible(offer.pattern, newlines=False)
+    if offer.match == "key":
+        return f"{pattern} with any arguments"
+    return "this exact command" if command and offer.pattern == command else pattern
+
+
+def _how_long(offer: Offer) -> str:
+    return f"here, for {offer.days} days" if offer.days else "until the session ends"
 
 
 def _edit(request: PermissionRequested, path: str, setting: Setting) -> Question:
@@ -135,14 +169,12 @@ def _edit(request: PermissionRequested, path: str, setting: Setting) -> Question
         id=request.call_id,
         digest=request.digest,
         title=title,
-        why="" if request.risk == "write" else _WHY[request.risk],
+        why="" if request.because == _PLAIN_EDIT else visible(request.because, newlines=False),
         body=tuple(body),
         context=(_others(request.input, *_SHOWN),),
         choices=(
             Choice("y", "once", "yes"),
-            Choice("p", "pattern", f"{shown} this session"),
-            Choice("t", "tool", "all edits this session"),
-            *_kept(setting, f"{shown}, {setting.saved_days} days"),
+            *_briefly(request.offers),
             Choice("n", "deny", "no (Enter)"),
         ),
         inline=True,
@@ -151,31 +183,44 @@ def _edit(request: PermissionRequested, path: str, setting: Setting) -> Question
     )
 
 
-def _call(request: PermissionRequested, setting: Setting) -> Question:
+def _briefly(offers: Sequence[Offer]) -> Iterable[Choice]:
+    """What is remembered of an edit, short enough for one line."""
+    by_answer = {answer: [offer for offer in offers if offer.answer == answer] for answer in _KEYS}
+    for answer, key in _KEYS.items():
+        mine = by_answer[answer]
+        if not mine:
+            continue
+        what = ", ".join(_what(offer) for offer in mine)
+        words = {
+            "pattern": f"{what} this session",
+            "tool": "all edits this session",
+            "always": f"{what}, {mine[0].days} days",
+        }
+        yield Choice(key, answer, words[answer])
+
+
+def _call(request: PermissionRequested) -> Question:
     path = request.input.get("path")
     tool = visible(request.tool, newlines=False)
     named = visible(path, newlines=False) if isinstance(path, str) else ""
-    lasting: tuple[Choice, ...] = ()
-    if named:
-        kept = _kept(setting, f"{named}, here, for {setting.saved_days} days")
-        lasting = (Choice("p", "pattern", f"{named}, until the session ends"), *kept)
     return Question(
         id=request.call_id,
         digest=request.digest,
         title=f"Allow {tool}: {named}?" if named else f"Allow {tool}?",
-        why=_WHY[request.risk],
+        why=visible(request.because, newlines=False),
         body=tuple(_arguments(request.input)),
         choices=(
             Choice("y", "once", "yes, once"),
-            *lasting,
-            Choice("t", "tool", f"every {tool} call, until the session ends"),
-            Choice("n", "deny", "no (Enter)          or type what to do instead"),
+            *_lasting(request.offers, "p", "pattern", ""),
+            *_lasting(request.offers, "a", "always", ""),
+            *(
+                Choice("t", "tool", f"every {tool} call, until the session ends")
+                for offer in request.offers
+                if offer.answer == "tool"
+            ),
+            Choice("n", "deny", _NO),
         ),
     )
-
-
-def _kept(setting: Setting, words: str) -> tuple[Choice, ...]:
-    return () if setting.saved_days is None else (Choice("a", "always", words),)
 
 
 def _lines(text: str) -> list[str]:

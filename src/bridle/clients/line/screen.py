@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from bridle.base.markdown import MarkdownStream, Span, Style
@@ -12,9 +12,10 @@ from bridle.clients.line.cells import width_of, wrapped
 from bridle.clients.line.facts import MODE_WORDS, Fact, Facts
 from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.questions import Row, RowStyle
-from bridle.clients.line.tally import Tally, cost_words
+from bridle.clients.line.slash import grant_words
 from bridle.clients.line.terminal import Look
 from bridle.clients.story import Story, describe_call
+from bridle.clients.tally import Tally, cost_words
 from bridle.protocol import events as e
 
 START_HINT: Final = "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves"
@@ -47,10 +48,20 @@ _ROW_CODES: Final[dict[RowStyle, tuple[str, str]]] = {
 class Screen:
     """Prints events on a page. Knows the session only from its events."""
 
-    def __init__(self, page: Page, *, look: Look, columns: int = 0, said: set[str] | None = None) -> None:
+    def __init__(
+        self,
+        page: Page,
+        *,
+        look: Look,
+        columns: int = 0,
+        standing: Callable[[], tuple[bool, float | None]] = lambda: (False, None),
+        said: set[str] | None = None,
+    ) -> None:
+        """`standing` says whether the model runs on this machine and how full its context is, where that is known."""
         self._page = page
         self._look = look
         self._columns = columns
+        self._standing = standing
         self._story = Story()
         self._markdown = MarkdownStream()
         self._sentence = ""
@@ -67,7 +78,14 @@ class Screen:
 
     def for_new_session(self) -> Screen:
         """A screen for another session on the same page; what is said once is not said again."""
-        return Screen(self._page, look=self._look, columns=self._columns, said=self._said)
+        return Screen(
+            self._page, look=self._look, columns=self._columns, standing=self._standing, said=self._said
+        )
+
+    @property
+    def answer(self) -> str:
+        """What the model said last, as it wrote it."""
+        return "".join(self._answer)
 
     # Lines
 
@@ -145,7 +163,9 @@ class Screen:
                 self.degraded(event)
                 return
             case e.GrantAdded():
-                self.say(_grant_line(event), indent=_INDENT)
+                self.say(f"allowed  {grant_words(event)}", indent=_INDENT)
+            case e.GrantRevoked():
+                self.say("revoked  the next such call asks again", indent=_INDENT)
             case e.ModelChanged():
                 self.fact(Fact("model", f"{event.provider}:{event.model}"))
             case e.ModeChanged():
@@ -212,7 +232,7 @@ class Screen:
         self._end_text()
         for line in self._story.lines(event):
             self._said.add(event.message)
-            self.say(line + kept, indent="  ")
+            self.say(line if line.endswith(kept) else line + kept, indent="  ")
 
     def _turn_ended(self, event: e.TurnEnded, ts_ms: int) -> None:
         self._end_text()
@@ -222,7 +242,9 @@ class Screen:
         seconds = max(0, ts_ms - self._begun_ms) / 1000
         took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
         steps = f"{event.steps} step" if event.steps == 1 else f"{event.steps} steps"
-        self.say(" · ".join((took, steps, *cost_words(self._turn, self.session))), style="faint")
+        local, context = self._standing()
+        costs = cost_words(self._turn, self.session, local=local, context=context)
+        self.say(" · ".join((took, steps, *costs)), style="faint")
 
     # Looks
 
@@ -236,10 +258,3 @@ class Screen:
         if not self._look.codes:
             return ""
         return codes[0] if self._look.colour else codes[1]
-
-
-def _grant_line(grant: e.GrantAdded) -> str:
-    tool = visible(grant.tool, newlines=False)
-    what = f"{tool}({visible(grant.pattern)})" if grant.pattern else f"every {tool} call"
-    until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
-    return f"allowed  {what}, {until}"

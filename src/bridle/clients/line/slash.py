@@ -6,35 +6,78 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from bridle.clients.line.tally import Tally
+from bridle.base.visible import visible
+from bridle.clients.line.completing import closest
+from bridle.clients.line.reach import Reach
 from bridle.clients.line.view import SessionView
-from bridle.protocol.commands import AnyCommand, CancelTurn, RunSlash, SetMode, SetModel
-from bridle.protocol.events import Mode
+from bridle.clients.tally import Tally, money_words, token_words
+from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
+from bridle.protocol.events import GrantAdded, Mode
+from bridle.protocol.messages import Usage
 
 Local: TypeAlias = Literal[
-    "help", "quit", "stop", "clear", "model", "mode", "plan", "queue", "cost", "status"
+    "help",
+    "keys",
+    "stop",
+    "clear",
+    "resume",
+    "sessions",
+    "rename",
+    "model",
+    "mode",
+    "plan",
+    "permissions",
+    "queue",
+    "jobs",
+    "context",
+    "cost",
+    "status",
+    "copy",
+    "export",
+    "doctor",
+    "quit",
 ]
+Deed: TypeAlias = Literal["quit", "clear", "resume", "sessions", "rename", "copy", "export"]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+CYCLE: Final[tuple[Mode, ...]] = ("default", "auto", "plan")
+"""The modes Shift-Tab goes through; it never leads into `yolo`."""
 
 _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("help", ("help",), "this list"),
+    ("keys", ("keys",), "what the keys do"),
     ("stop", ("stop", "cancel"), "stop the running turn"),
     ("clear", ("clear", "new"), "a new session; this one stays listed"),
+    ("resume", ("resume",), "another session, picked from the list or by its id"),
+    ("sessions", ("sessions",), "the sessions of this folder"),
+    ("rename", ("rename",), "give this session a title: /rename words"),
     ("model", ("model",), "show the model, or change it: /model provider:model"),
     ("mode", ("mode",), f"show the mode, or change it: {' '.join(MODES)}"),
     ("plan", ("plan",), "reading only, until another mode is chosen"),
+    ("permissions", ("permissions",), "what is allowed without asking; /permissions revoke NUMBER"),
     ("queue", ("queue",), "what waits for the running turn"),
+    ("jobs", ("jobs",), "commands that run in the background"),
+    ("context", ("context",), "what the model is sent, and how large it is"),
     ("cost", ("cost",), "what this session has used"),
     ("status", ("status",), "model, mode, what runs, what it cost"),
+    ("copy", ("copy",), "the last answer to the clipboard"),
+    ("export", ("export",), "this conversation as a Markdown file: /export [path]"),
+    ("doctor", ("doctor",), "how to check this installation"),
     ("quit", ("quit", "exit"), "leave"),
 )
-_BUSY: Final = "A turn is running. /stop ends it, then /clear begins a new session."
+_NAME_COLUMNS: Final = 14
+_BUSY: Final = "A turn is running. /stop ends it, then /{name} goes on."
 _KEYS: Final = (
     "Enter      send; during a turn it waits until the turn ends",
     "Ctrl-S     say it now, during a turn",
-    "Ctrl-J     new line, also Alt-Enter",
+    "Ctrl-J     new line, also Alt-Enter or a backslash before Enter",
+    "Tab        complete /names and @paths; answer a waiting question",
+    "Shift-Tab  next mode: default, auto, plan",
     "Up, Down   earlier prompts",
+    "Ctrl-R     search earlier prompts",
+    "Ctrl-G     write in your editor, also Ctrl-X Ctrl-E",
+    "Ctrl-L     draw the line again",
+    "Ctrl-Z     suspend; fg comes back",
     "Ctrl-C     stop the turn; twice within 2 s leaves",
     "Ctrl-D     leave",
     "@path      show the model a file",
@@ -50,38 +93,91 @@ class Lines(msgspec.Struct, frozen=True):
     indent: str = "  "
 
 
-Outcome: TypeAlias = Lines | AnyCommand | Literal["quit", "clear"]
+class Do(msgspec.Struct, frozen=True):
+    """Something the client does itself."""
+
+    what: Deed
+    arguments: str = ""
 
 
-def carry_out(name: str, arguments: str, view: SessionView, *, used: Tally, session: str) -> Outcome:
-    """What `/name arguments` comes to in a session that stands like this and has used so much."""
-    match _command(name):
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command may need to know: the session, what it has used, and what can be reached."""
+
+    session: str
+    view: SessionView
+    used: Tally
+    reach: Reach
+
+
+Outcome: TypeAlias = Lines | Do | AnyCommand
+
+
+def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
+    """What `/name arguments` comes to as things stand."""
+    view, session = now.view, now.session
+    match command := _command(name):
         case "help":
-            return Lines(_help(), " " * 11)
-        case "quit":
-            return "quit"
+            return Lines(_help(now.reach), " " * _NAME_COLUMNS)
+        case "keys":
+            return Lines(_KEYS, " " * 11)
         case "stop":
             return CancelTurn(session=session) if view.running else Lines(("No turn is running.",))
-        case "clear":
-            return Lines((_BUSY,)) if view.running else "clear"
-        case "model" if arguments:
-            return SetModel(session=session, model=arguments)
+        case "clear" | "resume" if view.running:
+            return Lines((_BUSY.format(name=name),))
+        case "clear" | "resume" | "sessions" | "copy" | "export" | "quit":
+            return Do(command, arguments)
+        case "rename":
+            return Do("rename", arguments) if arguments else Lines(("Which title? /rename words",))
         case "model":
-            return Lines((f"model    {view.model}    Change it: /model provider:model",))
+            return _model(arguments, now)
         case "mode":
             return _mode(arguments, view, session)
         case "plan":
             return SetMode(session=session, mode="plan")
+        case "permissions":
+            return _permissions(arguments, view, session)
         case "queue":
             return Lines(tuple(view.queued) or ("Nothing is queued.",))
-        case "cost" | "status":
-            return Lines(tuple(view.status_lines(used)))
+        case "jobs":
+            running = tuple(visible(job, newlines=False) for job in view.jobs.values())
+            return Lines(running or ("No command runs in the background.",))
+        case "context":
+            return Lines(tuple(view.contents.lines(now.reach.window_of(view.model))), " " * 4)
+        case "cost":
+            return Lines(_cost(now), " " * 9)
+        case "status":
+            return Lines(_status(now), " " * 9)
+        case "doctor":
+            return Lines(("In a shell: bridle doctor   It looks at the model, the store and this terminal.",))
         case None:
             return RunSlash(session=session, name=name, arguments=arguments)
 
 
+def next_mode(mode: Mode) -> Mode:
+    """The mode after this one; any mode outside the cycle leads back to its beginning."""
+    return CYCLE[(CYCLE.index(mode) + 1) % len(CYCLE)] if mode in CYCLE else CYCLE[0]
+
+
+def names(reach: Reach) -> tuple[str, ...]:
+    """Every name there is, ours and the engine's."""
+    own = [name for _, spellings, _ in _COMMANDS for name in spellings]
+    return (*own, *(name for name, _ in reach.prompts))
+
+
+def nearest_words(name: str, reach: Reach) -> str:
+    """What somebody is told about a name they may have meant; empty where none is near."""
+    near = closest(name, names(reach))
+    return f" Close: /{near}" if near else ""
+
+
 def _command(name: str) -> Local | None:
-    return next((command for command, names, _ in _COMMANDS if name in names), None)
+    return next((command for command, spellings, _ in _COMMANDS if name in spellings), None)
+
+
+def _model(wanted: str, now: Standing) -> Outcome:
+    if wanted:
+        return SetModel(session=now.session, model=wanted)
+    return Lines((f"model    {visible(now.view.model)}    Change it: /model provider:model",))
 
 
 def _mode(name: str, view: SessionView, session: str) -> Outcome:
@@ -91,10 +187,55 @@ def _mode(name: str, view: SessionView, session: str) -> Outcome:
     return Lines((f"mode     {view.mode}    Change it: /mode NAME ({' '.join(MODES)})",))
 
 
-def _help() -> tuple[str, ...]:
-    commands = [f"{'/' + names[0]:<10} {does}{_also(names[1:])}" for _, names, does in _COMMANDS]
-    return (*commands, "", *_KEYS)
+def _permissions(arguments: str, view: SessionView, session: str) -> Outcome:
+    grants = list(view.grants.values())
+    verb, _, number = arguments.partition(" ")
+    if verb == "revoke":
+        at = int(number) if number.strip().isdecimal() else 0
+        if not 1 <= at <= len(grants):
+            return Lines(("Which one? /permissions lists them with their numbers.",))
+        return RevokeGrant(session=session, grant_id=grants[at - 1].grant_id)
+    lines = [f"mode     {view.mode}"]
+    lines += [f"{index:<8} {grant_words(grant)}" for index, grant in enumerate(grants, 1)]
+    if not grants:
+        lines.append("Nothing is allowed beyond the mode in this session.")
+    return Lines((*lines, "Rules of your settings: bridle permissions"), " " * 9)
 
 
-def _also(names: tuple[str, ...]) -> str:
-    return f"  (also {', '.join('/' + name for name in names)})" if names else ""
+def grant_words(grant: GrantAdded) -> str:
+    """What is allowed from now on, and for how long."""
+    tool = visible(grant.tool, newlines=False)
+    pattern = visible(grant.pattern, newlines=False)
+    what = f"{tool}({pattern})" if pattern else f"every {tool} call"
+    arguments = " with any arguments" if grant.match == "key" else ""
+    until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
+    return f"{what}{arguments}, {until}"
+
+
+def _cost(now: Standing) -> tuple[str, ...]:
+    used = now.used
+    if used.usage == Usage():
+        return ("Nothing used yet.",)
+    money = money_words(used, used, local=now.reach.is_local(now.view.model))[0]
+    return (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {money}")
+
+
+def _status(now: Standing) -> tuple[str, ...]:
+    view = now.view
+    state = "a turn is running" if view.in_turn else "a command runs" if view.running else "idle"
+    lines = [f"model    {visible(view.model)}", f"mode     {view.mode}", f"now      {state}", *_cost(now)]
+    return (*lines, *(f"! {visible(event.message)}" for event in view.degraded.values()))
+
+
+def _help(reach: Reach) -> tuple[str, ...]:
+    commands = [_entry(spellings[0], f"{does}{_also(spellings[1:])}") for _, spellings, does in _COMMANDS]
+    prompts = [_entry(name, does) for name, does in reach.prompts]
+    return (*commands, *prompts)
+
+
+def _entry(name: str, does: str) -> str:
+    return f"{'/' + name:<{_NAME_COLUMNS - 1}} {does}"
+
+
+def _also(spellings: tuple[str, ...]) -> str:
+    return f"  (also {', '.join('/' + name for name in spellings)})" if spellings else ""

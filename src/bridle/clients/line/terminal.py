@@ -7,6 +7,7 @@ is no terminal is read in lines. Output goes through one `write`.
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import select
 import signal
@@ -25,6 +26,8 @@ ESCAPE_S: Final = 0.05
 """An escape that stays alone for this long is the Esc key."""
 DEFAULT_COLUMNS: Final = 80
 DEFAULT_ROWS: Final = 24
+COPY_BYTES: Final = 74_994
+"""What every terminal that copies takes at once: 100,000 characters of base64 with the code around it."""
 
 Notify: TypeAlias = Literal["bell", "osc9", "osc777"]
 
@@ -106,6 +109,8 @@ class Terminal:
         self._stop = stop or _stop_this_job
         self._gone = False
         self._ended = False
+        self._held_back: list[str] | None = None
+        self._read: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # Output
@@ -130,6 +135,9 @@ class Terminal:
 
     def write(self, text: str) -> None:
         """Writes all of it. A terminal that went away swallows it; reading says that it is gone."""
+        if self._held_back is not None:
+            self._held_back.append(text)
+            return
         if not self.look.unicode:
             text = text.translate(_ASCII).encode("ascii", "replace").decode()
         data = memoryview(text.encode("utf-8", "replace"))
@@ -149,8 +157,24 @@ class Terminal:
         code = {"bell": "", "osc9": f"\x1b]9;{said}\x07", "osc777": f"\x1b]777;notify;Bridle;{said}\x07"}
         message = code[self.look.notify]
         if message and self.look.tmux:
-            message = "\x1bPtmux;" + message.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+            message = self._through_tmux(message)
         self.write("\x07" + message)
+
+    def copy(self, text: str) -> bool:
+        """Asks the terminal to put a text on the clipboard (OSC 52). False where it cannot be asked.
+
+        No terminal says whether it did.
+        """
+        data = text.encode("utf-8", "replace")
+        if not self.interactive or not self.look.codes or len(data) > COPY_BYTES:
+            return False
+        code = f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
+        self.write(self._through_tmux(code) if self.look.tmux else code)
+        return True
+
+    @staticmethod
+    def _through_tmux(code: str) -> str:
+        return "\x1bPtmux;" + code.replace("\x1b", "\x1b\x1b") + "\x1b\\"
 
     # Modes
 
@@ -186,10 +210,34 @@ class Terminal:
         if self._found is not None:
             self._enter()
 
+    @contextmanager
+    def lent(self) -> Generator[None]:
+        """Meanwhile the terminal is another program's: its modes are as found, keys are not read, and what is
+        written waits until it is ours again.
+        """
+        loop = asyncio.get_running_loop()
+        if self._read is not None:
+            loop.remove_reader(self._input_fd)
+        self.restore()
+        self._held_back = []
+        try:
+            yield
+        finally:
+            held, self._held_back = self._held_back, None
+            self._enter()
+            self.write("".join(held))
+            if self._read is not None:
+                loop.add_reader(self._input_fd, self._read)
+
     def _enter(self) -> None:
         if not self.interactive:
             return
-        modes = termios.tcgetattr(self._input_fd)
+        try:
+            modes = termios.tcgetattr(self._input_fd)
+        except termios.error:  # it went away; reading says so
+            self._gone = True
+            return
+        already = self._found is not None and not modes[3] & termios.ICANON
         if self._found is None:
             self._found = termios.tcgetattr(self._input_fd)
         modes[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON | termios.ISTRIP)
@@ -197,7 +245,7 @@ class Terminal:
         modes[6][termios.VMIN] = 1
         modes[6][termios.VTIME] = 0
         termios.tcsetattr(self._input_fd, termios.TCSANOW, modes)
-        if self.look.codes:
+        if self.look.codes and not already:
             self.write(_PASTE_ON)
 
     # Input
@@ -212,6 +260,7 @@ class Terminal:
             if keys:
                 on_keys(keys)
             if self._ended:
+                self._read = None
                 loop.remove_reader(self._input_fd)
                 on_end()
             elif self.interactive and self._decoder.waiting:
@@ -228,11 +277,13 @@ class Terminal:
 
         try:
             loop.add_reader(self._input_fd, read)
+            self._read = read
         except PermissionError:  # a file: always ready, and nothing to wait for
             loop.call_soon(self._read_file, on_keys, on_end)
         try:
             yield
         finally:
+            self._read = None
             loop.remove_reader(self._input_fd)
             if self._timer is not None:
                 self._timer.cancel()
@@ -240,6 +291,8 @@ class Terminal:
     def read_now(self) -> list[Key]:
         """Every key that has arrived and was not read, without waiting."""
         keys: list[Key] = []
+        if self._held_back is not None:  # they are for the program that has the terminal
+            return keys
         while not self._ended and select.select((self._input_fd,), (), (), 0)[0]:
             keys += self._read_some()
         return keys

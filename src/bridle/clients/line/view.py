@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bridle.base.visible import visible
-from bridle.clients.line.tally import Tally, cost_words
+from bridle.clients.line.contents import Contents
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnyCommand, SendInput
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
@@ -23,16 +23,25 @@ class SessionView:
         self._begun = ""
         self._in_turn = False
         self._sending: list[tuple[str, bool]] = []
+        self._typed_calls: set[str] = set()
         self.title = ""
         self.model = ""
         self.mode: e.Mode = "default"
         self.turns = 0
+        self.last_id = 0
         self.degraded: dict[str, e.Degraded] = {}
+        self.grants: dict[str, e.GrantAdded] = {}
+        self.jobs: dict[str, str] = {}
+        self.contents = Contents()
 
     @property
     def running(self) -> bool:
-        """Whether a turn runs, or input is on its way that will start one."""
-        return self._in_turn or bool(self._waiting) or bool(self._sending)
+        """Whether a turn runs, or input is on its way that will start one, or a command the person typed."""
+        return self._in_turn or bool(self._waiting or self._sending or self._typed_calls)
+
+    @property
+    def in_turn(self) -> bool:
+        return self._in_turn
 
     @property
     def queued(self) -> list[str]:
@@ -53,19 +62,15 @@ class SessionView:
         self._queued.discard(number)
         return self._begun if found else ""
 
-    def status_lines(self, used: Tally) -> list[str]:
-        state = "a turn is running" if self._in_turn else "idle"
-        cost = " · ".join(cost_words(used, used)[:3]) or "nothing used yet"
-        lines = [f"model    {self.model}", f"mode     {self.mode}", f"now      {state}", f"used     {cost}"]
-        lines += [f"! {visible(event.message)}" for event in self.degraded.values()]
-        return lines
-
     def take(self, envelope: e.Envelope) -> None:
         """One more event."""
+        self.last_id = envelope.id or self.last_id
+        self.contents.take(envelope.event)
         match envelope.event:
             case e.SessionCreated(mode=mode):
                 self.mode = mode
                 self.degraded.clear()
+                self._begin_run()
             case e.ModeChanged(mode=mode):
                 self.mode = mode
             case e.ModelChanged() as changed:
@@ -82,8 +87,26 @@ class SessionView:
                 self.turns += 1
             case e.TurnEnded():
                 self._in_turn = False
+            case e.ToolCallRequested(step=0, call_id=call):
+                self._typed_calls.add(call)
+            case e.ToolResult(call_id=call):
+                self._typed_calls.discard(call)
+            case e.GrantAdded(grant_id=grant) as added:
+                self.grants[grant] = added
+            case e.GrantRevoked(grant_id=grant):
+                self.grants.pop(grant, None)
+            case e.BackgroundStarted(call_id=call, command=command):
+                self.jobs[call] = command
+            case e.BackgroundEnded(call_id=call):
+                self.jobs.pop(call, None)
             case _:
                 pass
+
+    def _begin_run(self) -> None:
+        """The session is opened again: what lived only as long as the program that had it before is gone."""
+        self._typed_calls.clear()
+        self.jobs.clear()
+        self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 
     def _accepted(self, envelope: e.Envelope, content: tuple[InputBlock, ...]) -> None:
         words = _words(content)

@@ -14,8 +14,8 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import redact, stored_marker
 from bridle.engine.journal import redacted
-from bridle.engine.ports import Submitted
 from bridle.engine.tools import ToolCall
+from bridle.engine.watching import Submitted
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import (
     DurableEvent,
@@ -40,6 +40,7 @@ from bridle.safety.hooks.definitions import (
 )
 from bridle.safety.hooks.running import KILL_AFTER_S, Start, run_command
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
+from bridle.safety.permitted import HookWord
 
 RAN: frozenset[str] = frozenset({"ok", "error", "timeout"})
 NEVER_RAN: frozenset[str | None] = frozenset({"UnknownTool", "InvalidInput"})
@@ -88,14 +89,6 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     patch: dict[str, Any] | None = None
     input: dict[str, Any] | None = None
     metadata: dict[str, Any] = {}
-
-
-class PermissionWord(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook's answer to a permission question, in place of a person's."""
-
-    verdict: Literal["allow", "deny"]
-    by: str
-    message: str = ""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,21 +178,21 @@ class Hooks:
                 "AfterModelResponse", model=model, step=step, text=self._clean(text), calls=calls
             )
 
-    async def permission_requested(self, call: ToolCall, why: str) -> PermissionWord | None:
+    async def permission_requested(self, call: ToolCall, why: str) -> HookWord | None:
         """Asks hooks before a person is asked. None leaves the question to the person.
 
         Any no is a no. A yes counts from the person's own hooks only, and not where a hook wants a person to decide.
         """
         if not self._listeners["PermissionRequest"]:
             return None
-        allowed: PermissionWord | None = None
+        allowed: HookWord | None = None
         for listener in self.listening("PermissionRequest", call.name):
             context = self.context("PermissionRequest", **_call_facts(call), decision="ask", why=why)
             word = await self.consult(listener, context)
             if word.decision == "block":
-                return PermissionWord(verdict="deny", by=listener.shown, message=word.message)
+                return HookWord(verdict="deny", by=listener.shown, message=word.message)
             if word.decision == "allow" and _may_allow(listener) and not call.must_ask:
-                allowed = allowed or PermissionWord(verdict="allow", by=listener.shown, message=word.message)
+                allowed = allowed or HookWord(verdict="allow", by=listener.shown, message=word.message)
         return allowed
 
     async def tool_ended(self, call: ToolCall, result: ToolResult) -> None:

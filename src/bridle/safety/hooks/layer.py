@@ -84,7 +84,7 @@ def hooked(hooks: Hooks, check_again: CheckAgain, *, phase: Phase = "before_perm
 
 
 def told(hooks: Hooks) -> RequestLayer:
-    """Tells hooks that the model is about to be asked, and what it answered; once per step, however often it is tried."""
+    """Tells hooks that the model is about to be asked, and what it answered; once per step, not per attempt."""
 
     async def layer(step: Step, proceed: AskModel) -> Reply:
         if not (hooks.listening("BeforeModelRequest") or hooks.listening("AfterModelResponse")):

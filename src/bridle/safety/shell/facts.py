@@ -20,11 +20,13 @@ SEVERITY: tuple[CommandClass, ...] = (
 class PathUse(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder a command names, as the shell would see it: `~` and quotes resolved, relative to `cwd` there.
 
-    `path` is None where the name is not known before the command runs.
+    `path` is None where the name is not known before the command runs. With `pattern` it is a glob: any file it
+    matches may be meant, and folders on the way may be links.
     """
 
     path: str | None
     access: Literal["read", "write", "delete", "run"]
+    pattern: bool = False
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +35,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     `words` is its argument list with None where a word is not known. `does` says what it does in a few words for a
     person (`deletes build/`, `runs a script from package.json`). `key` is what a grant for "this program, any
     arguments" may hold (`npm test`), None where no such grant makes sense. `uses` names every path it is known to
-    touch, `urls` every address.
+    touch, `urls` every address. `repository` is a folder whose git settings can make a reading command run programs:
+    whoever relies on `command_class` has looked at them (`understand` has).
     """
 
     text: str
@@ -43,6 +46,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     uses: tuple[PathUse, ...] = ()
     urls: tuple[str, ...] = ()
+    repository: str | None = None
 
 
 class Understanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +70,11 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script's meaning depends on besides its text: where it starts, whose home `~` is, where programs are."""
+    """What a script's meaning depends on besides its text: where it starts, whose home `~` is, where programs are.
+
+    `cwd` and `home` are absolute and resolved. `search_path` is the PATH the script runs with; empty means that it was
+    not given, and programs are then taken to be the system's.
+    """
 
     cwd: str
     home: str

@@ -1,34 +1,186 @@
-"""What a person has approved, by content: one line per digest in a private file outside every workspace."""
+"""What a person has agreed to: `approved.lock` in their config folder, and copies of the texts in their state folder.
+
+The content decides, never a time stamp. Settings and programs count only where they were approved: the same words
+can mean something else in another folder. Nothing inside a workspace is ever read as an approval; a lock file that
+travels with a repository counts only when whoever starts Bridle names it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+from collections.abc import Callable, Generator, Iterable
+from typing import Final
 
+from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import FileLock, private_folder, read_limited, write_atomic
+from bridle.protocol.errors import BridleError
+from bridle.safety.trust.lockfile import Approval, Kind, Lock, decode, encode
 
-MAX_BYTES = 4 * 1024 * 1024
+NAME: Final = "approved.lock"
+MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_COPY_BYTES: Final = 64 * 1024
+MAX_COPIES: Final = 500
+KEPT_PER_PLACE: Final = 20
+"""Contents of one file that stay approved: switching between branches asks nobody."""
+ANYWHERE: Final[frozenset[Kind]] = frozenset({"instructions", "skill"})
+"""Words for the model mean the same in every folder; nobody is asked twice for the same bytes."""
 
 
 class Approvals:
-    """The approved contents of one user. A missing file means nothing is approved; so does an unreadable one."""
+    """The approvals of one user. A missing or unreadable file means that nothing is approved.
 
-    def __init__(self, folder: str) -> None:
-        self._path = os.path.join(folder, "approved.lock")
+    `copies` is a private folder for the texts, so that a later change can be shown as one. `named` are the entries of
+    a lock file that the caller named for this run.
+    """
 
-    def holds(self, sha256: str) -> bool:
-        return any(line.split(" ", 1)[0] == sha256 for line in self._lines())
+    def __init__(
+        self,
+        folder: str,
+        *,
+        copies: str | None = None,
+        named: Iterable[Approval] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.path = os.path.join(folder, NAME)
+        self._copies = copies
+        self._named = tuple(named)
+        self._clock = clock or SystemClock()
 
-    def add(self, path: str, sha256: str) -> None:
-        """Remembers a content, and for people the path it was seen at. Two processes may do so at once."""
-        private_folder(os.path.dirname(self._path))
-        with FileLock(self._path + ".lock") as lock:
-            lock.acquire(timeout_s=5)
-            if not self.holds(sha256):
-                text = "".join(f"{line}\n" for line in (*self._lines(), f"{sha256}  {path}"))
-                write_atomic(self._path, text.encode("utf-8", "replace"))
+    def with_named(self, entries: Iterable[Approval]) -> Approvals:
+        """The same store, and for one run these entries too."""
+        folder = os.path.dirname(self.path)
+        return Approvals(folder, copies=self._copies, named=entries, clock=self._clock)
 
-    def _lines(self) -> list[str]:
+    def read(self) -> Lock:
+        """The stored approvals, and the lines among them that cannot be understood."""
         try:
-            return read_limited(self._path, MAX_BYTES).data.decode("utf-8", "replace").splitlines()
+            return decode(read_limited(self.path, MAX_BYTES).data)
         except OSError:
-            return []
+            return Lock(())
+
+    def holds(self, digest: str, *, kind: Kind = "instructions", root: str = "", path: str = "") -> bool:
+        """Whether this very content was approved, and for what counts only in its place: there."""
+        return any(
+            entry.digest == digest
+            and entry.kind == kind
+            and (kind in ANYWHERE or (entry.root, entry.path) == (root, path))
+            for entry in self.read().entries
+        ) or any((entry.digest, entry.kind, entry.path) == (digest, kind, path) for entry in self._named)
+
+    def last(self, *, kind: Kind, root: str, path: str) -> Approval | None:
+        """What was approved at this place most recently."""
+        there = [entry for entry in self.read().entries if entry.place == (kind, root, path)]
+        return max(there, key=lambda entry: entry.approved_ms, default=None)
+
+    def text_of(self, approval: Approval) -> str | None:
+        """The text as it was approved; None if no faithful copy is left."""
+        if self._copies is None:
+            return None
+        try:
+            data = read_limited(os.path.join(self._copies, approval.digest), MAX_COPY_BYTES).data
+        except OSError:
+            return None
+        return data.decode("utf-8", "replace") if content_digest(data) == approval.digest else None
+
+    def add(
+        self,
+        path: str,
+        digest: str,
+        *,
+        kind: Kind = "instructions",
+        root: str = "",
+        text: bytes | None = None,
+    ) -> Approval:
+        """Remembers a content a person agreed to just now. Two processes may do so at once.
+
+        Raises `TrustUnwritable` when it cannot be kept.
+        """
+        now_ms = self._clock.now_ms() // 1000 * 1000
+        added = Approval(kind=kind, digest=digest, path=path, root=root, approved_ms=now_ms)
+        try:
+            with self._locked() as before:
+                others = (
+                    entry
+                    for entry in before.entries
+                    if (entry.digest, *entry.place) != (digest, *added.place)
+                )
+                self._write(_thinned((*others, added)), before)
+            if text is not None:
+                self._copy(digest, text)
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+        return added
+
+    def revoke(self, matches: Callable[[Approval], bool]) -> tuple[Approval, ...]:
+        """Takes back every approval that fits, and returns those. Raises `TrustUnwritable`."""
+        if not any(map(matches, self.read().entries)):
+            return ()
+        try:
+            with self._locked() as before:
+                gone = tuple(entry for entry in before.entries if matches(entry))
+                self._write((entry for entry in before.entries if not matches(entry)), before)
+                self._drop_copies({entry.digest for entry in gone})
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+        return gone
+
+    @contextlib.contextmanager
+    def _locked(self) -> Generator[Lock]:
+        private_folder(os.path.dirname(self.path))
+        with FileLock(self.path + ".lock") as lock:
+            if not lock.acquire(timeout_s=5):
+                raise TimeoutError(None, "another Bridle keeps it locked")
+            yield self.read()
+
+    def _write(self, entries: Iterable[Approval], before: Lock) -> None:
+        if before.foreign:  # of another version, or damaged: not ours to throw away
+            os.replace(self.path, self.path + ".unread")
+        data = encode(entries, unread=(line for _number, line in before.unread))
+        write_atomic(self.path, data)
+
+    def _copy(self, digest: str, text: bytes) -> None:
+        if self._copies is None or len(text) > MAX_COPY_BYTES:
+            return
+        private_folder(self._copies)
+        write_atomic(os.path.join(self._copies, digest), text)
+        by_age = sorted(os.scandir(self._copies), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+        for file in by_age[MAX_COPIES:]:
+            with contextlib.suppress(OSError):
+                os.unlink(file.path)
+
+    def _drop_copies(self, digests: Iterable[str]) -> None:
+        for digest in digests if self._copies is not None else ():
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._copies or "", digest))
+
+    def _unwritable(self, problem: OSError) -> BridleError:
+        return BridleError("TrustUnwritable", path=self.path, problem=problem.strerror or str(problem))
+
+
+def content_digest(data: bytes) -> str:
+    """What stands for a content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_lockfile(path: str) -> Lock:
+    """A lock file somebody named. Raises `BadLockfile` unless every line of it can be understood."""
+    try:
+        contents = read_limited(path, MAX_BYTES)
+    except OSError as problem:
+        raise BridleError("BadLockfile", path=path, problem=problem.strerror or str(problem)) from None
+    lock = decode(contents.data)
+    if contents.truncated or lock.foreign or not contents.data:
+        raise BridleError("BadLockfile", path=path, problem="it is not an approved.lock")
+    if lock.unread:
+        raise BridleError("BadLockfile", path=path, problem=f"line {lock.unread[0][0]} cannot be understood")
+    return lock
+
+
+def _thinned(entries: Iterable[Approval]) -> list[Approval]:
+    """Without the oldest contents of places that changed very often."""
+    kept: dict[tuple[str, str, str], list[Approval]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.approved_ms):
+        kept.setdefault(entry.place, []).append(entry)
+    return [entry for place in kept.values() for entry in place[-KEPT_PER_PLACE:]]

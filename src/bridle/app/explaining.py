@@ -1,0 +1,187 @@
+"""What would become of a call, without running it or asking anybody: the gates of a session, and the decision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from bridle.app.gates import Gates, gates, understanding
+from bridle.app.settings import SessionOptions, SessionSettings, session_settings
+from bridle.base.clock import Clock, SystemClock
+from bridle.config.folders import folders
+from bridle.engine.dispatch import ToolLayers
+from bridle.engine.tools import RunTool, ToolCall, ToolOutput
+from bridle.protocol.events import CommandClass, CommandPart, Evidence, Mode, Risk, Verdict
+from bridle.safety.asking import remembers
+from bridle.safety.closed import fail_closed
+from bridle.safety.grants import SavedGrants
+from bridle.safety.permissions import STEPS, Decision, Permissions
+from bridle.safety.permitted import SOURCE, question
+from bridle.safety.queries import Query, Understand
+from bridle.tools.builtin import builtin_tools
+from bridle.tools.jobs import Jobs
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer a person could give, and what it would remember."""
+
+    answer: Literal["once", "pattern", "tool", "always"]
+    remembers: str
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What would become of a call: the verdict, the step of the order that decided, and what it rests on.
+
+    `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say.
+    """
+
+    tool: str
+    verdict: Verdict
+    mode: Mode
+    step: int
+    step_name: str
+    decided_by: str
+    rule: str | None = None
+    origin: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    why: str = ""
+    because: str = ""
+    risk: Risk | None = None
+    quiet: bool = False
+    command_class: CommandClass | None = None
+    parts: tuple[CommandPart, ...] = ()
+    paths: tuple[str, ...] = ()
+    evidence: Evidence | None = None
+    answers: tuple[Answer, ...] = ()
+
+
+class Unexplainable(Exception):
+    """There is no such call: no tool of that name, or not with that input. `message` is the engine's own sentence."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Standing(NamedTuple):
+    """What holds in a folder right now: settings, saved grants, gates."""
+
+    settings: SessionSettings
+    mode: Mode
+    saved: SavedGrants
+    gates: Gates
+
+    @property
+    def permissions(self) -> Permissions:
+        return self.gates.permissions
+
+
+def standing(
+    env: Mapping[str, str],
+    *,
+    cwd: str,
+    options: SessionOptions | None = None,
+    mode: Mode | None = None,
+    clock: Clock | None = None,
+    understand: Understand | None = None,
+) -> Standing:
+    """The gates a session in `cwd` would have now. Nothing is created by looking."""
+    where, options = folders(env), options or SessionOptions()
+    cwd = os.path.realpath(cwd)
+    settings = session_settings(options, where=where, cwd=cwd, env=env)
+    chosen = mode or settings.mode
+    saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
+    made = gates(
+        settings,
+        tools=builtin_tools(Jobs(lambda _event: None)),
+        where=where,
+        cwd=cwd,
+        understand=understand or understanding(env),
+        mode=lambda: chosen,
+        saved=saved if settings.persist_grants else None,
+    )
+    return Standing(settings, chosen, saved, made)
+
+
+async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained:
+    """What would become of this call. Raises `Unexplainable` where there is no such call."""
+    found: list[Explained] = []
+
+    async def decided(call: ToolCall, _proceed: RunTool) -> ToolOutput:
+        query = here.permissions.query(call)
+        found.append(_explained(here, call, query, here.permissions.decide(query)))
+        return ToolOutput()
+
+    layers = (*here.gates.layers, fail_closed(SOURCE, decided))
+    output = await ToolLayers(one_at_a_time=layers, together=()).around(_not_run)(_call(tool, given))
+    if found:
+        return found[0]
+    if output.outcome == "error":
+        raise Unexplainable(output.reason or "", output.content)
+    return Explained(
+        tool=tool,
+        verdict="deny",
+        mode=here.mode,
+        step=1,
+        step_name=STEPS[1],
+        decided_by=output.evidence.source if output.evidence is not None else "guard",
+        rule=output.evidence.rule if output.evidence is not None else None,
+        reason=output.reason,
+        message=output.content,
+        evidence=output.evidence,
+    )
+
+
+def _explained(here: Standing, call: ToolCall, query: Query, decision: Decision) -> Explained:
+    asked = question(call, query, decision, here.permissions)
+    answers = [Answer(answer=offer.answer, remembers=remembers(offer)) for offer in asked.offers]
+    ask = decision.verdict == "ask"
+    return Explained(
+        tool=call.name,
+        verdict=decision.verdict,
+        mode=here.mode,
+        step=decision.step,
+        step_name=STEPS[decision.step],
+        decided_by=decision.decided_by,
+        rule=decision.rule,
+        origin=decision.origin,
+        reason=decision.reason,
+        message=decision.note,
+        why=asked.why,
+        because=asked.because if ask else "",
+        risk=query.risk,
+        quiet=query.quiet,
+        command_class=query.script.command_class if query.script is not None else None,
+        parts=asked.parts,
+        paths=tuple(path.shown for path in query.paths),
+        answers=(Answer(answer="once", remembers="nothing"), *answers) if ask else (),
+    )
+
+
+async def _not_run(_call: ToolCall) -> ToolOutput:
+    """Behind the decision there is nothing."""
+    return ToolOutput()
+
+
+def _call(tool: str, given: dict[str, Any]) -> ToolCall:
+    def nowhere(_text: str) -> None:
+        """Nothing runs, so nothing is printed."""
+
+    async def at_once() -> None:
+        """There is no other call to wait for."""
+
+    return ToolCall(
+        id="call_explained",
+        name=tool,
+        input=given,
+        step=1,
+        originator="",
+        write=nowhere,
+        passed_gates=at_once,
+        partial=[],
+    )

@@ -1,0 +1,72 @@
+"""What stands before every call of a session: for the engine, and for explaining what it would decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from bridle.app.settings import SessionSettings
+from bridle.config.folders import Folders
+from bridle.engine.layers import known_and_visible, validated
+from bridle.engine.tools import BUILTIN, Registry, Tool, ToolLayer
+from bridle.protocol.events import Mode
+from bridle.safety.grants import SavedGrants
+from bridle.safety.guards import PathPolicy, guarded, workspace_policy
+from bridle.safety.paths import session_folders
+from bridle.safety.permissions import Permissions
+from bridle.safety.queries import Understand
+from bridle.safety.rules import named_by_user
+from bridle.safety.shell.facts import Surroundings, Understanding
+
+
+class Gates(NamedTuple):
+    """The objects a call passes before anybody is asked. `layers` stand in this order, outermost first."""
+
+    registry: Registry
+    paths: PathPolicy
+    permissions: Permissions
+    layers: tuple[ToolLayer, ...]
+
+
+def gates(
+    settings: SessionSettings,
+    *,
+    tools: Iterable[Tool],
+    where: Folders,
+    cwd: str,
+    understand: Understand,
+    mode: Callable[[], Mode],
+    saved: SavedGrants | None,
+) -> Gates:
+    """The gates of a session in `cwd`. `saved` is None where no yes is kept."""
+    registry = Registry()
+    for tool in tools:
+        registry.register(tool, BUILTIN)
+    here = session_folders(cwd, settings.options.add_dirs)
+    paths = workspace_policy(
+        here, where.all, secret_files=settings.secret_files, named_by_user=named_by_user(settings.rules, here)
+    )
+    permissions = Permissions(
+        folders=here,
+        mode=mode,
+        rules=settings.rules,
+        yes=settings.options.yes,
+        understand=understand,
+        protected=where.all,
+        secret_files=paths.secret_files,
+        saved=saved,
+    )
+    layers = (known_and_visible(registry), validated(), guarded(paths, understand))
+    return Gates(registry, paths, permissions, layers)
+
+
+def understanding(env: Mapping[str, str]) -> Understand:
+    """What reads commands for a session whose commands run with this environment. The parser comes with the first."""
+
+    def understand(command: str, cwd: str) -> Understanding:
+        from bridle.safety.shell.understanding import understand as read
+
+        return read(command, Surroundings(cwd=cwd, home=home, search_path=search_path))
+
+    home, search_path = env.get("HOME", ""), env.get("PATH", "")
+    return understand

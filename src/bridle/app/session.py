@@ -1,0 +1,255 @@
+"""One session, put together. Two tuples say what stands around the model and around a tool.
+
+A layer that is not built yet is absent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.app.gates import gates, understanding
+from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
+from bridle.app.models import Models
+from bridle.app.settings import SessionSettings
+from bridle.app.trusting import ApprovedEdits, consent
+from bridle.base.clock import Clock, iso_ms
+from bridle.base.ids import Ids
+from bridle.config.folders import Folders
+from bridle.context.instructions import instructions, system_text
+from bridle.context.sources import InstructionFile, find_instruction_files, instruction_text
+from bridle.engine.bus import Bus
+from bridle.engine.conversation import Conversation
+from bridle.engine.dispatch import Dispatcher, ToolLayers
+from bridle.engine.journal import Journal
+from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated
+from bridle.engine.ports import Spawn
+from bridle.engine.questions import Questions
+from bridle.engine.session import Limits, Session
+from bridle.engine.steps import Model, RequestLayer, with_layers
+from bridle.engine.timing import Stopwatch
+from bridle.engine.tools import ToolCall, ToolContext, ToolOutput
+from bridle.protocol.errors import sentence
+from bridle.protocol.events import Notice
+from bridle.protocol.messages import Usage
+from bridle.providers.retry import retry
+from bridle.safety.grants import SavedGrants
+from bridle.safety.guards import guarded, rechecked
+from bridle.safety.permitted import permitted
+from bridle.safety.redacted import redacted
+from bridle.safety.rules import denied_paths
+from bridle.safety.sandboxed import sandboxed
+from bridle.safety.sight import sight
+from bridle.safety.trust import Approvals
+from bridle.sessions.store import StoredLog
+from bridle.tools.builtin import builtin_tools
+from bridle.tools.exit_plan_mode import exit_plan_tool
+from bridle.tools.jobs import Jobs
+from bridle.tools.output import Spill, capped
+
+if TYPE_CHECKING:
+    from bridle.safety.hooks.hooks import Hooks
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What all sessions of a process stand on."""
+
+    where: Folders
+    clock: Clock
+    ids: Ids
+    models: Models
+    spawn: Spawn
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was opened: its log and what is folded of it, and what holds for this run of it."""
+
+    log: StoredLog
+    conversation: Conversation
+    cwd: str
+    env: Mapping[str, str]
+    settings: SessionSettings
+    approvals: Approvals
+
+
+class Composed(msgspec.Struct, frozen=True, kw_only=True):
+    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins."""
+
+    session: Session
+    hooks: Hooks | None
+    notices: tuple[Notice, ...]
+
+
+def compose(ground: Ground, opened: Opened) -> Composed:
+    """The objects of one session in reading order."""
+    clock, spawn = ground.clock, ground.spawn
+    log, conversation, cwd, env = opened.log, opened.conversation, opened.cwd, opened.env
+    settings, options = opened.settings, opened.settings.options
+    bus = Bus(conversation.last_id + 1)
+    journal = Journal(
+        session=log.session,
+        log=log,
+        clock=clock,
+        bus=bus,
+        conversation=conversation,
+        secrets=ground.models.keys_in_use,
+    )
+    stopwatch = Stopwatch(clock)
+    questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
+    jobs = Jobs(journal.emit)
+    spill = Spill(os.path.join(ground.where.state, "outputs", log.session))
+    understand = understanding(env)
+    saved = SavedGrants(ground.where.state, clock.now_ms) if settings.persist_grants else None
+    gate = gates(
+        settings,
+        tools=(
+            *builtin_tools(jobs),
+            exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan),
+        ),
+        where=ground.where,
+        cwd=cwd,
+        understand=understand,
+        mode=lambda: conversation.mode,
+        saved=saved,
+    )
+    gate.registry.show_while("exit_plan_mode", lambda: conversation.mode == "plan")
+    here = gate.paths.folders
+    found = session_hooks(
+        settings.hooks,
+        Around(
+            where=ground.where,
+            here=here,
+            journal=journal,
+            spawn=spawn,
+            env=env,
+            clock=clock,
+            approvals=opened.approvals,
+            secrets=ground.models.keys_in_use,
+        ),
+    )
+    hooks = found.hooks
+    edits = ApprovedEdits(opened.approvals, cwd=cwd, sources=settings.sources)
+    seen = sight(gate.paths, denied_paths(settings.rules, here))
+
+    async def system() -> str:
+        return await _system_text(ground, opened, questions, journal)
+
+    request_layers: tuple[RequestLayer, ...] = (
+        instructions(system=system, tools=gate.registry.schemas),
+        told(hooks),
+        retry(clock=clock, random=_random),
+    )
+    tool_layers = ToolLayers(
+        one_at_a_time=(
+            known_and_visible(gate.registry),
+            validated(),
+            guarded(gate.paths, understand),
+            hooked(hooks, gate.layers[1:]),
+            permitted(
+                gate.permissions,
+                questions.ask_permission,
+                edits.hearing(journal.emit),
+                hear=hooks.permission_requested if hooks is not None else None,
+            ),
+            hooked(hooks, gate.layers[1:], phase="after_permission"),
+            dry_run(options.dry_run),
+        ),
+        together=(
+            recorded(journal, rechecked(gate.paths, understand), stopwatch),
+            deadline(clock),
+            capped(spill),
+            redacted(),
+            sandboxed(here),
+        ),
+    )
+
+    async def execute(call: ToolCall) -> ToolOutput:
+        context = ToolContext(
+            call=call,
+            session=log.session,
+            cwd=cwd,
+            env=env,
+            clock=clock,
+            spawn=spawn,
+            spilled=spill.path_of,
+            emit=journal.emit,
+            ask=questions.ask,
+            sight=seen,
+            dry_run=options.dry_run,
+        )
+        return edits.ran(call, await call.definition.run(call.args, context))
+
+    model = Model(
+        provider=ground.models.provider,
+        ids=ground.ids,
+        clock=clock,
+        stopwatch=stopwatch,
+        price_of=_no_price,
+    )
+    session = Session(
+        journal=journal,
+        bus=bus,
+        log=log,
+        clock=clock,
+        ask=with_layers(request_layers, model.ask),
+        dispatcher=Dispatcher(
+            journal=journal,
+            clock=clock,
+            stopwatch=stopwatch,
+            run_tool=tool_layers.around(execute),
+            concurrency=gate.registry.concurrency,
+            watcher=hooks,
+        ),
+        questions=questions,
+        stopwatch=stopwatch,
+        ids=ground.ids,
+        at_end=jobs.close,
+        revoke_grant=gate.permissions.revoke,
+        watcher=hooks,
+        limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
+    )
+    return Composed(session=session, hooks=hooks, notices=tuple(_notices(settings, found, saved)))
+
+
+def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants | None) -> Iterator[Notice]:
+    """What a person should know before anything happens: what was left out, and what could not be read."""
+    for warning in settings.warnings:
+        yield Notice(reason="ConfigWarning", message=warning)
+    if found.ignored is not None:
+        yield Notice(reason="HooksIgnored", message=found.ignored)
+    if saved is not None and (problem := saved.problem()) is not None:
+        message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
+        yield Notice(reason="GrantsUnreadable", message=message)
+
+
+def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:
+    """The instruction files that are there, agreed to or not."""
+    return find_instruction_files(cwd, config_folder=where.config, sources=settings.sources)
+
+
+async def _system_text(ground: Ground, opened: Opened, questions: Questions, journal: Journal) -> str:
+    settings = opened.settings
+    files = instruction_files(ground.where, opened.cwd, settings)
+    may_use = consent(opened.approvals, files, ask=questions.ask, notice=journal.emit, clock=ground.clock)
+    more = "\n\n".join(filter(None, (settings.instructions, instruction_text(await may_use.usable(files)))))
+    system = os.uname()
+    return system_text(
+        cwd=opened.cwd,
+        system=f"{system.sysname} {system.machine}",
+        date=iso_ms(ground.clock.now_ms())[:10],
+        sandbox=ground.spawn.adapter,
+        more=more,
+    )
+
+
+def _random() -> float:
+    """Uniform in [0, 1). The `random` module would cost more to import than it gives here."""
+    return int.from_bytes(os.urandom(6), "big") / 2**48
+
+
+def _no_price(_provider: str, _model: str, _usage: Usage) -> float | None:
+    """Prices are not known yet, and unknown is not zero."""
+    return None

@@ -1,0 +1,289 @@
+"""`bridle permissions`: what may run here and why, what was said yes to, and taking that back."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from bridle.app.explaining import Explained, Standing, Unexplainable, explain, standing
+from bridle.app.settings import SessionOptions
+from bridle.base.clock import SystemClock
+from bridle.base.visible import visible
+from bridle.cli import say
+from bridle.cli.config import counted, settings_here, working_folder
+from bridle.clients.line.facts import MODE_WORDS
+from bridle.config.folders import folders
+from bridle.config.tiers import Tiers
+from bridle.config.writing import set_value
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
+from bridle.safety.asking import granted_words
+from bridle.safety.grants import Grant
+from bridle.safety.patterns import ALIASES, literal_pattern
+from bridle.safety.rules import COMMAND_TOOLS, Rule
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_LABEL = 9
+_NO_CALL = 'A call is a line like {"tool": "bash", "input": {"command": "npm test"}}'
+
+
+class _Call(msgspec.Struct, frozen=True):
+    tool: str
+    input: dict[str, Any] = {}
+
+
+def permissions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    match parsed.action:
+        case "explain" if parsed.batch:
+            return _explain_lines(parsed, env)
+        case "explain":
+            return _explain(parsed, env)
+        case "revoke":
+            return _revoke(parsed, env)
+        case "promote":
+            return _promote(parsed, env)
+        case _:
+            return _list(parsed, env)
+
+
+# What holds
+
+
+def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    here = _standing(parsed, env)
+    grants = here.saved.of(here.permissions.root)
+    now_ms = SystemClock().now_ms()
+    if parsed.json:
+        answer = {
+            "mode": here.mode,
+            "rules": [msgspec.to_builtins(rule) for rule in here.permissions.rules],
+            "grants": [_grant_data(grant, now_ms) for grant in grants],
+            "persist": here.permissions.persists,
+        }
+        code = say(msgspec.json.encode(answer).decode() + "\n")
+    else:
+        code = say("\n".join(_listed(here, grants, now_ms)) + "\n")
+    if problem := here.saved.problem():
+        data = {"path": here.saved.path, "problem": problem}
+        print(f"bridle: {visible(sentence('GrantsUnreadable', data), newlines=False)}", file=sys.stderr)
+    return code
+
+
+def _listed(here: Standing, grants: Iterable[Grant], now_ms: int) -> Iterable[str]:
+    yield f"{'mode':<{_LABEL}}{here.mode:<11}{MODE_WORDS[here.mode]}"
+    rules = here.permissions.rules
+    yield from _columns((rule.verdict, _one_line(rule.shown), _one_line(_origin(rule))) for rule in rules)
+    if not rules:
+        yield f"{'rules':<{_LABEL}}none       Like --allow 'bash(npm test*)': [[permissions.rules]] in your settings"
+    rows = [(grant.grant_id, _words(grant), f"{_left(grant, now_ms)} left") for grant in grants]
+    if not rows:
+        yield f"{'saved':<{_LABEL}}nothing    What you answer with `a` is kept here for 7 days"
+        return
+    yield ""
+    yield "Saved for this folder        Take one back: bridle permissions revoke ID   Keep it: promote ID"
+    yield from _columns(rows)
+
+
+def _columns(rows: Iterable[tuple[str, str, str]]) -> Iterable[str]:
+    listed = list(rows)
+    widths = [max((len(row[column]) for row in listed), default=0) for column in range(2)]
+    for first, second, third in listed:
+        yield f"{first:<{max(widths[0], _LABEL - 3)}}   {second:<{widths[1]}}   {third}".rstrip()
+
+
+def _origin(rule: Rule) -> str:
+    return rule.origin or rule.tier
+
+
+def _words(grant: Grant) -> str:
+    words = granted_words(grant.tool, grant.subject or "", grant.match)
+    tool = "" if grant.tool in COMMAND_TOOLS else f"{grant.tool} "
+    return _one_line(tool + words)
+
+
+def _left(grant: Grant, now_ms: int) -> str:
+    """How long a grant still holds; never nothing, for it does."""
+    left_ms = max((grant.expires_ms or now_ms) - now_ms, 0)
+    return counted(-(-left_ms // _DAY_MS), "day")
+
+
+def _grant_data(grant: Grant, now_ms: int) -> dict[str, Any]:
+    return {**msgspec.to_builtins(grant), "words": _words(grant), "left": _left(grant, now_ms)}
+
+
+def _one_line(text: str) -> str:
+    return visible(text, newlines=False)
+
+
+# What would happen
+
+
+def _explain(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if parsed.tool is None or parsed.input is None:
+        raise UsageError("""What call? bridle permissions explain bash '{"command": "npm test"}'""")
+    given = _object(parsed.input)
+    try:
+        found = asyncio.run(explain(_standing(parsed, env), parsed.tool, given))
+    except Unexplainable as problem:
+        raise UsageError(problem.message) from None
+    if parsed.json:
+        return say(msgspec.json.encode(found).decode() + "\n")
+    return say("\n".join(_told(found)) + "\n")
+
+
+def _explain_lines(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """One answer per line of stdin, in order; a line that is no call gets an error and the others go on."""
+    here = _standing(parsed, env)
+
+    async def answers() -> int:
+        for line in sys.stdin.buffer:
+            if line.strip() and (code := say(await _answer(here, line) + "\n")):
+                return code
+        return 0
+
+    return asyncio.run(answers())
+
+
+async def _answer(here: Standing, line: bytes) -> str:
+    try:
+        call = _object(line.decode("utf-8", "replace"))
+        asked = msgspec.convert(call, _Call)
+        return msgspec.json.encode(await explain(here, asked.tool, asked.input)).decode()
+    except msgspec.ValidationError:
+        return msgspec.json.encode({"error": _NO_CALL, "reason": "Usage"}).decode()
+    except Unexplainable as problem:
+        return msgspec.json.encode({"error": problem.message, "reason": problem.reason}).decode()
+    except UsageError as problem:
+        return msgspec.json.encode({"error": problem.message, "reason": problem.reason}).decode()
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object. Raises `UsageError` for anything else."""
+    try:
+        value: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        raise UsageError(f"The input is not JSON: {problem}") from None
+    try:
+        return msgspec.convert(value, dict[str, Any])
+    except msgspec.ValidationError:
+        raise UsageError('The input is not a JSON object, like {"command": "npm test"}') from None
+
+
+def _told(found: Explained) -> Iterable[str]:
+    yield _row(found.verdict, f"step {found.step}: {found.step_name}")
+    if found.rule is not None:
+        yield _row("by", found.rule + (f"   {found.origin}" if found.origin else ""))
+    if found.because:
+        yield _row("because", found.because)
+    if found.message:
+        yield _row("says", found.message)
+    if found.evidence is not None:
+        evidence = found.evidence
+        yield _row("found", f"{evidence.matched or evidence.preview}   ({evidence.source})")
+    if found.risk is not None:
+        quiet = ", quiet" if found.quiet else ""
+        yield _row(
+            "risk",
+            f"{found.risk}{quiet}" + (f"   class {found.command_class}" if found.command_class else ""),
+        )
+    for part in found.parts:
+        yield _row("part", f"{part.text}   {part.command_class}" + (f"   {part.does}" if part.does else ""))
+    for path in found.paths:
+        yield _row("path", path)
+    for answer in found.answers:
+        yield _row("answer", f"{_KEYS[answer.answer]}  {answer.remembers}")
+    if found.why:
+        yield _row("why", found.why)
+
+
+_KEYS = {"once": "y", "pattern": "p", "tool": "t", "always": "a"}
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}{_one_line(text)}".rstrip()
+
+
+# Taking back, keeping for good
+
+
+def _revoke(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    here = _standing(parsed, env)
+    root = here.permissions.root
+    grants = here.saved.of(root)
+    chosen = grants if parsed.grant == "all" else (_found(grants, parsed.grant),)
+    for grant in chosen:
+        here.saved.revoke(root, grant.grant_id)
+    lines = [f"Taken back: {_words(grant)}" for grant in chosen] or ["There was nothing to take back."]
+    return say("\n".join(lines) + "\n")
+
+
+def _promote(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    here = _standing(parsed, env)
+    grant = _found(here.saved.of(here.permissions.root), parsed.grant)
+    where = folders(env)
+    mine = _user_rules(settings_here(parsed, env).checked())
+    new = [rule for rule in _rules_of(grant) if rule not in mine]
+    change = set_value(where, "permissions.rules", _toml([*new, *mine]))
+    here.saved.revoke(here.permissions.root, grant.grant_id)
+    said = f"{_words(grant)} is a rule now, in {_one_line(change.path)}, and holds in every folder."
+    return say(said + "\n")
+
+
+def _found(grants: Iterable[Grant], name: str) -> Grant:
+    """The grant with this id or the only one whose id begins so; the part after `grant_` is enough."""
+    listed = list(grants)
+    exact = [grant for grant in listed if name in (grant.grant_id, grant.grant_id.removeprefix("grant_"))]
+    begun = [
+        grant
+        for grant in listed
+        if name
+        and (grant.grant_id.startswith(name) or grant.grant_id.removeprefix("grant_").startswith(name))
+    ]
+    if len(exact or begun) != 1:
+        raise CommandRefused("UnknownGrant", grant=name)
+    return (exact or begun)[0]
+
+
+def _rules_of(grant: Grant) -> list[dict[str, str]]:
+    """Rules that mean what the grant meant: its text and nothing else, or its program with any arguments."""
+    subject = grant.subject or ""
+    about = "command" if set(ALIASES.get(grant.tool, (grant.tool,))) <= COMMAND_TOOLS else "path"
+    literal = literal_pattern(subject)
+    patterns = [literal, f"{literal} *"] if grant.match == "key" else [literal]
+    return [{"tool": grant.tool, about: pattern, "verdict": "allow"} for pattern in patterns]
+
+
+def _user_rules(tiers: Tiers) -> list[dict[str, Any]]:
+    """The rules of the person's own file, as they stand there."""
+    own: dict[str, Any] = next(
+        (source.values for source in tiers.sources if source.tier == "user"), dict[str, Any]()
+    )
+    return [dict(rule) for rule in own.get("permissions", {}).get("rules", [])]
+
+
+def _toml(rules: Iterable[Mapping[str, Any]]) -> str:
+    """A list of tables on one line; the strings of JSON are strings of TOML."""
+    tables = (
+        ", ".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in rule.items())
+        for rule in rules
+    )
+    return f"[{', '.join(f'{{{table}}}' for table in tables)}]"
+
+
+def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> Standing:
+    options = SessionOptions(
+        allow=tuple(getattr(parsed, "allow", ())),
+        deny=tuple(getattr(parsed, "deny", ())),
+        add_dirs=tuple(getattr(parsed, "add_dir", ())),
+        config_file=getattr(parsed, "config", None),
+        profile=getattr(parsed, "profile", None),
+        sets=tuple(getattr(parsed, "set", ())),
+    )
+    try:
+        return standing(env, cwd=working_folder(), options=options, mode=getattr(parsed, "mode", None))
+    except OSError as problem:
+        raise BridleError("FileUnreadable", path=problem.filename or "", problem=problem.strerror) from None

@@ -1,0 +1,280 @@
+"""`bridle trust`: what of this project a person has agreed to, agreeing one thing at a time, and finding what changed.
+
+Only a person at a terminal agrees to anything, and only after all of it was shown. For a place without one, a lock file
+is written here and named there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from bridle.app.trusting import Item, State, config_items, is_acked, project_items, session_approvals
+from bridle.base.clock import SystemClock
+from bridle.base.files import write_atomic
+from bridle.base.visible import visible
+from bridle.cli import say
+from bridle.config.folders import folders
+from bridle.config.tiers import Tiers, load
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.safety.trust.approvals import Approvals, read_lockfile
+from bridle.safety.trust.lockfile import Approval, encode
+
+EXIT_DRIFT: Final = 3
+GLIMPSE: Final = 10
+KEYS: Final = "u use it · n not now · v read all · Enter not now › "
+
+Ask = Callable[[str], str]
+"""Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""
+
+
+def trust(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    approvals = stored_approvals(env)
+    cwd = os.path.realpath(".")
+    match parsed.action:
+        case "ack":
+            return _ack(parsed, approvals, _items(approvals, cwd, env), env)
+        case "verify":
+            return _verify(parsed, approvals, cwd, env)
+        case "diff":
+            return _diff(_named(_items(approvals, cwd, env), parsed.path, cwd), approvals)
+        case "revoke":
+            return _revoke(parsed.what, approvals, cwd)
+        case _:
+            return _list(_items(approvals, cwd, env), approvals, everywhere=parsed.all, as_json=parsed.json)
+
+
+def stored_approvals(env: Mapping[str, str]) -> Approvals:
+    """What this person has agreed to so far."""
+    where = folders(env)
+    return Approvals(where.config, copies=os.path.join(where.state, "approved"))
+
+
+def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
+    """Before a conversation begins: asks about settings of the project that wait for the person, once per content.
+
+    Then says what of the settings does not count. Mistakes are left to whoever uses the settings.
+    """
+    approvals = stored_approvals(env)
+
+    def settings() -> Tiers:
+        return load(
+            where=folders(env),
+            cwd=os.path.realpath(parsed.cwd),
+            env=env,
+            config_file=parsed.config,
+            profile=parsed.profile,
+            sets=parsed.set,
+            is_acked=is_acked(approvals),
+            allow_project_hooks=parsed.allow_project_hooks,
+        )
+
+    _review_all(config_items(settings().waiting), approvals)
+    for problem in settings().warnings:
+        say(visible(problem.text, newlines=False) + "\n")
+
+
+def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[Item, ...]:
+    return project_items(approvals, where=folders(env), cwd=cwd, env=env)
+
+
+# Agreeing
+
+
+def _ack(
+    parsed: argparse.Namespace, approvals: Approvals, items: tuple[Item, ...], env: Mapping[str, str]
+) -> int:
+    cwd = os.path.realpath(".")
+    wanted = [_named(items, path, cwd) for path in parsed.path] or items
+    pending = [item for item in wanted if not item.is_trusted(approvals)]
+    if pending and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandRefused("NonInteractiveAckRefused", kind=_kind(pending[0]))
+    agreed = _review_all(pending, approvals)
+    if agreed and not parsed.path:  # settings that count now may bring programs along
+        seen = {item.digest for item in pending}
+        more = [item for item in _items(approvals, cwd, env) if item.digest not in seen]
+        _review_all([item for item in more if not item.is_trusted(approvals)], approvals)
+    if not pending:
+        say(
+            "Nothing waits: everything this project wants is trusted.\n"
+            if wanted
+            else "Nothing here wants trust.\n"
+        )
+    if parsed.emit_lockfile is not None:
+        return _emit(parsed.emit_lockfile, approvals, _items(approvals, cwd, env))
+    return 0
+
+
+def _review_all(items: Sequence[Item], approvals: Approvals) -> int:
+    """One after the other, never several at once; returns how many the person agreed to."""
+    agreed = 0
+    for number, item in enumerate(items, 1):
+        if len(items) > 1:
+            say(f"{number} of {len(items)}\n")
+        try:
+            if review(item.question(approvals, SystemClock().now_ms()), _line):
+                item.approve(approvals)
+                agreed += 1
+        except EOFError:
+            say("\n")
+            break
+    return agreed
+
+
+def review(question: str, ask: Ask) -> bool:
+    """Shows a question and takes the answer. Enter says not now; a yes counts only after all of it was shown."""
+    title, *lines = question.split("\n")
+    body = [line for line in lines if not line.startswith("! ")]
+    odd = [line for line in lines if line.startswith("! ")]
+    complete = len(body) <= GLIMPSE
+    more = () if complete else (f"    …  (v to read all {len(body)})",)
+    say("\n".join((title, *body[:GLIMPSE], *more, *odd)) + "\n")
+    while True:
+        match ask(KEYS).strip().lower():
+            case "u" if complete:
+                return True
+            case "u":
+                say("u works when all of it was shown: v\n")
+            case "v":
+                say("\n".join((*body, *odd)) + "\n")
+                complete = True
+            case "" | "n":
+                return False
+            case _:
+                say("The answers are u n v. Nothing was answered.\n")
+
+
+def _line(prompt: str) -> str:
+    """A line typed after the question was shown: what was typed before was not meant for it."""
+    import termios
+
+    sys.stdout.flush()
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    say(prompt)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _emit(path: str, approvals: Approvals, items: Sequence[Item]) -> int:
+    """Writes what is trusted here and now, without the folder it happens to be in."""
+    entries: list[Approval] = []
+    for item in items:
+        last = approvals.last(kind=item.kind, root=item.root, path=item.path)
+        if item.is_trusted(approvals):
+            when_ms = last.approved_ms if last is not None else SystemClock().now_ms()
+            entries.append(
+                Approval(
+                    kind=item.kind, digest=item.digest, path=item.path, approved_ms=when_ms // 1000 * 1000
+                )
+            )
+    try:
+        write_atomic(os.path.abspath(path), encode(entries), mode=0o644)
+    except OSError as problem:
+        raise BridleError("TrustUnwritable", path=path, problem=problem.strerror) from None
+    count = f"{len(entries)} approval" + ("" if len(entries) == 1 else "s")
+    name = visible(path, newlines=False)
+    return say(
+        f"Wrote {name}: {count}. Name it where nobody can be asked: bridle run --lockfile {name} …\n"
+        "Whoever can change that file decides what is used: take it from a place you control.\n"
+    )
+
+
+# Looking
+
+
+def _list(items: Sequence[Item], approvals: Approvals, *, everywhere: bool, as_json: bool) -> int:
+    lock = approvals.read()
+    rows: list[tuple[str, str, str, str, str]] = []
+    for item in items:
+        last = approvals.last(kind=item.kind, root=item.root, path=item.path)
+        when = _day(last.approved_ms) if last is not None else ""
+        rows.append((item.state(approvals), item.kind, item.shown, when, item.digest[:12]))
+    if everywhere:
+        here = {(item.kind, item.digest) for item in items}
+        rows += [
+            ("stored", entry.kind, os.path.join(entry.root, entry.path), _day(entry.approved_ms), entry.id)
+            for entry in lock.entries
+            if (entry.kind, entry.digest) not in here
+        ]
+    if as_json:
+        names = ("state", "kind", "path", "approved", "id")
+        return say(msgspec.json.encode([dict(zip(names, row, strict=True)) for row in rows]).decode() + "\n")
+    for number, _line in lock.unread:
+        print(
+            f"bridle: {approvals.path} line {number} cannot be understood and counts for nothing",
+            file=sys.stderr,
+        )
+    if lock.foreign:
+        print(
+            f"bridle: {approvals.path} is no lock file of this version; nothing in it counts", file=sys.stderr
+        )
+    lines = [f"{a:<8} {b:<13} {visible(c, newlines=False):<32} {d:<10} {e}" for a, b, c, d, e in rows]
+    return say("\n".join(lines or ["Nothing here wants trust."]) + "\n")
+
+
+def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Mapping[str, str]) -> int:
+    """Whether everything this project wants is approved: by the person, or by the lock file that is named alone."""
+    if parsed.lockfile is not None:
+        named = read_lockfile(parsed.lockfile).entries
+        approvals = Approvals(os.devnull, named=named)  # no folder, so none of the person's own
+    else:
+        approvals = session_approvals(approvals, lockfile=None, env=env, cwd=cwd)
+        named = ()
+    drifted: list[tuple[State, str]] = []
+    for item in _items(approvals, cwd, env):
+        if not item.is_trusted(approvals):
+            known = any((entry.kind, entry.path) == (item.kind, item.path) for entry in named)
+            state: State = "changed" if known else item.state(approvals)
+            drifted.append((state, item.shown))
+    if not drifted:
+        return say("Everything this project wants is trusted.\n")
+    lines = [f"{state:<8} {visible(path, newlines=False)}" for state, path in drifted]
+    return say("\n".join(lines) + "\n") or EXIT_DRIFT
+
+
+def _diff(item: Item, approvals: Approvals) -> int:
+    if item.is_trusted(approvals):
+        return say(f"{visible(item.shown, newlines=False)} is as you trusted it.\n")
+    return say(item.question(approvals, SystemClock().now_ms()) + "\n")
+
+
+def _revoke(what: str, approvals: Approvals, cwd: str) -> int:
+    path = os.path.join(cwd, what)
+
+    def matches(entry: Approval) -> bool:
+        by_id = len(what) >= 8 and entry.digest.startswith(what.lower())
+        return what == "all" or by_id or os.path.join(entry.root, entry.path) == path or entry.path == what
+
+    gone = approvals.revoke(matches)
+    if not gone:
+        raise UsageError(f'Nothing trusted fits "{what}". See: bridle trust list --all')
+    lines = [
+        f"revoked  {entry.kind:<13} {visible(entry.path, newlines=False):<32} {entry.id}" for entry in gone
+    ]
+    return say("\n".join(lines) + "\n")
+
+
+def _named(items: Sequence[Item], path: str, cwd: str) -> Item:
+    """The item somebody names by its path, from where they are, or by the setting that wants it."""
+    for item in items:
+        if path in (item.shown, item.path) or os.path.join(cwd, path) == os.path.join(item.root, item.path):
+            return item
+    raise UsageError(f'"{path}" is nothing here that wants trust. See: bridle trust list')
+
+
+def _kind(item: Item) -> str:
+    words = {"config": "settings file", "instructions": "instruction file"}
+    return f"{words.get(item.kind, item.kind.replace('_', ' '))} {visible(item.shown, newlines=False)}"
+
+
+def _day(ms: int) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.gmtime(ms / 1000))

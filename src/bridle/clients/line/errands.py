@@ -1,0 +1,95 @@
+"""What a slash command makes the client do beyond talking to the session: copy, rename, export, list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.clients.line.facts import Facts
+from bridle.clients.line.picker import Listed, session_lines
+from bridle.clients.line.reach import Reach
+from bridle.clients.line.terminal import Terminal
+from bridle.clients.line.transcript import transcript
+from bridle.clients.line.view import SessionView
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import Envelope
+
+
+class Errands:
+    """Each says with `say` what came of it, or raises `BridleError`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        terminal: Terminal,
+        facts: Facts,
+        reach: Reach,
+        *,
+        say: Callable[[str], None],
+    ) -> None:
+        self._connection = connection
+        self._terminal = terminal
+        self._facts = facts
+        self._reach = reach
+        self._say = say
+
+    def copy(self, answer: str) -> None:
+        if not answer:
+            self._say("There is no answer yet.")
+        elif self._terminal.copy(answer):
+            self._say(
+                f"The last answer ({len(answer)} characters) was given to the terminal for the clipboard "
+                "(OSC 52). If it is not there, this terminal does not allow it: /export writes a file."
+            )
+        else:
+            self._say("The last answer cannot go through this terminal. /export writes a file.")
+
+    def rename(self, session: str, view: SessionView, title: str) -> None:
+        if self._reach.rename is None:
+            raise CommandRefused("NotSupported", what="/rename")
+        self._reach.rename(session, title)
+        view.title = visible(title, newlines=False)
+        self._say(f'This session is now called "{view.title}".')
+
+    async def export(self, session: str, view: SessionView, path: str) -> None:
+        """Writes everything that was said until now into a file that was not there before."""
+        if self._reach.save is None:
+            raise CommandRefused("NotSupported", what="/export")
+        last, past = view.last_id, list[Envelope]()
+        async for envelope in self._connection.events(session):
+            past.append(envelope)
+            if envelope.id is not None and envelope.id >= last:
+                break
+        name = path or f"bridle-{self._facts.short_id(session)}.md"
+        written = self._reach.save(name, transcript(view.title, past))
+        self._say(f"Written: {visible(written, newlines=False)}")
+
+    def others_here(self, current: str) -> tuple[Listed, ...]:
+        """The sessions one may go to from here. Those of other folders need a client that stands there."""
+        return tuple(listed for listed in self._reach.sessions() if listed.here and listed.id != current)
+
+    def elsewhere(self, session: str) -> str:
+        """What to say about a session of another folder; empty for any other."""
+        wanted = session.removeprefix("sess_")
+        for listed in self._reach.sessions():
+            if not listed.here and listed.id.removeprefix("sess_").startswith(wanted):
+                folder = visible(listed.folder, newlines=False)
+                return f"That session belongs to {folder}. In a shell: bridle -C {folder} -r {session}"
+        return ""
+
+    def list_sessions(self, current: str) -> None:
+        sessions = [_marked(listed, current) for listed in self._reach.sessions()]
+        if not sessions:
+            self._say("There are no sessions to list.")
+            return
+        here = [session for session in sessions if session.here]
+        for line in session_lines(here or sessions, columns=self._terminal.columns):
+            self._say(line)
+        self._say("Go to one: /resume")
+
+
+def _marked(listed: Listed, current: str) -> Listed:
+    return msgspec.structs.replace(listed, mark="this one") if listed.id == current else listed

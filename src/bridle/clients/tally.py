@@ -1,0 +1,72 @@
+"""What a turn or a session has used, and how that is said: the same words in every client.
+
+What is not known is never a number.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridle.protocol import events as e
+from bridle.protocol.messages import Usage
+
+UNKNOWN_COST = "cost unknown for this model"
+LOCAL = "local"
+
+
+class Tally(msgspec.Struct):
+    """What a turn or a session has used. `usd` is None as soon as one price is unknown."""
+
+    usage: Usage = Usage()
+    usd: float | None = 0.0
+
+    def add(self, cost: e.CostIncremented) -> None:
+        self.usage = Usage(
+            input_tokens=self.usage.input_tokens + cost.usage.input_tokens,
+            output_tokens=self.usage.output_tokens + cost.usage.output_tokens,
+            cache_read_tokens=self.usage.cache_read_tokens + cost.usage.cache_read_tokens,
+            cache_write_tokens=self.usage.cache_write_tokens + cost.usage.cache_write_tokens,
+        )
+        self.usd = None if self.usd is None or cost.usd is None else self.usd + cost.usd
+
+
+def cost_words(
+    turn: Tally, session: Tally, *, local: bool = False, context: float | None = None
+) -> list[str]:
+    """Tokens, money, and how full the context is, each as far as it is known.
+
+    `local` says that the model runs on this machine; `context` is the used share of its window.
+    """
+    if turn.usage == Usage():
+        return [UNKNOWN_COST] if turn.usd is None and not local else []
+    words = [*token_words(turn.usage), *money_words(turn, session, local=local)]
+    return words if context is None else [*words, f"context {round(100 * context)}%"]
+
+
+def token_words(usage: Usage) -> list[str]:
+    total = input_tokens(usage)
+    cached = f" ({round(100 * usage.cache_read_tokens / total)}% cached)" if usage.cache_read_tokens else ""
+    return [f"{short_number(total)} in{cached}", f"{short_number(usage.output_tokens)} out"]
+
+
+def money_words(turn: Tally, session: Tally, *, local: bool) -> list[str]:
+    if local:
+        return [LOCAL]
+    if turn.usd is None:
+        return [UNKNOWN_COST]
+    return (
+        [dollars(turn.usd)] if session.usd is None else [dollars(turn.usd), f"session {dollars(session.usd)}"]
+    )
+
+
+def input_tokens(usage: Usage) -> int:
+    """Everything that was sent, cached or not."""
+    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def short_number(number: int) -> str:
+    return str(number) if number < 10_000 else f"{number / 1000:.1f}k"
+
+
+def dollars(usd: float) -> str:
+    return f"${usd:.2f}" if usd >= 0.005 or usd == 0 else f"${usd:.4f}"

@@ -1,0 +1,130 @@
+"""What no rule, answer or flag can lift about a path: where the session ends, what is Bridle's own, what is secret.
+
+Blocked   the guard says no
+
+A path outside the workspace that is only read is not refused here: it is never quiet, so the rules and the mode decide.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from bridle.safety.paths import (
+    SessionFolders,
+    Target,
+    is_beneath_any,
+    is_inside_same_folder,
+    is_process_state,
+    is_second_name,
+)
+from bridle.safety.sensitive import SECRET_FILES, is_secret_like
+
+PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
+Access: TypeAlias = Literal["read", "write"]
+NamedByUser: TypeAlias = Callable[[str, Access], bool]
+"""Whether a rule of the person's own names this absolute path for this access; one that means many files does not."""
+
+SCRATCH = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp")  # noqa: S108  compared, never opened
+
+
+def never_named(_path: str, _access: Access) -> bool:
+    return False
+
+
+class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What file tools may touch.
+
+    `workspace`: writes stay in the session's folders. `allowlist`: reads and writes stay in `allowed` and the
+    added folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed, and what looks like
+    one of `secret_files` is not written, unless `named_by_user`. `allowed` holds resolved paths. `clear` is a folder
+    known to lie in no protected one: what is above it is looked at once. `scratch` are folders in which programs leave
+    files they mean to delete.
+    """
+
+    folders: SessionFolders
+    mode: PathMode = "workspace"
+    allowed: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    clear: str = ""
+    secret_files: tuple[str, ...] = SECRET_FILES
+    named_by_user: NamedByUser = never_named
+    scratch: tuple[str, ...] = SCRATCH
+
+
+def workspace_policy(
+    folders: SessionFolders,
+    protected: tuple[str, ...],
+    *,
+    secret_files: tuple[str, ...] = SECRET_FILES,
+    named_by_user: NamedByUser = never_named,
+    scratch: tuple[str, ...] = SCRATCH,
+) -> PathPolicy:
+    """The default policy of a session, with what can be known at its start."""
+    outside = not is_inside_same_folder(folders.workspace, protected)
+    return PathPolicy(
+        folders=folders,
+        protected=protected,
+        clear=folders.workspace if outside else "",
+        secret_files=secret_files,
+        named_by_user=named_by_user,
+        scratch=scratch,
+    )
+
+
+class Blocked(Exception):
+    """A guard says no. `reason` has a sentence, with `problem` as its end; `rule` is the stable name of why."""
+
+    def __init__(
+        self, reason: str, rule: str, problem: str = "", *, path: str = "", matched: str = ""
+    ) -> None:
+        super().__init__(f"{rule}: {problem}")
+        self.reason = reason
+        self.rule = rule
+        self.problem = problem
+        self.path = path
+        self.matched = matched
+
+
+def check_place(target: Target, policy: PathPolicy, access: Access, *, starts_command: bool) -> None:
+    """Whether a file tool may go there."""
+    check_own(target, policy)
+    if is_process_state(target.path):
+        raise Blocked("PathNotAllowed", "process", "it shows the inside of a running process")
+    match policy.mode:
+        case "workspace":
+            _check_workspace(target.path, policy.folders, access, starts_command=starts_command)
+        case "allowlist":
+            if not is_beneath_any(target.path, (*policy.allowed, *policy.folders.added)):
+                raise Blocked("PathNotAllowed", "allowlist", "only the allowed folders may be used")
+        case "off":
+            pass
+
+
+def check_own(target: Target, policy: PathPolicy) -> None:
+    """Bridle's own files are nobody's, under whatever name."""
+    path, status = target
+    if is_inside_same_folder(path, policy.protected, clear=policy.clear, status=status):
+        raise Blocked("PathNotAllowed", "protected", "Bridle keeps its own settings and records there")
+    if is_second_name(status, policy.protected):
+        raise Blocked("PathNotAllowed", "protected", "it is a second name of a file of Bridle's own")
+
+
+def check_not_secret(value: str, target: Target, policy: PathPolicy, cwd: str) -> None:
+    """A file that looks like it holds secrets is not written. The name as written counts, and where it leads."""
+    written = os.path.normpath(os.path.join(cwd, value))
+    for path in dict.fromkeys((written, target.path)):
+        if is_secret_like(path, policy.secret_files) and not policy.named_by_user(path, "write"):
+            raise Blocked("SecretFile", "secret_files")
+
+
+def _check_workspace(path: str, folders: SessionFolders, access: Access, *, starts_command: bool) -> None:
+    if folders.place(path) != "outside":
+        return
+    if starts_command:
+        raise Blocked("PathNotAllowed", "workspace", "commands start inside the workspace")
+    if access != "read":
+        raise Blocked("PathOutsideWorkspace", "workspace")

@@ -1,0 +1,313 @@
+"""What there is to decide about a call: its risk, its files, and whether it is harmless.
+
+*Quiet* means that nobody needs to be asked for the sake of what the call does: it reads inside the session's folders,
+it is a command of which every part is proven to only read there, or it is about nothing at all. A file that looks like
+it holds secrets is never quiet, nor is one of Bridle's own. Looks at the file system, changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from bridle.engine.tools import Subject, ToolCall
+from bridle.protocol.events import CommandPart, Risk, Verdict
+from bridle.safety.paths import PathRefused, SessionFolders, is_inside_same_folder, resolve
+from bridle.safety.patterns import consists_of, is_plain
+from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
+from bridle.safety.shell.facts import Part, PathUse, Understanding
+
+Understand: TypeAlias = Callable[[str, str], Understanding]
+"""What a script does, given its text and the absolute folder it starts in."""
+
+MAX_MATCHES = 200
+"""A pattern that means more files than this is about files nobody knows."""
+_NO_FILE = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
+
+# Why somebody is asked, in a few words; "it" is the call or its file.
+ESCALATES = "it asks to run outside the sandbox"
+UNREADABLE = "Bridle could not read this command"
+CHANGES_POLICY = "it changes what later runs obey"
+DELETES = "it deletes files"
+HARMFUL = "it may do harm"
+SECRETIVE = "it may hold secrets"
+RUNS_CODE = "it runs code"
+CONNECTS = "it connects to the network"
+OUTSIDE = "it is outside this folder"
+CHANGES = "it changes files"
+UNKNOWN_FILES = "its files are not known before it runs"
+
+
+class PathName(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as rules see it: absolute, and relative when it is in the workspace."""
+
+    absolute: str
+    relative: str | None = None
+
+    @property
+    def shown(self) -> str:
+        return self.relative or self.absolute
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a decision looks at.
+
+    `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
+    says that the command is its parts and nothing besides, so that rules may speak about each of them. `policy_file`:
+    it would change what later runs obey. `secret`: a file looks like it holds some. `escalates`: it wants out of the
+    sandbox, which only a person grants. `must_ask` says why a person is asked whatever else would allow it. `concern`
+    says in a few words why somebody might be asked.
+    """
+
+    tool: str
+    risk: Risk
+    command: str | None = None
+    script: Understanding | None = None
+    unproven: tuple[Part, ...] = ()
+    separable: bool = False
+    paths: tuple[PathName, ...] = ()
+    unknown_paths: bool = False
+    quiet: bool = False
+    policy_file: bool = False
+    secret: bool = False
+    escalates: bool = False
+    must_ask: str = ""
+    concern: str = ""
+    agent_default: Verdict | None = None
+
+    @property
+    def exceptional(self) -> bool:
+        """Whether only a yes to exactly this call may be remembered, if any."""
+        return self.policy_file or self.secret or self.asks_anew or self.risk == "dangerous"
+
+    @property
+    def asks_anew(self) -> bool:
+        """Whether a person is asked each time: no grant and no rule says yes for them."""
+        return self.escalates or bool(self.must_ask)
+
+    @property
+    def key(self) -> str | None:
+        """The program and subcommand of a command that is one program with plain arguments and no more."""
+        if self.script is None or self.script.shape != "simple" or not self.separable or self.exceptional:
+            return None
+        return self.script.parts[0].key if len(self.script.parts) == 1 else None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.script.parts if self.script is not None else ()
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where calls are made: the session's folders, Bridle's own, which are nobody's business, and what is secret."""
+
+    folders: SessionFolders
+    protected: tuple[str, ...] = ()
+    secret_files: tuple[str, ...] = SECRET_FILES
+
+    def holds_secrets(self, *names: str) -> bool:
+        """Whether one of a file's names looks like it holds secrets."""
+        return any(is_secret_like(name, self.secret_files) for name in names)
+
+    def name(self, resolved: str) -> PathName:
+        inside = self.folders.place(resolved) == "workspace"
+        return PathName(absolute=resolved, relative=self.folders.shown(resolved) if inside else None)
+
+    def is_ours(self, resolved: str) -> bool:
+        return is_inside_same_folder(resolved, self.protected)
+
+
+class _Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """A file a command is known to touch: where it really is (None: not known), and what is to be said about it."""
+
+    access: str
+    resolved: str | None
+    outside: bool = False
+    secret: bool = False
+    harmless: bool = False
+
+
+def query_of(
+    call: ToolCall, place: Place, *, understand: Understand | None, agent_default: Verdict | None
+) -> Query:
+    """What there is to decide about a guarded call."""
+    command = next((subject.value for subject in call.subjects if subject.kind == "command"), None)
+    about_files = command is None
+    query = _file_query(call, place) if about_files else _command_query(call, command, place, understand)
+    return msgspec.structs.replace(query, agent_default=agent_default, must_ask=call.must_ask)
+
+
+def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
+    """The parts of a command as a question shows them."""
+    if script is None:
+        return ()
+    return tuple(
+        CommandPart(text=part.text, command_class=part.command_class, does=part.does) for part in script.parts
+    )
+
+
+# Calls about files, or about nothing
+
+
+def _file_query(call: ToolCall, place: Place) -> Query:
+    paths = [subject for subject in call.subjects if subject.kind == "path"]
+    names = tuple(place.name(subject.resolved) for subject in paths)
+    policy_file = any(
+        subject.access == "write" and is_policy_file(name.shown)
+        for subject, name in zip(paths, names, strict=True)
+    )
+    secret = any(place.holds_secrets(subject.value, subject.resolved) for subject in paths)
+    outside = any(place.folders.place(subject.resolved) == "outside" for subject in paths)
+    risk = call.definition.risk
+    reads_inside = risk == "read" and not (outside or secret)
+    return Query(
+        tool=call.name,
+        risk="dangerous" if policy_file else risk,
+        paths=names,
+        quiet=reads_inside or not (call.mutating or call.subjects),
+        policy_file=policy_file,
+        secret=secret,
+        concern=_file_concern(risk, policy_file=policy_file, secret=secret, outside=outside),
+    )
+
+
+def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, outside: bool) -> str:
+    if policy_file:
+        return CHANGES_POLICY
+    if secret:
+        return SECRETIVE
+    if outside:
+        return OUTSIDE
+    match risk:
+        case "write":
+            return CHANGES
+        case "shell":
+            return RUNS_CODE
+        case "network":
+            return CONNECTS
+        case "dangerous":
+            return HARMFUL
+        case "read":
+            return ""
+
+
+# Commands
+
+
+def _command_query(call: ToolCall, command: str, place: Place, understand: Understand | None) -> Query:
+    escalates = bool(getattr(call.args, "escalate", ""))
+    if understand is None:
+        return Query(
+            tool=call.name,
+            risk=call.definition.risk,
+            command=command,
+            escalates=escalates,
+            concern=ESCALATES if escalates else RUNS_CODE,
+        )
+    cwd = _starting_folder(call.subjects, place)
+    script = understand(command, cwd)
+    touched = [[*_touched(part, cwd, place)] for part in script.parts]
+    files = [file for part in touched for file in part]
+    policy_file = any(_changes_policy(file, place) for file in files)
+    dangerous = policy_file or script.command_class in ("destructive", "unparseable")
+    unproven = tuple(
+        part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
+    )
+    return Query(
+        tool=call.name,
+        risk="dangerous" if dangerous else _command_risk(call.definition.risk, script),
+        command=command,
+        script=script,
+        unproven=unproven,
+        separable=all(map(is_plain, script.parts)) and consists_of(command, [p.text for p in script.parts]),
+        paths=tuple(place.name(file.resolved) for file in files if file.resolved is not None),
+        unknown_paths=any(file.resolved is None for file in files),
+        quiet=script.read_only and not unproven and not escalates,
+        policy_file=policy_file,
+        secret=any(file.secret for file in files),
+        escalates=escalates,
+        concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
+    )
+
+
+def _starting_folder(subjects: Iterable[Subject], place: Place) -> str:
+    return next((subject.resolved for subject in subjects if subject.kind == "path"), place.folders.workspace)
+
+
+def _command_risk(declared: Risk, script: Understanding) -> Risk:
+    return "network" if script.command_class == "network" else declared
+
+
+def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
+    for use in part.uses:
+        for path in _meant(use, cwd):
+            yield _file(path, use, cwd, place)
+
+
+def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
+    """The files a command means by a name: one, those a pattern fits now, or nobody knows which."""
+    if use.path is None or not use.pattern:
+        return (use.path,)
+    from glob import iglob
+    from itertools import islice
+
+    try:
+        found = list(islice(iglob(use.path, root_dir=cwd), MAX_MATCHES + 1))
+    except (OSError, ValueError, re.error):
+        return (None,)
+    return (None,) if len(found) > MAX_MATCHES else (use.path, *found)
+
+
+def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
+    if path is None:
+        return _Touched(access=use.access, resolved=None)
+    if use.access != "delete" and _NO_FILE.fullmatch(path):
+        return _Touched(access=use.access, resolved=path, harmless=True)
+    try:
+        resolved = resolve(path, cwd)
+    except PathRefused:
+        return _Touched(access=use.access, resolved=None)
+    changes = use.access in ("write", "delete")
+    outside = place.folders.place(resolved) == "outside"
+    secret = place.holds_secrets(path, resolved)
+    return _Touched(
+        access=use.access,
+        resolved=resolved,
+        outside=outside,
+        secret=secret,
+        harmless=not (changes or outside or secret or place.is_ours(resolved)),
+    )
+
+
+def _changes_policy(file: _Touched, place: Place) -> bool:
+    if file.access not in ("write", "delete") or file.resolved is None:
+        return False
+    return is_policy_file(place.name(file.resolved).shown) or place.is_ours(file.resolved)
+
+
+def _is_harmless(part: Part, files: Sequence[_Touched]) -> bool:
+    return part.command_class == "read_only" and all(file.harmless for file in files)
+
+
+def _command_concern(script: Understanding, files: Sequence[_Touched], *, policy_file: bool) -> str:
+    """The worst of what is known, in a few words."""
+    worst = script.command_class
+    if worst == "unparseable":
+        return UNREADABLE
+    if policy_file:
+        return CHANGES_POLICY
+    if worst == "destructive":
+        return DELETES if any(file.access == "delete" for file in files) else HARMFUL
+    if any(file.secret for file in files):
+        return SECRETIVE
+    if worst == "executes":
+        return RUNS_CODE
+    if worst == "network":
+        return CONNECTS
+    if any(file.outside for file in files):
+        return OUTSIDE
+    if worst == "writes":
+        return CHANGES
+    return UNKNOWN_FILES if any(file.resolved is None for file in files) else ""

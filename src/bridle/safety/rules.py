@@ -1,0 +1,232 @@
+"""Rules: how they are written, and which calls they are about. Pure.
+
+An allow rule must not match more than its author meant: everything a call is about has to match, and a script passes
+only if each of its parts does or is harmless. Deny and ask rules must not be talked around: one part, one file is
+enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from bridle.protocol.errors import UsageError
+from bridle.protocol.events import Verdict
+from bridle.safety.paths import SessionFolders
+from bridle.safety.patterns import (
+    ALIASES,
+    command_matches_exactly,
+    command_matches_generously,
+    part_matches_exactly,
+    path_matches_exactly,
+    path_matches_generously,
+    tool_matches,
+)
+from bridle.safety.queries import PathName, Place, Query
+from bridle.safety.shell.facts import Part
+
+Tier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]
+TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "builtin")
+
+PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file", "apply_patch", "grep", "glob", "ls"})
+COMMAND_TOOLS = frozenset({"bash"})
+EDITS = "edit"
+"""The word for every tool that changes files, in rules and in grants."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A pattern and a verdict. `origin` says where it was written, for people: `user config, line 12`."""
+
+    tool: str
+    verdict: Verdict
+    path: str | None = None
+    command: str | None = None
+    reason: str | None = None
+    tier: Tier = "user"
+    origin: str = ""
+
+    @property
+    def shown(self) -> str:
+        pattern = self.command or self.path
+        return f"{self.tool}({pattern})" if pattern else self.tool
+
+
+def parse_rule(text: str, verdict: Verdict, *, tier: Tier = "flags", origin: str = "") -> Rule:
+    """A rule from its short form: `edit`, `mcp__*`, `bash(npm test*)`, `Read(docs/**)`.
+
+    Raises `UsageError`.
+    """
+    name, bracket, rest = text.strip().partition("(")
+    name = name.strip()
+    if not name or (bracket and not (rest.endswith(")") and rest[:-1])):
+        raise UsageError(f'"{text}" is not a rule. Write a tool, or a tool and a pattern: bash(npm test*)')
+    if not bracket:
+        return Rule(name, verdict, tier=tier, origin=origin)
+    pattern = rest[:-1]
+    tools = frozenset(ALIASES.get(name, (name,)))
+    if tools <= COMMAND_TOOLS:
+        return Rule(name, verdict, command=pattern, tier=tier, origin=origin)
+    if tools <= PATH_TOOLS:
+        return Rule(name, verdict, path=pattern, tier=tier, origin=origin)
+    raise UsageError(f'"{text}" is not a rule: {name} takes no pattern')
+
+
+def in_tier_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Higher tiers first; inside a tier as written."""
+    return tuple(sorted(rules, key=lambda rule: TIERS.index(rule.tier)))
+
+
+def named_by_user(
+    rules: Iterable[Rule], folders: SessionFolders
+) -> Callable[[str, Literal["read", "write"]], bool]:
+    """Whether a rule of the person's own allows reading or writing exactly this absolute path.
+
+    A rule with a wildcard means many files and names none; what a project's files say is not the person's word.
+    """
+    own = [
+        rule
+        for rule in rules
+        if rule.verdict == "allow"
+        and rule.tier in ("flags", "user")
+        and rule.path
+        and not _is_wild(rule.path)
+    ]
+    place = Place(folders=folders)
+
+    def named(path: str, access: Literal["read", "write"]) -> bool:
+        tools = ALIASES[EDITS] if access == "write" else ("read_file",)
+        name = place.name(path)
+        return any(
+            path_matches_exactly(rule.path or "", _names(name, rule.path or ""))
+            and any(tool_matches(rule.tool, tool) for tool in tools)
+            for rule in own
+        )
+
+    return named
+
+
+def denied_paths(rules: Iterable[Rule], folders: SessionFolders) -> Callable[[str], bool]:
+    """Whether a rule denies reading an absolute path, itself or with a folder it is in."""
+    denying = [
+        rule.path
+        for rule in rules
+        if rule.verdict == "deny" and rule.path and tool_matches(rule.tool, "read_file")
+    ]
+    place = Place(folders=folders)
+
+    def denied(path: str) -> bool:
+        if not denying:
+            return False
+        name = place.name(path)
+        return any(path_matches_generously(pattern, (name.shown, name.absolute)) for pattern in denying)
+
+    return denied
+
+
+def _is_wild(pattern: str) -> bool:
+    return any(character in pattern for character in "*?[") or pattern.endswith("/")
+
+
+def evaluate(rules: Iterable[Rule], tool_name: str) -> tuple[Verdict, Rule | None]:
+    """First match over tool names alone, and the rule that matched; a tool nothing matches is asked about."""
+    for rule in rules:
+        if fnmatchcase(tool_name, rule.tool):
+            return rule.verdict, rule
+    return "ask", None
+
+
+def first_match(query: Query, rules: Sequence[Rule]) -> Rule | None:
+    """The first rule that is about the call and does not deny, or the one that lets a script pass part by part."""
+    rules = [rule for rule in rules if rule.verdict != "deny"]
+    first = next((rule for rule in rules if matches(rule, query)), None)
+    if first is not None and first.verdict == "allow":
+        return first
+    return _part_by_part(query, rules) or first
+
+
+def _part_by_part(query: Query, rules: Sequence[Rule]) -> Rule | None:
+    """A rule that allows a script, of which each part is allowed by the first rule about it, or quiet and without one.
+
+    A rule that asks about the script as a whole and about no single part of it is not passed over.
+    """
+    if not query.separable or query.policy_file:
+        return None
+    allowing: Rule | None = None
+    for part in query.parts:
+        rule = next((rule for rule in rules if _is_about(rule, query, part)), None)
+        if rule is None and part not in query.unproven:
+            continue
+        if rule is None or rule.verdict != "allow":
+            return None
+        allowing = rule
+    asks = (rule for rule in rules if rule.verdict == "ask" and matches(rule, query))
+    if all(any(_is_about(ask, query, part) for part in query.parts) for ask in asks):
+        return allowing
+    return None
+
+
+def _is_about(rule: Rule, query: Query, part: Part) -> bool:
+    """Whether a rule speaks about this part by itself; one with a path speaks about all parts or none."""
+    if not tool_matches(rule.tool, query.tool):
+        return False
+    if rule.path is not None:
+        return rule.verdict != "allow" and _matches_generously(rule, query)
+    if rule.command is None:
+        return True
+    if rule.verdict == "allow":
+        return part_matches_exactly(rule.command, part)
+    return command_matches_generously(rule.command, part.text, (part,))
+
+
+def matches(rule: Rule, query: Query) -> bool:
+    if not tool_matches(rule.tool, query.tool):
+        return False
+    if rule.verdict == "allow":
+        return _matches_exactly(rule, query)
+    return _matches_generously(rule, query)
+
+
+def _matches_exactly(rule: Rule, query: Query) -> bool:
+    """Everything the call is about must match."""
+    named = rule.path is not None or (rule.command is not None and rule.command == query.command)
+    if query.policy_file and not named:
+        return False
+    if rule.command is not None and not (
+        query.command is not None and command_matches_exactly(rule.command, query.command)
+    ):
+        return False
+    if rule.path is None:
+        return True
+    if query.command is not None and not _only_about_files(query):
+        return False
+    return bool(query.paths) and all(
+        path_matches_exactly(rule.path, _names(path, rule.path)) for path in query.paths
+    )
+
+
+def _only_about_files(query: Query) -> bool:
+    """Whether naming the files of a command says all there is to say about it."""
+    if query.script is None or query.unknown_paths:
+        return False
+    return query.script.command_class in ("read_only", "writes")
+
+
+def _matches_generously(rule: Rule, query: Query) -> bool:
+    """One thing the call is about is enough."""
+    if rule.command is not None and not (
+        query.command is not None and command_matches_generously(rule.command, query.command, query.parts)
+    ):
+        return False
+    if rule.path is None:
+        return True
+    return any(path_matches_generously(rule.path, (path.shown, path.absolute)) for path in query.paths)
+
+
+def _names(path: PathName, pattern: str) -> tuple[str, ...]:
+    """An absolute pattern is about absolute names, any other about the workspace."""
+    if pattern.startswith("/"):
+        return (path.absolute,)
+    return (path.relative,) if path.relative is not None else ()

@@ -1,0 +1,126 @@
+"""What is being found out about one simple command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from posixpath import join
+from typing import Literal
+
+from bridle.protocol.events import CommandClass
+from bridle.safety.shell.facts import SEVERITY, PathUse
+from bridle.safety.shell.programs import Program
+from bridle.safety.shell.reading import Folders
+from bridle.safety.shell.words import Word
+
+_NOBODYS = frozenset({"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"})
+_RANK = {name: rank for rank, name in enumerate(SEVERITY)}
+
+
+def worse(first: CommandClass, second: CommandClass) -> CommandClass:
+    return first if _RANK[first] >= _RANK[second] else second
+
+
+@dataclass(slots=True)
+class Judgement:
+    """Grows while a command is looked at; its class only ever gets worse. `start` is where the script began."""
+
+    name: str
+    words: Sequence[Word]
+    folders: Folders
+    start: str
+    home: str
+    command_class: CommandClass = "read_only"
+    does: str = ""
+    uses: list[PathUse] = field(default_factory=list[PathUse])
+    urls: list[str] = field(default_factory=list[str])
+    repository: str | None = None
+    subcommand: str = ""
+
+    def at_least(self, command_class: CommandClass, does: str = "") -> None:
+        if does and (_RANK[command_class] > _RANK[self.command_class] or not self.does):
+            self.does = does
+        self.command_class = worse(self.command_class, command_class)
+
+    def unproven(self, why: str) -> None:
+        """It may do anything the program can do; `why` is the end of a sentence."""
+        self.at_least("executes", f"runs {shown_name(self.name)}; {why}")
+
+    def use(self, word: Word, access: Literal["read", "write", "delete", "run"]) -> None:
+        """Notes a path the command touches, as seen from where the script started."""
+        if word.text is None:
+            self.uses.append(PathUse(path=None, access=access))
+            return
+        if word.text in _NOBODYS or word.text.startswith("/dev/fd/") or not word.text:
+            return
+        for folder in sorted(self.folders, key=str):
+            path = self._from_start(word.text, folder)
+            self.uses.append(PathUse(path=path, access=access, pattern=word.glob))
+
+    def _from_start(self, path: str, folder: str | None) -> str | None:
+        if path.startswith("/") or folder == self.start:
+            return path
+        if folder is None:
+            return None
+        if folder.startswith(self.start.rstrip("/") + "/"):
+            folder = folder[len(self.start.rstrip("/")) + 1 :]
+        return join(folder, path)
+
+    def places(self, word: Word) -> list[str]:
+        """Every absolute path a known word may mean."""
+        if word.text is None:
+            return []
+        return [join(folder, word.text) for folder in self.folders if folder is not None] or (
+            [word.text] if word.text.startswith("/") else []
+        )
+
+    def phrase(self, program: Program) -> str:
+        """What it does, for people."""
+        if self.does:
+            return self._filled(self.does)
+        if program.does:
+            return self._filled(program.does)
+        match self.command_class:
+            case "read_only":
+                return self._filled("reads {}")
+            case "writes":
+                return self._filled("writes {}")
+            case "network":
+                return "connects to the network"
+            case "destructive":
+                return self._filled("deletes {}")
+            case _:
+                return f"runs {shown_name(self.name)}"
+
+    def _filled(self, phrase: str) -> str:
+        if "{}" not in phrase:
+            return phrase
+        objects = self._objects()
+        if objects:
+            return phrase.format(objects).strip()
+        return "only reads" if phrase == "reads {}" else phrase.format("files").strip()
+
+    def _objects(self) -> str:
+        if self.urls:
+            return _several([host_of(url) for url in self.urls])
+        worst = {"destructive": "delete", "writes": "write", "executes": "run"}.get(self.command_class, "")
+        chosen = [use for use in self.uses if use.access == worst] or self.uses
+        return _several([use.path if use.path is not None else "files not known yet" for use in chosen])
+
+
+def shown_name(name: str) -> str:
+    return name if name.isprintable() and len(name) <= 40 else "a program"
+
+
+def host_of(url: str) -> str:
+    """The host an address names, without what could be a password in it."""
+    rest = url.partition("://")[2] or url
+    return rest.partition("/")[0].partition("?")[0].rpartition("@")[2] or "the network"
+
+
+def _several(names: Sequence[str]) -> str:
+    distinct = [name if name.isprintable() else ascii(name) for name in dict.fromkeys(names)]
+    distinct = [name if len(name) <= 60 else name[:57] + "…" for name in distinct]
+    if len(distinct) <= 2:
+        return " and ".join(distinct)
+    return f"{distinct[0]}, {distinct[1]} and {len(distinct) - 2} more"

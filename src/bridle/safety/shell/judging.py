@@ -1,0 +1,538 @@
+"""From simple commands to parts: wrappers taken off, each program judged by its table, scripts inside scripts read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from bridle.protocol.events import CommandClass
+from bridle.safety.shell.checks import CHECKS, OWN_WORDS, Inner, is_harmless_variable
+from bridle.safety.shell.developer_programs import DEVELOPER_PROGRAMS, tells_version
+from bridle.safety.shell.facts import Part
+from bridle.safety.shell.git_checks import judge_git
+from bridle.safety.shell.judgement import Judgement, host_of, shown_name, worse
+from bridle.safety.shell.options import Split, split_words
+from bridle.safety.shell.programs import (
+    BUILTINS,
+    INTERPRETERS,
+    KEYED_BY_SUBCOMMAND,
+    NO_KEY,
+    POWERSHELLS,
+    PROGRAMS,
+    SHELLS,
+    WRAPPERS,
+    Program,
+)
+from bridle.safety.shell.reading import Command, Script, read_script
+from bridle.safety.shell.refusals import (
+    Leaf,
+    Refusal,
+    code_words,
+    is_code_runner,
+    reads_code,
+    refused_command,
+    refused_feed,
+    refused_functions,
+    refused_inner,
+    refused_text,
+)
+from bridle.safety.shell.words import UNKNOWN, Unreadable, Word
+
+MAX_NESTING = 6
+
+_SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin")
+_EFFECTS: dict[str, CommandClass] = {"!": "executes", "@": "network", "^": "writes", "%": "destructive"}
+_PATTERN_OPTIONS = ("-e", "-f", "--regexp", "--file", "--files", "--type-list", "--from-file")
+_NO_PROGRAM = Program(base="executes")
+_NO_BODY = ("<<", "<<<")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a script runs and what is known about the programs there."""
+
+    start: str
+    home: str
+    trusted_path: bool
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found out about a script and the scripts inside it. The first refusal stays."""
+
+    parts: list[Part] = field(default_factory=list[Part])
+    refusal: Refusal | None = None
+    problem: str | None = None
+
+    def refuse(self, refusal: Refusal | None) -> None:
+        self.refusal = self.refusal or refusal
+
+
+def judge(script: Script, place: Place, *, nesting: int = 0) -> Findings:
+    """Every part of a script, in the order written."""
+    return _Judge(script, place, nesting).findings
+
+
+class _Judge:
+    def __init__(self, script: Script, place: Place, nesting: int) -> None:
+        self.script, self.place, self.nesting = script, place, nesting
+        self.findings = Findings()
+        self.leaves: dict[int, list[Leaf]] = {}
+        for command in script.commands:
+            self.leaves[id(command)] = []
+            self._command(command)
+        for command in script.commands:
+            self._flows(command)
+        self.findings.refuse(refused_functions(multiplies=script.multiplies))
+
+    def _command(self, command: Command) -> None:
+        judgement = self._judgement(command, command.words)
+        self._assignments(command, judgement)
+        self._redirections(command, judgement)
+        if command.evaluates or any(word.assigns for word in command.words):
+            judgement.at_least("executes", "evaluates an expression")
+        if command.words:
+            self._words(command, judgement, depth=0)
+        elif judgement.uses or judgement.command_class != "read_only":
+            self._add(command, judgement, Program(does="reads {}" if judgement.command_class == "read_only" else ""))
+
+    def _judgement(self, command: Command, words: Sequence[Word]) -> Judgement:
+        name = words[0].known if words else ""
+        return Judgement(name, words, command.folders, self.place.start, self.place.home)
+
+    def _assignments(self, command: Command, judgement: Judgement) -> None:
+        for assignment in command.assignments:
+            value = None if assignment.value is None else assignment.value.text
+            if assignment.value is None or not is_harmless_variable(assignment.name, value):
+                judgement.at_least("executes", f"sets {shown_name(assignment.name)}")
+
+    def _redirections(self, command: Command, judgement: Judgement) -> None:
+        for redirection in command.redirections:
+            target = redirection.target
+            if target is None:
+                continue
+            if target.starts.startswith(("/dev/tcp/", "/dev/udp/")):
+                judgement.at_least("network", "connects to another machine")
+                judgement.urls.append(target.starts.split("/")[3])
+            elif redirection.operator == "<":
+                judgement.use(target, "read")
+            else:
+                before = len(judgement.uses)
+                judgement.use(target, "write")
+                if len(judgement.uses) > before:
+                    judgement.at_least("writes", "writes {}")
+
+    # one command, wrappers off
+
+    def _words(self, command: Command, judgement: Judgement, depth: int) -> None:
+        """Judges a command by its program; `judgement` already knows what stands around it."""
+        name_word = judgement.words[0]
+        if depth > MAX_NESTING:
+            judgement.at_least("unparseable", "is nested too deeply")
+            self._add(command, judgement, _NO_PROGRAM)
+            return
+        if name_word.text is None or name_word.glob or not name_word.text:
+            judgement.at_least("executes", "runs a program whose name is not known yet")
+            self._leaf(command, Leaf("", tuple(judgement.words)))
+            self._add(command, judgement, _NO_PROGRAM)
+            return
+        if name_word.text in self.script.defined:
+            judgement.at_least("executes", "runs a function of this script")
+            self._add(command, judgement, _NO_PROGRAM)
+            return
+        name = self._program_name(judgement, name_word)
+        if name is None:
+            self._leaf(command, Leaf(name_word.text.rpartition("/")[2], tuple(judgement.words)))
+            self._finish(command, judgement, _NO_PROGRAM)
+            return
+        judgement.name = name
+        if name in SHELLS and self._shell(command, judgement, depth):
+            return
+        wrapper = WRAPPERS.get(name) or (PROGRAMS["env"] if name == "env" else None)
+        if wrapper is not None and wrapper.arguments == "command":
+            self._wrapper(command, judgement, wrapper, depth)
+            return
+        self._program(command, judgement, depth)
+
+    def _program_name(self, judgement: Judgement, word: Word) -> str | None:
+        """The program's name, or None for a file that is run by its path."""
+        text = word.known
+        if "/" not in text:
+            return text
+        folder, _, name = text.rpartition("/")
+        if folder in _SYSTEM_FOLDERS:
+            return name
+        judgement.at_least("executes", "runs {}")
+        judgement.use(word, "run")
+        return None
+
+    def _wrapper(self, command: Command, judgement: Judgement, wrapper: Program, depth: int) -> None:
+        split = split_words(wrapper, judgement.words[1:], leading=True)
+        if split.problem:
+            judgement.unproven(split.problem)
+        self._options(judgement, Split(used=split.used), wrapper)
+        judgement.at_least(wrapper.base, wrapper.does if wrapper.base != "read_only" else "")
+        rest = split.rest[wrapper.before :]
+        inner = _WRAPPED.get(wrapper.check, _plain)(judgement, split, rest)
+        if inner is None or not inner.words:
+            program = PROGRAMS.get(judgement.name, wrapper)
+            self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
+            self._finish(command, judgement, program)
+            return
+        self._trust_path(judgement)
+        self._inner(command, judgement, inner, depth)
+
+    def _inner(self, command: Command, judgement: Judgement, inner: Inner, depth: int) -> None:
+        """Goes on with the command inside; what was found so far stays with it."""
+        if inner.script:
+            self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
+            self._script(command, judgement, inner.words)
+            return
+        inside = _about(judgement, inner.words)
+        self._words(command, inside, depth + 1)
+
+    def _shell(self, command: Command, judgement: Judgement, depth: int) -> bool:
+        """`bash -c text`: the text is what runs. False for a shell that only tells its version."""
+        words = judgement.words
+        if len(words) == 2 and tells_version(judgement.name, words[1].known):
+            return False
+        runs_input = reads_code(judgement.name, words)
+        self._leaf(command, Leaf(judgement.name, tuple(words), runs_input))
+        for index, word in enumerate(words[1:], 1):
+            text = word.text
+            if text is None or not text.startswith(("-", "+")):
+                break
+            if text.startswith("-") and not text.startswith("--") and "c" in text[1:]:
+                code = words[index + 1 : index + 2]
+                if not all(letter in "celxuin" for letter in text[1:]) or not code:
+                    judgement.at_least("executes", f"runs {judgement.name}")
+                self._trust_path(judgement)
+                self._script(command, judgement, tuple(code))
+                return True
+            if text.startswith("--") and text not in ("--norc", "--noprofile", "--posix"):
+                judgement.at_least("executes", f"runs {judgement.name}")
+        body = next((r.body for r in command.redirections if r.operator in _NO_BODY), None)
+        if runs_input and body is not None:
+            self._nested(command, body)
+        judgement.at_least("executes", "runs what it reads" if runs_input else "runs {}")
+        if not runs_input:
+            for word in code_words(judgement.name, words)[:1]:
+                judgement.use(word, "run")
+        self._finish(command, judgement, Program(base="executes"))
+        return True
+
+    def _script(self, command: Command, judgement: Judgement, words: Sequence[Word]) -> None:
+        """A text that is run as a script: its parts are the parts, if it can be read."""
+        texts = [word.text for word in words if not word.glob]
+        if None in texts or len(texts) != len(words):
+            judgement.at_least("unparseable", "runs a text that is not known yet")
+            self._finish(command, judgement, _NO_PROGRAM)
+            return
+        found = self._nested(command, " ".join(text for text in texts if text is not None))
+        if found is None:
+            judgement.at_least("unparseable", "runs a text that is not understood")
+            self._finish(command, judgement, _NO_PROGRAM)
+        elif judgement.uses or judgement.command_class != "read_only" or not found.parts:
+            self._finish(command, judgement, Program(does="reads {}"))
+
+    def _nested(self, command: Command, text: str) -> Findings | None:
+        try:
+            if self.nesting >= MAX_NESTING:
+                raise Unreadable("it is nested too deeply")
+            script = read_script(text, home=self.place.home, folders=command.folders)
+        except Unreadable as problem:
+            self.findings.problem = self.findings.problem or str(problem)
+            self.findings.refuse(refused_text(text, self.place.home))
+            return None
+        script.defined |= self.script.defined
+        self.script.shape = "compound"
+        inside = _Judge(script, self.place, self.nesting + 1)
+        self.findings.parts.extend(inside.findings.parts)
+        self.findings.refuse(inside.findings.refusal)
+        self.findings.problem = self.findings.problem or inside.findings.problem
+        for leaves in inside.leaves.values():
+            self.leaves[id(command)].extend(leaves)
+        return inside.findings
+
+    # one program
+
+    def _program(self, command: Command, judgement: Judgement, depth: int) -> None:
+        name, words = judgement.name, judgement.words
+        self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
+        if len(words) == 2 and tells_version(name, words[1].known):
+            judgement.does = judgement.does or "shows its version or its help"
+            self._finish(command, judgement, Program(arguments="text"))
+            return
+        if name == "git":
+            program = judge_git(judgement, self._options_and_arguments)
+            if program is None and judgement.command_class == "read_only":
+                judgement.does = "shows help"
+            self._finish(command, judgement, program or Program())
+            return
+        if name in POWERSHELLS:
+            self._powershell(judgement)
+        if is_code_runner(name) and name not in DEVELOPER_PROGRAMS:
+            self._interpreter(judgement)
+            self._finish(command, judgement, _NO_PROGRAM)
+            return
+        program, rest = self._entry(judgement)
+        if program is None:
+            judgement.at_least("executes")
+            self._finish(command, judgement, _NO_PROGRAM)
+            return
+        self._known(command, judgement, program, rest, depth)
+
+    def _known(self, command: Command, judgement: Judgement, program: Program, rest: Sequence[Word], depth: int) -> None:
+        split = Split() if program.check in OWN_WORDS else split_words(program, rest, single_dash=program.single_dash)
+        inner: Sequence[Inner] = ()
+        if program.check == "fd" and any(word.text in ("-x", "-X", "--exec", "--exec-batch") for word in rest):
+            inner = CHECKS["fd"](judgement, split, program)
+        elif program.check == "fd":
+            split = split_words(program, rest)
+            self._options_and_arguments(judgement, split, program)
+        else:
+            judgement.at_least(program.base)
+            self._options_and_arguments(judgement, split, program)
+            if program.check:
+                inner = CHECKS[program.check](judgement, split, program)
+        self._finish(command, judgement, program)
+        for one in inner:
+            if one.words:
+                inside = self._judgement(command, one.words)
+                self._words(command, inside, depth + 1)
+
+    def _entry(self, judgement: Judgement) -> tuple[Program | None, Sequence[Word]]:
+        """The table entry that fits, the longest name first, and the words it is about."""
+        name, words = judgement.name, list(judgement.words[1:])
+        program = PROGRAMS.get(name) or WRAPPERS.get(name) or DEVELOPER_PROGRAMS.get(name)
+        if name not in KEYED_BY_SUBCOMMAND and f"{name} " not in _WITH_SUBCOMMANDS:
+            return program, words
+        skipped = split_words(program, words, leading=True) if program else Split(rest=words)
+        rest = skipped.rest
+        if rest and rest[0].text is not None and not rest[0].glob:
+            judgement.subcommand = rest[0].text
+        for length in (2, 1):
+            texts = [word.text or "" for word in rest[:length]]
+            entry = DEVELOPER_PROGRAMS.get(" ".join([name, *texts])) or PROGRAMS.get(" ".join([name, *texts]))
+            if len(texts) == length and entry is not None:
+                if skipped.problem and entry.base == "read_only":
+                    judgement.unproven(skipped.problem)
+                self._options(judgement, Split(used=skipped.used), program or entry)
+                return entry, rest[length:]
+        return program, words
+
+    def _powershell(self, judgement: Judgement) -> None:
+        for word in judgement.words[1:]:
+            text = word.known.lower()
+            if (len(text) > 1 and text.startswith("-e") and "-encodedcommand".startswith(text)) or text == "-ec":
+                judgement.at_least("unparseable", "runs a text nobody can read")
+
+    def _interpreter(self, judgement: Judgement) -> None:
+        judgement.at_least("executes", "runs code")
+        for word in judgement.words[1:]:
+            if word.text is None or word.text.startswith("-"):
+                if word.text in ("-m", "-c", "-e", "--eval", "-p", "-r"):
+                    judgement.does = "runs code"
+                    return
+                continue
+            judgement.does = "runs {}"
+            judgement.use(word, "run")
+            return
+
+    def _options_and_arguments(self, judgement: Judgement, split: Split, program: Program) -> None:
+        self._options(judgement, split, program)
+        arguments = split.arguments[program.before :]
+        if len(split.arguments) > program.at_most or (program.arguments == "none" and split.arguments):
+            judgement.unproven("its arguments change what it does")
+        match program.arguments:
+            case "read" | "write" | "delete" | "run":
+                for word in arguments:
+                    judgement.use(word, program.arguments)
+            case "pattern":
+                self._pattern(judgement, split, arguments)
+            case "copy":
+                self._copy(judgement, split, arguments)
+            case "url":
+                self._addresses(judgement, split, arguments)
+            case "text" | "none" | "command":
+                for word in arguments:
+                    if word.glob:
+                        judgement.use(word, "read")
+
+    def _options(self, judgement: Judgement, split: Split, program: Program) -> None:
+        if split.problem and not program.lenient:
+            judgement.unproven(split.problem)
+        for used in split.used:
+            if used.option.effect:
+                judgement.at_least(_EFFECTS[used.option.effect])
+                if used.option.effect == "!":
+                    judgement.unproven(f"{used.name} runs something")
+            if used.values and used.option.value in ("<", ":<"):
+                judgement.use(used.values[-1], "read")
+            if used.values and used.option.value == ">":
+                before = len(judgement.uses)
+                judgement.use(used.values[-1], "write")
+                if len(judgement.uses) > before:
+                    judgement.at_least("writes", "writes {}")
+
+    def _pattern(self, judgement: Judgement, split: Split, arguments: list[Word]) -> None:
+        unsure = any(word.text is None and not word.starts for word in arguments[:1]) and arguments[0].split
+        files = arguments if split.has(*_PATTERN_OPTIONS) or unsure else arguments[1:]
+        for word in files:
+            judgement.use(word, "read")
+
+    def _copy(self, judgement: Judgement, split: Split, arguments: list[Word]) -> None:
+        into = split.has("-t", "--target-directory")
+        for word in arguments if into else arguments[:-1]:
+            judgement.use(word, "read")
+        for word in [] if into else arguments[-1:]:
+            judgement.use(word, "write")
+
+    def _addresses(self, judgement: Judgement, split: Split, arguments: list[Word]) -> None:
+        given = [used.values[0] for used in split.used if used.name == "--url" and used.values]
+        for word in [*given, *arguments]:
+            if word.text is not None and not word.text.startswith("+"):
+                judgement.urls.append(word.text)
+            if (word.text or word.starts).startswith("file:"):
+                judgement.use(UNKNOWN, "read")
+
+    # putting parts together
+
+    def _trust_path(self, judgement: Judgement) -> None:
+        if not self.place.trusted_path and judgement.name not in BUILTINS:
+            judgement.unproven("which program that is depends on the workspace")
+
+    def _finish(self, command: Command, judgement: Judgement, program: Program) -> None:
+        self._trust_path(judgement)
+        self._add(command, judgement, program)
+
+    def _leaf(self, command: Command, leaf: Leaf) -> None:
+        self.leaves[id(command)].append(leaf)
+
+    def _add(self, command: Command, judgement: Judgement, program: Program) -> None:
+        self.findings.refuse(refused_command(judgement, command.text))
+        text = command.text
+        self.findings.parts.append(
+            Part(
+                text=text,
+                words=tuple(word.text for word in judgement.words),
+                command_class=judgement.command_class,
+                does=_phrase(judgement, program),
+                key=self._key(command, judgement),
+                uses=tuple(judgement.uses),
+                urls=tuple(judgement.urls),
+                repository=judgement.repository,
+            )
+        )
+
+    def _key(self, command: Command, judgement: Judgement) -> str | None:
+        """What a grant for this program with any arguments may be called."""
+        name = judgement.name
+        plain = self.script.shape == "simple" and not self.nesting and not command.assignments
+        if not plain or judgement.words is not command.words or judgement.command_class in ("destructive", "unparseable"):
+            return None
+        if any(word.text is None for word in judgement.words) or not name or name in NO_KEY or is_code_runner(name):
+            return None
+        if name in INTERPRETERS or name in POWERSHELLS or name in WRAPPERS or "/" in (command.words[0].text or "/"):
+            return None
+        if command.redirections and any(r.target is not None for r in command.redirections):
+            return None
+        second = command.words[1].known if len(command.words) > 1 else ""
+        if name in KEYED_BY_SUBCOMMAND:
+            return f"{name} {second}" if second and second == judgement.subcommand and second not in _NO_SUBCOMMAND_KEY else None
+        return name
+
+    def _flows(self, command: Command) -> None:
+        """What is fetched by one command and run by another."""
+        mine = self.leaves[id(command)]
+        if command.fed_by:
+            self.findings.refuse(refused_feed(mine, [leaf for up in command.fed_by for leaf in self.leaves[id(up)]]))
+        if command.inner:
+            inner = [leaf for within in command.inner for leaf in self.leaves[id(within)]]
+            names_program = bool(command.words) and command.words[0].text is None
+            as_code = any(
+                word.text is None for leaf in mine for word in code_words(leaf.name, leaf.words) if is_code_runner(leaf.name)
+            ) or any(leaf.reads_code for leaf in mine)
+            self.findings.refuse(refused_inner(mine, inner, names_program=names_program, as_code=as_code))
+
+
+_WITH_SUBCOMMANDS = frozenset(
+    f"{name.partition(' ')[0]} " for name in (*DEVELOPER_PROGRAMS, *PROGRAMS) if " " in name
+)
+_NO_SUBCOMMAND_KEY = frozenset({"run", "exec", "x", "dlx", "config", "alias", "api", "extension", "push", "clean", "reset", "publish"})
+
+
+def _about(judgement: Judgement, words: Sequence[Word]) -> Judgement:
+    """The same findings, about the command inside."""
+    return Judgement(
+        words[0].known, words, judgement.folders, judgement.start, judgement.home, judgement.command_class, judgement.does,
+        judgement.uses, judgement.urls,
+    )  # fmt: skip
+
+
+def _phrase(judgement: Judgement, program: Program) -> str:
+    if judgement.urls and judgement.command_class == "network" and not judgement.does:
+        return f"connects to {host_of(judgement.urls[0])}"
+    return judgement.phrase(program)
+
+
+# what a wrapper wraps
+
+
+def _plain(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    return Inner(tuple(rest))
+
+
+def _env(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    for used in split.used:
+        if used.name in ("-S", "--split-string"):
+            return Inner((*used.values, *rest), script=True)
+        if used.name in ("-C", "--chdir"):
+            judgement.folders = frozenset({None})
+    words = list(rest)
+    while words and "=" in words[0].starts:
+        name, _, value = words[0].starts.partition("=")
+        if not is_harmless_variable(name, value if words[0].text is not None else None):
+            judgement.at_least("executes", f"sets {shown_name(name)}")
+        words.pop(0)
+    return Inner(tuple(words))
+
+
+def _command_builtin(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    if split.has("-v", "-V"):
+        judgement.does = "finds a program"
+        return None
+    return Inner(tuple(rest))
+
+
+def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    """Words nobody knows are added, or put where the placeholder stands."""
+    marks = [used.values[0].known for used in split.used if used.name in ("-I", "--replace", "-i") and used.values]
+    if split.has("-i", "--replace") and not marks:
+        marks = ["{}"]
+    words = tuple(rest) or (Word("echo", "echo", starts="echo"),)
+    if marks:
+        return Inner(tuple(msgspec.structs.replace(w, text=None, starts="", split=False) if marks[0] in w.known else w for w in words))
+    return Inner((*words, UNKNOWN))
+
+
+def _script_words(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    return Inner(tuple(rest), script=True)
+
+
+_WRAPPED = {
+    "env": _env,
+    "command": _command_builtin,
+    "xargs": _xargs,
+    "script_words": _script_words,
+}
+
+
+def combined(parts: Sequence[Part]) -> CommandClass:
+    """A script is as bad as its worst part."""
+    result: CommandClass = "read_only"
+    for part in parts:
+        result = worse(result, part.command_class)
+    return result
+

@@ -1,0 +1,847 @@
+"""Reading a script: every simple command in it, wherever it hides, and what joins them.
+
+The grammar is tree-sitter's. It is a good grammar, not the shell's own, so nothing it says about where a word begins
+and ends is taken on trust: words are read again from the text, and together with the operators between them they
+must account for every character. Where the two readings differ, the script is not understood.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from posixpath import join, normpath
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from bridle.safety.shell.facts import Shape
+from bridle.safety.shell.words import Known, Span, Unreadable, Word, read_word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_CHARACTERS = 64 * 1024
+MAX_COMMANDS = 400
+MAX_DEPTH = 60
+
+Folders: TypeAlias = frozenset[str | None]
+"""The folders a command may be running in: more than one after a `cd` that may have failed, None for anywhere."""
+
+_TOO_DEEP = "it is nested too deeply"
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f"
+    r"\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_GAP = re.compile(r"(?:[ \t\n]|\\\n)*")
+_OPERATOR = re.compile(
+    r"&>>|&>|&&|&|\|\||\|&|\||;;&|;;|;&|;|<<<|<<-|<<|<&|<>|<|>>|>\||>&|>|\(|\)"
+)
+_CLOSING = frozenset({">&-", "<&-"})
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
+_ASSIGNMENT_LIKE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
+_DESCRIPTOR_NAME = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9]+")
+_PLAIN_ARITHMETIC = re.compile(r"[0-9 \t\n+*/%<>=!&|^~?:()-]*")
+_RESERVED = frozenset(
+    ["if", "then", "elif", "else", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "in", "function", "{", "}", "[[", "]]", "!", "coproc"]
+)
+_LOOP_NAME = re.compile(r"(?!.*_proxy$)[a-z_][a-z0-9_]*")
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """`name=value` before a command or alone. `value` is None for arrays and elements of arrays."""
+
+    name: str
+    value: Word | None
+
+
+class Redirection(msgspec.Struct, frozen=True):
+    """Where input comes from or output goes. `target` is None when only descriptors are moved.
+
+    `body` is the text of a here-document or here-string, None where it is not known.
+    """
+
+    operator: str
+    target: Word | None = None
+    body: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """One simple command as written. Without words it only assigns, redirects or evaluates.
+
+    `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
+    """
+
+    text: str
+    folders: Folders
+    words: list[Word] = field(default_factory=list[Word])
+    assignments: list[Assignment] = field(default_factory=list[Assignment])
+    redirections: list[Redirection] = field(default_factory=list[Redirection])
+    fed_by: list[Command] = field(default_factory=list["Command"])
+    inner: list[Command] = field(default_factory=list["Command"])
+    evaluates: bool = False
+
+
+@dataclass(slots=True)
+class Script:
+    """Every simple command in the order written, and what the whole looks like.
+
+    `defined` are names a function has in it. `multiplies` when one of them starts itself more than once.
+    """
+
+    commands: list[Command] = field(default_factory=list[Command])
+    shape: Shape = "compound"
+    defined: set[str] = field(default_factory=set[str])
+    multiplies: bool = False
+
+
+def read_script(text: str, *, home: str, folders: Folders) -> Script:
+    """The script `text` is, or `Unreadable`. `folders` is where it may start."""
+    if len(text) > MAX_CHARACTERS:
+        raise Unreadable("it is too long")
+    if _HIDDEN.search(text):
+        raise Unreadable("it holds characters that cannot be seen")
+    data = text.encode()
+    if len(data) > MAX_CHARACTERS:
+        raise Unreadable("it is too long")
+    tree = _parser().parse(data)
+    if tree.root_node.has_error:
+        raise Unreadable("it is not a complete script")
+    return _Reader(data.decode("latin-1"), _bytes_as_text(home), folders).read(tree.root_node)
+
+
+@functools.cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def _bytes_as_text(text: str) -> str:
+    """One character per byte, so that the parser's offsets are ours."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def _as_written(text: str) -> str:
+    return text if text.isascii() else text.encode("latin-1").decode("utf-8", "replace")
+
+
+def _word_as_written(word: Word) -> Word:
+    if word.source.isascii() and word.starts.isascii():
+        return word
+    return msgspec.structs.replace(
+        word,
+        text=None if word.text is None else _as_written(word.text),
+        source=_as_written(word.source),
+        starts=_as_written(word.starts),
+    )
+
+
+class _Claim(msgspec.Struct, frozen=True, order=True):
+    """A stretch of text that has been read. Words of one command share an `owner`; keywords have owner 0."""
+
+    start: int
+    end: int
+    kind: str
+    owner: int = 0
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """Where the shell may be after a statement that succeeded, and after one that failed."""
+
+    done: Folders
+    failed: Folders
+
+    @property
+    def either(self) -> Folders:
+        return self.done | self.failed
+
+
+def _stays(folders: Folders) -> _Outcome:
+    return _Outcome(folders, folders)
+
+
+class _Reader:
+    def __init__(self, source: str, home: str, start: Folders) -> None:
+        self.source, self.home, self.start = source, home, start
+        self.script = Script()
+        self.claims: list[_Claim] = []
+        self.depth = 0
+        self.substitutions = 0
+
+    def read(self, root: Node) -> Script:
+        self._statements(root.children, self.start)
+        self._account(0, len(self.source), self.claims)
+        self.script.shape = self._shape(root)
+        return self.script
+
+    def _shape(self, root: Node) -> Shape:
+        statements = [child for child in root.children if child.type != "comment"]
+        if len(statements) != 1 or self.substitutions or self.script.defined:
+            return "compound"
+        node = statements[0]
+        if node.type == "redirected_statement":
+            inside = [child for child in node.children if child.type not in ("file_redirect", "herestring_redirect")]
+            if len(inside) != 1:
+                return "compound"
+            node = inside[0]
+        if node.type in _SIMPLE:
+            return "simple"
+        if node.type == "pipeline" and all(_is_pipeline_element(child) for child in node.children):
+            return "pipeline"
+        return "compound"
+
+    # every character is accounted for
+
+    def _claim(self, node: Node, kind: str, owner: int = 0) -> None:
+        self.claims.append(_Claim(node.start_byte, node.end_byte, kind, owner))
+
+    def _account(self, start: int, end: int, claims: list[_Claim]) -> None:
+        """Between what was read there is nothing but blanks, and the shell would see the same boundaries."""
+        claims.sort()
+        source, at = self.source, start
+        before: _Claim | None = None
+        for claim in claims:
+            if claim.start < at:
+                raise Unreadable("two readings of it overlap")
+            gap = source[at : claim.start]
+            self._check_gap(gap, before, claim)
+            if claim.kind == "operator":
+                self._check_operator(claim)
+            elif claim.kind == "comment" and claim.start > start and source[claim.start - 1] not in " \t\n;&|()":
+                raise Unreadable("a comment begins inside a word")
+            at, before = claim.end, claim
+        self._check_gap(source[at:end], None, None)
+
+    def _check_gap(self, gap: str, before: _Claim | None, claim: _Claim | None) -> None:
+        if gap and _GAP.fullmatch(gap) is None:
+            raise Unreadable(f"{_as_written(gap.strip())[:20]!r} is not understood")
+        if before is None or claim is None or before.kind != "word" or claim.kind != "word":
+            return
+        blanks = gap.replace("\\\n", "")
+        if not blanks:
+            raise Unreadable("two words touch each other")
+        same = before.owner == claim.owner and claim.owner
+        if (same and "\n" in blanks) or (not same and before.owner and claim.owner and "\n" not in blanks):
+            raise Unreadable("a command does not end where it seems to")
+
+    def _check_operator(self, claim: _Claim) -> None:
+        text = self.source[claim.start : claim.end]
+        match = _OPERATOR.match(self.source, claim.start)
+        if text in _CLOSING:
+            following = self.source[claim.end : claim.end + 1]
+            if following and following not in " \t\n;&|()":
+                raise Unreadable("a redirection is not understood")
+            return
+        if match is None or match[0] != text:
+            raise Unreadable(f"{_as_written(text)!r} is not the operator it seems to be")
+        if text == "(" and self.source.startswith("((", claim.start):
+            raise Unreadable("two brackets in a row can be read in two ways")
+        if text[0] in "<>" or text.startswith("&>"):
+            self._check_descriptor(claim.start)
+
+    def _check_descriptor(self, at: int) -> None:
+        """`2>` moves a descriptor, `a2>` does not: what touches the operator is what the parser says it is."""
+        start = at
+        while start > 0 and self.source[start - 1] not in " \t\n;&|()<>":
+            start -= 1
+        touching = self.source[start:at]
+        known = any(c.kind == "descriptor" and (c.start, c.end) == (start, at) for c in self.claims)
+        if touching and bool(_DESCRIPTOR_NAME.fullmatch(touching)) != known:
+            raise Unreadable("a redirection is not understood")
+
+    # statements
+
+    def _statements(self, nodes: Iterable[Node], folders: Folders) -> _Outcome:
+        """One after the other, whatever becomes of each."""
+        last = _stays(folders)
+        for node in nodes:
+            if node.is_named:
+                last = self._statement(node, last.either)
+            elif node.type in (";", "&", "\n"):
+                self._claim_token(node)
+            else:
+                raise Unreadable(f"{node.type!r} stands where a command is expected")
+        return last
+
+    def _claim_token(self, node: Node) -> None:
+        if node.type == "\n":
+            return
+        kind = "operator" if node.type in _CLOSING or _OPERATOR.fullmatch(node.type) else "word"
+        self._claim(node, kind)
+
+    def _statement(self, node: Node, folders: Folders) -> _Outcome:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable(_TOO_DEEP)
+        try:
+            read = _STATEMENTS.get(node.type)
+            if read is None:
+                raise Unreadable(f"{node.type.replace('_', ' ')} is not understood")
+            return read(self, node, folders)
+        finally:
+            self.depth -= 1
+
+    def _comment(self, node: Node, folders: Folders) -> _Outcome:
+        self._claim(node, "comment")
+        return _stays(folders)
+
+    def _list(self, node: Node, folders: Folders) -> _Outcome:
+        left, operator, right = _three(node)
+        first = self._statement(left, folders)
+        self._claim_token(operator)
+        if operator.type == "&&":
+            second = self._statement(right, first.done)
+            return _Outcome(second.done, first.failed | second.failed)
+        if operator.type == "||":
+            second = self._statement(right, first.failed)
+            return _Outcome(first.done | second.done, second.failed)
+        second = self._statement(right, first.either)
+        return second
+
+    def _pipeline(self, node: Node, folders: Folders) -> _Outcome:
+        upstream: list[Command] = []
+        for child in node.children:
+            if not child.is_named:
+                self._claim_token(child)
+                continue
+            if child.type == "comment":
+                self._claim(child, "comment")
+                continue
+            before = len(self.script.commands)
+            self._statement(child, folders)
+            here = self.script.commands[before:]
+            for command in here:
+                command.fed_by.extend(upstream)
+            upstream.extend(here)
+        return _stays(folders)
+
+    def _negated(self, node: Node, folders: Folders) -> _Outcome:
+        outcome = self._block(node, folders)
+        return _Outcome(outcome.failed, outcome.done)
+
+    def _block(self, node: Node, folders: Folders) -> _Outcome:
+        """Keywords, then statements one after the other."""
+        last = _stays(folders)
+        for child in node.children:
+            if child.is_named:
+                last = self._statement(child, last.either)
+            elif child.type not in ("((", "))", ";;"):
+                self._claim_token(child)
+            else:
+                raise Unreadable(f"{child.type!r} is not understood")
+        return last
+
+    def _subshell(self, node: Node, folders: Folders) -> _Outcome:
+        self._block(node, folders)
+        return _stays(folders)
+
+    def _braces(self, node: Node, folders: Folders) -> _Outcome:
+        if node.children and node.children[0].type == "((":
+            text = self.source[node.start_byte + 2 : node.end_byte - 2]
+            command = self._new(node, folders)
+            command.evaluates = _PLAIN_ARITHMETIC.fullmatch(text) is None
+            self._claim(node, "word", len(self.script.commands))
+            self._inside(node, command, folders)
+            return _stays(folders)
+        return self._block(node, folders)
+
+    def _branches(self, node: Node, folders: Folders) -> _Outcome:
+        """What may or may not run, or run again: afterwards the shell is where it was or anywhere inside."""
+        places = folders
+        for child in node.children:
+            if child.is_named:
+                places = places | self._statement(child, places).either
+            else:
+                self._claim_token(child)
+        return _stays(places)
+
+    def _for(self, node: Node, folders: Folders) -> _Outcome:
+        command = self._new(node, folders)
+        variable = node.child_by_field_name("variable")
+        name = "" if variable is None else self.source[variable.start_byte : variable.end_byte]
+        command.evaluates = _LOOP_NAME.fullmatch(name) is None or node.children[0].type != "for"
+        command.text = _as_written(self.source[node.start_byte : node.end_byte].partition("\n")[0].partition(";")[0])
+        owner = len(self.script.commands)
+        places = folders
+        for index, child in enumerate(node.children):
+            if node.field_name_for_child(index) == "value":
+                word = self._word(child, command, folders, owner)
+                command.evaluates = command.evaluates or word.assigns
+            elif child.type == "variable_name":
+                self._claim(child, "word")
+            elif child.is_named:
+                places = places | self._statement(child, places).either
+            else:
+                self._claim_token(child)
+        return _stays(places)
+
+    def _c_style_for(self, node: Node, folders: Folders) -> _Outcome:
+        """Its head is arithmetic with variables: it may run things, so what it is exactly does not matter."""
+        command = self._new(node, folders)
+        command.evaluates = True
+        close = next((child for child in node.children if child.type == "))"), None)
+        if close is None:
+            raise Unreadable("a loop is not understood")
+        self.claims.append(_Claim(node.start_byte, close.end_byte, "word"))
+        places = folders
+        for child in node.children:
+            if child.end_byte <= close.end_byte:
+                self._inside(child, command, folders)
+            elif child.is_named:
+                places = places | self._statement(child, places).either
+            else:
+                self._claim_token(child)
+        return _stays(places)
+
+    def _case(self, node: Node, folders: Folders) -> _Outcome:
+        command = self._new(node, folders)
+        command.text = _as_written(self.source[node.start_byte : node.end_byte].partition("\n")[0])
+        places = folders
+        for index, child in enumerate(node.children):
+            if child.type == "case_item":
+                places = places | self._case_item(child, command, folders).either
+            elif node.field_name_for_child(index) == "value":
+                command.evaluates |= self._word(child, command, folders, 0).assigns
+            elif child.type == "comment":
+                self._claim(child, "comment")
+            else:
+                self._claim_token(child)
+        return _stays(places)
+
+    def _case_item(self, node: Node, command: Command, folders: Folders) -> _Outcome:
+        last = _stays(folders)
+        for index, child in enumerate(node.children):
+            if node.field_name_for_child(index) == "value":
+                command.evaluates |= self._word(child, command, folders, 0).assigns
+            elif child.is_named:
+                last = self._statement(child, last.either)
+            else:
+                self._claim_token(child)
+        return last
+
+    def _function(self, node: Node, folders: Folders) -> _Outcome:
+        named = node.child_by_field_name("name")
+        body = node.child_by_field_name("body")
+        if named is None or body is None:
+            raise Unreadable("a function is not understood")
+        name = _as_written(self.source[named.start_byte : named.end_byte])
+        self.script.defined.add(name)
+        for child in node.children:
+            if not child.is_named:
+                self._claim_token(child)
+            elif child.type == "comment":
+                self._claim(child, "comment")
+            elif child == named:
+                self._claim(child, "word")
+        before = len(self.script.commands)
+        # It runs wherever it is called.
+        self._statement(body, frozenset({None}))
+        calls = [c for c in self.script.commands[before:] if any(w.text == name for w in c.words[:1])]
+        text = self.source[body.start_byte : body.end_byte]
+        self.script.multiplies |= bool(calls) and ("&" in text.replace("&&", "") or any(c.fed_by for c in calls))
+        return _stays(folders)
+
+    # simple commands
+
+    def _new(self, node: Node, folders: Folders) -> Command:
+        if len(self.script.commands) >= MAX_COMMANDS:
+            raise Unreadable("it holds too many commands")
+        command = Command(_as_written(self.source[node.start_byte : node.end_byte]), folders)
+        self.script.commands.append(command)
+        return command
+
+    def _command(self, node: Node, folders: Folders) -> _Outcome:
+        command = self._new(node, folders)
+        owner = len(self.script.commands)
+        for child in node.children:
+            self._command_child(child, command, folders, owner)
+        return self._moved(command, folders)
+
+    def _command_child(self, child: Node, command: Command, folders: Folders, owner: int) -> None:
+        match child.type:
+            case "variable_assignment":
+                self._assignment(child, command, folders, owner)
+            case "file_redirect" | "herestring_redirect" | "heredoc_redirect":
+                self._redirection(child, command, folders, owner)
+            case "comment":
+                self._claim(child, "comment")
+            case _:
+                word = self._word(child, command, folders, owner)
+                if not command.words:
+                    _check_command_name(word)
+                command.words.append(word)
+
+    def _declaration(self, node: Node, folders: Folders) -> _Outcome:
+        """`export`, `declare` and their like: assignments are arguments there."""
+        command = self._new(node, folders)
+        owner = len(self.script.commands)
+        for child in node.children:
+            if child.type == "variable_assignment" and "(" in self.source[child.start_byte : child.end_byte]:
+                self._assignment(child, command, folders, owner)
+            else:
+                command.words.append(self._word(child, command, folders, owner))
+        return _stays(folders)
+
+    def _assignments(self, node: Node, folders: Folders) -> _Outcome:
+        command = self._new(node, folders)
+        owner = len(self.script.commands)
+        for child in [node] if node.type == "variable_assignment" else node.children:
+            self._command_child(child, command, folders, owner)
+        return _stays(folders)
+
+    def _assignment(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+        text = self.source[node.start_byte : node.end_byte]
+        match = _ASSIGNMENT.match(text)
+        if match is None or text.startswith("(", match.end()):
+            self._claim(node, "word", owner)
+            self._inside(node, command, folders)
+            command.assignments.append(Assignment(_as_written(text.partition("=")[0]), None))
+            return
+        whole = self._word(node, command, folders, owner)
+        value = None if whole.text is None else whole.text[match.end() :]
+        word = msgspec.structs.replace(whole, text=value, starts=whole.starts[match.end() :])
+        command.assignments.append(Assignment(match[1], word))
+
+    def _word(self, node: Node, command: Command, folders: Folders, owner: int) -> Word:
+        """The word a node is, from its text; commands inside it are read too."""
+        start, end = node.start_byte, node.end_byte
+        self.claims.append(_Claim(start, end, "word", owner))
+        text = self.source[start:end]
+        spans: dict[int, Span] = {}
+        if "$" in text or "`" in text or "<(" in text or ">(" in text:
+            self._find_spans(node, spans, command, folders)
+        return _word_as_written(read_word(self.source, start, end, spans, self._known(folders)))
+
+    def _known(self, folders: Folders) -> Known:
+        pwd = next(iter(folders)) if len(folders) == 1 else None
+        return Known(self.home, None if pwd is None else _bytes_as_text(pwd))
+
+    def _inside(self, node: Node, command: Command, folders: Folders) -> None:
+        self._find_spans(node, {}, command, folders)
+
+    def _find_spans(self, node: Node, spans: dict[int, Span], command: Command, folders: Folders) -> None:
+        """Every substitution in a word is read as a script of its own."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable(_TOO_DEEP)
+        if node.type in ("command_substitution", "process_substitution"):
+            spans[node.start_byte] = Span(node.end_byte, node.type)
+            self._substitution(node, command, folders)
+        else:
+            if node.type in ("expansion", "arithmetic_expansion"):
+                spans[node.start_byte] = Span(node.end_byte, node.type)
+                self.substitutions += node.type == "arithmetic_expansion"
+            for child in node.children:
+                self._find_spans(child, spans, command, folders)
+        self.depth -= 1
+
+    def _substitution(self, node: Node, command: Command, folders: Folders) -> None:
+        self.substitutions += 1
+        text = self.source[node.start_byte : node.end_byte]
+        opening = 1 if text.startswith("`") else 2
+        if opening == 1 and "\\" in text:
+            raise Unreadable("backslashes inside backquotes can be read in two ways")
+        if text.startswith("$(("):
+            raise Unreadable("two brackets in a row can be read in two ways")
+        outer, self.claims = self.claims, []
+        before = len(self.script.commands)
+        inside = node.children[1:-1]
+        if inside and all(child.type == "file_redirect" for child in inside):
+            reading = self._new(node, folders)
+            for child in inside:
+                self._redirection(child, reading, folders, len(self.script.commands))
+        else:
+            self._statements(inside, folders)
+        self._account(node.start_byte + opening, node.end_byte - 1, self.claims)
+        self.claims = outer
+        command.inner.extend(self.script.commands[before:])
+
+    def _moved(self, command: Command, folders: Folders) -> _Outcome:
+        """Where the shell is after a `cd`."""
+        if not command.words or command.words[0].text not in ("cd", "pushd", "popd", "builtin", "command", "eval"):
+            return _stays(folders)
+        words = command.words[1:] if command.words[0].text in ("builtin", "command") else command.words
+        if not words or words[0].text not in ("cd", "pushd", "popd", "eval"):
+            return _stays(folders)
+        return _Outcome(self._arrived(words, folders), folders)
+
+    def _arrived(self, words: list[Word], folders: Folders) -> Folders:
+        arguments = [word for word in words[1:] if word.text not in ("--", "-L", "-P", "-e")]
+        physical = any(word.text == "-P" for word in words)
+        if words[0].text in ("popd", "eval") or physical or len(arguments) > 1:
+            return frozenset({None}) if words[0].text != "eval" else folders | {None}
+        if not arguments:
+            return frozenset({_as_written(self.home)}) if words[0].text == "cd" else frozenset({None})
+        target = arguments[0].text
+        if target is None or arguments[0].glob or target.startswith(("-", "+")):
+            return frozenset({None})
+        if target.startswith("/"):
+            return frozenset({normpath(target)})
+        return frozenset(None if folder is None else normpath(join(folder, target)) for folder in folders)
+
+    # redirections
+
+    def _redirected(self, node: Node, folders: Folders) -> _Outcome:
+        body = node.child_by_field_name("body")
+        before = len(self.script.commands)
+        outcome = _stays(folders) if body is None else self._statement(body, folders)
+        simple = body is None or body.type in ("command", "list", "pipeline", "declaration_command", "negated_command")
+        if body is None or not simple or len(self.script.commands) == before:
+            command = self._new(node, folders)
+            command.text = _as_written(
+                " ".join(self.source[c.start_byte : c.end_byte] for c in node.children if c != body)
+            )
+        else:
+            command = self._last_written(before)
+            if body.type == "command":
+                command.text = _as_written(self.source[node.start_byte : node.end_byte])
+        owner = self.script.commands.index(command) + 1
+        if command.words:
+            folders = command.folders
+        for child in node.children:
+            if child == body:
+                continue
+            if child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                raise Unreadable(f"{child.type.replace('_', ' ')} is not understood")
+            self._redirection(child, command, folders, owner)
+        return outcome
+
+    def _last_written(self, before: int) -> Command:
+        """The last command that is not inside a substitution of another one."""
+        inner = {id(c) for command in self.script.commands[before:] for c in command.inner}
+        return next(c for c in reversed(self.script.commands[before:]) if id(c) not in inner)
+
+    def _redirection(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+        if node.type == "heredoc_redirect":
+            self._heredoc(node, command, folders, owner)
+            return
+        operator, targets = "", list[Word]()
+        for child in node.children:
+            if child.type == "file_descriptor":
+                self._claim(child, "descriptor")
+            elif not child.is_named and not operator:
+                operator = child.type
+                self._claim(child, "operator")
+            else:
+                targets.append(self._word(child, command, folders, owner))
+        target = targets[0] if targets else None
+        if node.type == "herestring_redirect":
+            command.redirections.append(Redirection("<<<", body=None if target is None else target.text))
+        elif target is None or (operator in (">&", "<&") and re.fullmatch(r"[0-9]+-?|-", target.source)):
+            command.redirections.append(Redirection(operator))
+        else:
+            command.redirections.append(Redirection(operator, target))
+        command.evaluates |= target is not None and target.assigns
+        for word in targets[1:]:  # what follows the file is an argument of the command
+            if not command.words:
+                _check_command_name(word)
+            command.words.append(word)
+
+    def _heredoc(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+        start, end, body = (_child(node, kind) for kind in ("heredoc_start", "heredoc_end", "heredoc_body"))
+        operator = node.children[0]
+        if start is None or end is None or operator.type not in ("<<", "<<-"):
+            raise Unreadable("a here-document is not understood")
+        first, last, after = self._heredoc_extent(start, operator.type)
+        if (end.start_byte, end.end_byte) != (last, after):
+            raise Unreadable("a here-document does not end where it seems to")
+        self._claim(operator, "operator")
+        self._claim(start, "word")
+        self.claims.append(_Claim(first, after, "body"))
+        text = self.source[first:last]
+        written = self.source[start.start_byte : start.end_byte]
+        plain = any(character in written for character in "'\"\\")
+        known = plain or not any(character in text for character in "$`\\")
+        command.redirections.append(Redirection("<<", body=_as_written(text) if known else None))
+        if not known:
+            self._heredoc_substitutions(body, command, folders, first, last)
+        self._after_heredoc(node, command, folders, owner)
+
+    def _heredoc_extent(self, start: Node, operator: str) -> tuple[int, int, int]:
+        """Where the shell sees body and closing line, found again without the parser."""
+        word = read_word(self.source, start.start_byte, start.end_byte, {}, Known(None, None))
+        line_end = self.source.find("\n", start.end_byte)
+        if word.text is None or not word.text or "\n" in word.text or line_end < 0:
+            raise Unreadable("a here-document is not understood")
+        if "<<" in self.source[start.end_byte : line_end]:
+            raise Unreadable("two here-documents begin in one line")
+        first = at = line_end + 1
+        while at <= len(self.source):
+            stop = self.source.find("\n", at)
+            stop = len(self.source) if stop < 0 else stop
+            line = self.source[at:stop]
+            bare = line.lstrip("\t") if operator == "<<-" else line
+            if bare == word.text:
+                return first, stop - len(bare), stop
+            at = stop + 1
+        raise Unreadable("a here-document is not closed")
+
+    def _heredoc_substitutions(
+        self, body: Node | None, command: Command, folders: Folders, first: int, last: int
+    ) -> None:
+        """Every `$` in it is a plain variable or something the parser has seen as well."""
+        spans: dict[int, Span] = {}
+        if body is not None:
+            self._find_spans(body, spans, command, folders)
+        text = self.source[first:last]
+        if "`" in text:
+            raise Unreadable("a here-document holds backquotes")
+        at = first
+        while at < last:
+            character = self.source[at]
+            if character == "\\":
+                at += 2
+            elif character == "$" and at in spans:
+                command.evaluates |= spans[at].kind != "command_substitution"
+                at = spans[at].end
+            elif character == "$" and self.source[at + 1] in "({[":
+                raise Unreadable("a here-document holds an expansion that is not understood")
+            else:
+                at += 1
+
+    def _after_heredoc(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+        """The rest of the line belongs to the same statement."""
+        for child in node.children[1:]:
+            match child.type:
+                case "heredoc_start" | "heredoc_body" | "heredoc_end":
+                    pass
+                case "file_redirect" | "herestring_redirect":
+                    self._redirection(child, command, folders, owner)
+                case "pipeline":
+                    before = len(self.script.commands)
+                    self._pipeline(child, folders)
+                    for later in self.script.commands[before:]:
+                        later.fed_by.append(command)
+                case "&&" | "||" | ";" | "&" | "|" | "|&":
+                    self._claim_token(child)
+                case "word" | "string" | "raw_string" | "concatenation" | "number":
+                    command.words.append(self._word(child, command, folders, owner))
+                case _:
+                    self._statement(child, frozenset({*folders, None}))
+
+    # tests
+
+    def _test(self, node: Node, folders: Folders) -> _Outcome:
+        """`[ … ]` and `[[ … ]]` as words, split again from the text."""
+        command = self._new(node, folders)
+        self._claim(node, "word", len(self.script.commands))
+        double = node.children[0].type == "[["
+        if node.children[0].type not in ("[", "[["):
+            command.evaluates = True
+            self._inside(node, command, folders)
+            return _stays(folders)
+        spans: dict[int, Span] = {}
+        self._find_spans(node, spans, command, folders)
+        try:
+            command.words = self._test_words(node, spans, folders, double=double)
+        except Unreadable:
+            if not double:
+                raise
+            command.evaluates = True
+        return _stays(folders)
+
+    def _test_words(self, node: Node, spans: dict[int, Span], folders: Folders, *, double: bool) -> list[Word]:
+        words: list[Word] = []
+        at, end, known = node.start_byte, node.end_byte, self._known(folders)
+        while at < end:
+            if self.source[at] in " \t" or (double and self.source[at] == "\n"):
+                at += 1
+                continue
+            if self.source.startswith("\\\n", at):
+                at += 2
+                continue
+            token = _TEST_OPERATOR.match(self.source, at, end) if double else None
+            if token is not None:
+                words.append(Word(token[0], token[0], starts=token[0]))
+                at = token.end()
+                continue
+            stop = self._word_end(at, end, spans)
+            if stop == at:
+                raise Unreadable("an operator stands inside a test")
+            words.append(_word_as_written(read_word(self.source, at, stop, spans, known)))
+            at = stop
+        closing = "]]" if double else "]"
+        if not words or words[-1].source != closing:
+            raise Unreadable("a test is not closed")
+        return words
+
+    def _word_end(self, at: int, end: int, spans: dict[int, Span]) -> int:
+        """The first blank or operator outside quotes."""
+        quote = ""
+        while at < end:
+            character = self.source[at]
+            if at in spans and quote != "'":
+                at = spans[at].end
+                continue
+            if quote:
+                if character == "\\" and quote == '"':
+                    at += 1
+                elif character == quote:
+                    quote = ""
+            elif character in "'\"":
+                quote = character
+            elif character == "\\":
+                at += 1
+            elif character in " \t\n;&|()<>":
+                return at
+            at += 1
+        return end
+
+
+_TEST_OPERATOR = re.compile(r"&&|\|\||[()<>]")
+_SIMPLE = frozenset({"command", "test_command", "declaration_command", "unset_command", "variable_assignment"})
+_STATEMENTS = {
+    "command": _Reader._command,
+    "redirected_statement": _Reader._redirected,
+    "pipeline": _Reader._pipeline,
+    "list": _Reader._list,
+    "comment": _Reader._comment,
+    "negated_command": _Reader._negated,
+    "subshell": _Reader._subshell,
+    "compound_statement": _Reader._braces,
+    "do_group": _Reader._block,
+    "if_statement": _Reader._branches,
+    "elif_clause": _Reader._branches,
+    "else_clause": _Reader._branches,
+    "while_statement": _Reader._branches,
+    "for_statement": _Reader._for,
+    "c_style_for_statement": _Reader._c_style_for,
+    "case_statement": _Reader._case,
+    "function_definition": _Reader._function,
+    "test_command": _Reader._test,
+    "declaration_command": _Reader._declaration,
+    "unset_command": _Reader._declaration,
+    "variable_assignment": _Reader._assignments,
+    "variable_assignments": _Reader._assignments,
+}
+
+
+def _is_pipeline_element(node: Node) -> bool:
+    if node.type == "redirected_statement":
+        body = node.child_by_field_name("body")
+        redirections = [child.type for child in node.children if child != body]
+        return body is not None and body.type in _SIMPLE and "heredoc_redirect" not in redirections
+    return node.type in _SIMPLE or node.type in ("|", "|&")
+
+
+def _check_command_name(word: Word) -> None:
+    if word.bare and word.source in _RESERVED:
+        raise Unreadable(f"{word.source!r} stands where a command is expected")
+    if _ASSIGNMENT_LIKE.match(word.source):
+        raise Unreadable("an assignment stands where a command is expected")
+
+
+def _three(node: Node) -> tuple[Node, Node, Node]:
+    parts = [child for child in node.children if child.type != "comment"]
+    if len(parts) != 3 or len(parts) != len(node.children):
+        raise Unreadable("a list is not understood")
+    return parts[0], parts[1], parts[2]
+
+
+def _child(node: Node, kind: str) -> Node | None:
+    return next((child for child in node.children if child.type == kind), None)

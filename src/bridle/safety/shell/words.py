@@ -1,0 +1,278 @@
+"""What one word of a script will be when the shell has read it: quotes, escapes, `~`, `$HOME`.
+
+Words are read here from the text itself, character by character, not from a parse tree: two readings that disagree
+are a hole, so the tree only says where substitutions begin and end. What is not plainly known stays unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Unreadable(Exception):
+    """The text is not understood. The message is the end of a sentence for people."""
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word. `text` is None where it is not known before the script runs; `starts` is then its known beginning.
+
+    `glob`: it holds wildcards the shell will expand. `split`: it may turn into several words, or into none.
+    `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting.
+    """
+
+    text: str | None
+    source: str
+    starts: str = ""
+    glob: bool = False
+    split: bool = False
+    assigns: bool = False
+    bare: bool = True
+
+    @property
+    def known(self) -> str:
+        """The text, or nothing where it is not known; for comparing only."""
+        return self.text if self.text is not None else ""
+
+
+UNKNOWN = Word(None, "", split=True)
+"""Any number of words nobody knows."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Variables whose values are known: None where one is not."""
+
+    home: str | None
+    pwd: str | None
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Where an expansion that only a parser can delimit ends, and what it is."""
+
+    end: int
+    kind: str
+
+
+_EASY = re.compile(r"[A-Za-z0-9_./+=:@%,^-]+")
+_RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{}~#]+")
+_QUOTED_RUN = re.compile(r"[^\\\"$`]+")
+_PLACE = re.compile(r"\$(?:(HOME|PWD)(?![A-Za-z0-9_])|\{(HOME|PWD)(?:%/|:?[?-][^}$`\\\"']*)?\})")
+_HARMLESS = re.compile(  # only looks a value up: nothing is assigned, nothing evaluated
+    r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\{#?[A-Za-z_][A-Za-z0-9_]*\}|\{[0-9@*#?]+\}"
+    r"|\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+?]|%%?|##?)[^}{$`\\\"'\[\]]*\})"
+)
+_ARITHMETIC = re.compile(r"\$\(\([0-9 \t\n+*/%<>=!&|^~?:()-]*\)\)")
+_BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_ANSI = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.DOTALL)  # fmt: skip
+_ANSI_NAMES = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SPLITS = re.compile(r"[ \t\n*?\[]")
+
+
+def read_word(source: str, start: int, end: int, spans: Mapping[int, Span], known: Known) -> Word:
+    """The word that fills `source[start:end]` exactly, or `Unreadable`."""
+    slice_ = source[start:end]
+    if _EASY.fullmatch(slice_):
+        return Word(slice_, slice_, starts=slice_)
+    return _Reading(source, start, end, spans, known).word()
+
+
+class _Reading:
+    """One word on its way. `parts` is its text so far, `shape` the same with everything quoted blotted out.
+
+    `starts` is fixed by the first thing that is not known.
+    """
+
+    def __init__(self, source: str, start: int, end: int, spans: Mapping[int, Span], known: Known) -> None:
+        self.source, self.start, self.end, self.spans, self.known = source, start, end, spans, known
+        self.at = start
+        self.parts: list[str] = []
+        self.shape: list[str] = []
+        self.starts: str | None = None
+        self.glob = self.split = self.assigns = False
+        self.bare = True
+
+    def word(self) -> Word:
+        while self.at < self.end:
+            self._unquoted()
+        if _BRACES.search("".join(self.shape)):
+            self.starts = "".join(self.parts).partition("{")[0] if self.starts is None else self.starts
+            self.split = True
+        text = "".join(self.parts)
+        return Word(
+            text if self.starts is None else None,
+            self.source[self.start : self.end],
+            starts=text if self.starts is None else self.starts,
+            glob=self.glob,
+            split=self.split,
+            assigns=self.assigns,
+            bare=self.bare,
+        )
+
+    def _add(self, text: str, at: int, *, shape: str = "q") -> None:
+        self.parts.append(text)
+        self.shape.append(shape)
+        self.at = at
+
+    def _unquoted(self) -> None:
+        source, at = self.source, self.at
+        run = _RUN.match(source, at, self.end)
+        if run is not None:
+            self._add(run[0], run.end(), shape=run[0])
+            return
+        match source[at]:
+            case "'":
+                self._single()
+            case '"':
+                self._double()
+            case "\\":
+                self._escape()
+            case "$":
+                self._dollar(quoted=False)
+            case "`":
+                self._substitution(quoted=False)
+            case "<" | ">" if source.startswith("(", at + 1):
+                self._substitution(quoted=False)
+            case "~":
+                self._tilde()
+            case "#" if at == self.start:
+                raise Unreadable("a comment stands where a word is expected")
+            case "*" | "?" | "[" | "{" | "}" | "#" as character:
+                self.glob = self.glob or (character in "*?[" and (character != "[" or "]" in source[at : self.end]))
+                self._add(character, at + 1, shape=character)
+            case _:
+                raise Unreadable("a word does not end where it seems to")
+
+    def _single(self) -> None:
+        close = self.source.find("'", self.at + 1, self.end)
+        if close < 0:
+            raise Unreadable("a quote is not closed")
+        self._take(self.source[self.at + 1 : close], close + 1)
+
+    def _take(self, text: str, at: int) -> None:
+        self._add(text, at)
+        self.bare = False
+
+    def _escape(self) -> None:
+        if self.at + 1 >= self.end:
+            raise Unreadable("the text ends in a backslash")
+        character = self.source[self.at + 1]
+        self._take("" if character == "\n" else character, self.at + 2)
+
+    def _double(self) -> None:
+        self.at += 1
+        self.bare = False
+        while self.at < self.end:
+            source, at = self.source, self.at
+            run = _QUOTED_RUN.match(source, at, self.end)
+            if run is not None:
+                self._take(run[0], run.end())
+                continue
+            match source[at]:
+                case '"':
+                    self.at += 1
+                    return
+                case "\\":
+                    following = source[at + 1 : at + 2]
+                    if following == "\n":
+                        self.at += 2
+                    elif following in ("$", "`", '"', "\\"):
+                        self._take(following, at + 2)
+                    else:
+                        self._take("\\", at + 1)
+                case "$":
+                    self._dollar(quoted=True)
+                case _:
+                    self._substitution(quoted=True)
+        raise Unreadable("a quote is not closed")
+
+    def _dollar(self, *, quoted: bool) -> None:
+        source, at = self.source, self.at
+        if not quoted and source.startswith("$'", at):
+            self._ansi()
+            return
+        if source.startswith("$((", at) or source.startswith("$[", at):
+            self._arithmetic(quoted=quoted)
+            return
+        if source.startswith("$(", at):
+            self._substitution(quoted=quoted)
+            return
+        place = _PLACE.match(source, at, self.end)
+        value = None if place is None else self._value(place[1] or place[2])
+        if place is not None and value is not None and (quoted or not _SPLITS.search(value)):
+            self._add(value, place.end())
+            return
+        harmless = _HARMLESS.match(source, at, self.end)
+        if harmless is not None:
+            self._unknown(harmless.end(), quoted=quoted and harmless[0] not in ("$@", "${@}"))
+        elif source.startswith("${", at):
+            self.assigns = True
+            self._unknown(self._span_end("expansion"), quoted=False)
+        elif not quoted and source.startswith('$"', at):
+            raise Unreadable("it holds a translated string")
+        else:
+            self._add("$", at + 1)
+
+    def _value(self, name: str) -> str | None:
+        return self.known.home if name == "HOME" else self.known.pwd
+
+    def _arithmetic(self, *, quoted: bool) -> None:
+        plain = _ARITHMETIC.match(self.source, self.at, self.end)
+        end = self._span_end("arithmetic_expansion")
+        if plain is None or plain.end() != end:
+            self.assigns = True
+        self._unknown(end, quoted=quoted)
+
+    def _substitution(self, *, quoted: bool) -> None:
+        kind = "process_substitution" if self.source[self.at] in "<>" else "command_substitution"
+        self._unknown(self._span_end(kind), quoted=quoted)
+
+    def _span_end(self, kind: str) -> int:
+        span = self.spans.get(self.at)
+        if span is None or span.kind != kind or span.end > self.end:
+            raise Unreadable("an expansion does not end where it seems to")
+        return span.end
+
+    def _unknown(self, at: int, *, quoted: bool) -> None:
+        if self.starts is None:
+            self.starts = "".join(self.parts)
+        self.split = self.split or not quoted
+        self.shape.append("q")
+        self.at = at
+
+    def _tilde(self) -> None:
+        before = self.source[self.start : self.at]
+        after = self.source[self.at + 1 : self.end]
+        begins = not before or _ASSIGNMENT.fullmatch(before) is not None
+        if begins and (not after or after[0] in "/:"):
+            if self.known.home is None:
+                self._unknown(self.at + 1, quoted=True)
+            else:
+                self._add(self.known.home, self.at + 1)
+        elif begins or (before.endswith(":") and _ASSIGNMENT.match(before)):
+            self._unknown(self.at + 1, quoted=True)
+        else:
+            self._add("~", self.at + 1)
+
+    def _ansi(self) -> None:
+        at = self.at + 2
+        while at < self.end and self.source[at] != "'":
+            at += 2 if self.source[at] == "\\" else 1
+        if at >= self.end:
+            raise Unreadable("a quote is not closed")
+        self._take(_ANSI.sub(_ansi_character, self.source[self.at + 2 : at]), at + 1)
+
+
+def _ansi_character(match: re.Match[str]) -> str:
+    name, byte, short, long, octal, other = match.groups()
+    if name is not None:
+        return _ANSI_NAMES.get(name, name)
+    digits, base = (octal, 8) if octal is not None else (byte or short or long, 16)
+    if digits is None:
+        raise Unreadable(f"it holds an escape nobody should need (\\{other})")
+    number = int(digits, base)
+    if not 0 < number < 0x80:
+        raise Unreadable("it spells a character by its number")
+    return chr(number)

@@ -1,0 +1,29 @@
+"""What a search or a listing may show of the files below a folder. Names are compared, nothing is looked up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from bridle.engine.tools import Sight
+from bridle.safety.path_guard import PathPolicy
+from bridle.safety.sensitive import secret_matcher
+
+
+def sight(policy: PathPolicy, denied: Callable[[str], bool]) -> Sight:
+    """Bridle's own folders and what is `denied` are out of sight; of files that look like they hold secrets the names
+    may be shown.
+
+    `denied` says whether a rule denies reading an absolute path, itself or with a folder it is in. A secret file that
+    a rule of the person's own names may be read like any other.
+    """
+    own = tuple(f"{os.path.realpath(folder).rstrip('/').casefold()}/" for folder in policy.protected)
+    looks_secret = secret_matcher(policy.secret_files)
+
+    def shows_name(path: str) -> bool:
+        return not (f"{path.casefold()}/".startswith(own) or denied(path))
+
+    def shows_content(path: str) -> bool:
+        return shows_name(path) and not (looks_secret(path) and not policy.named_by_user(path, "read"))
+
+    return Sight(shows_name=shows_name, shows_content=shows_content)

@@ -1,0 +1,177 @@
+"""Hooks in a real session: each moment reaches real programs, and what they say counts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bridle.conformance.harness import harness, of_kind, outcomes
+from bridle.conformance.models import RecordingModel, scripted
+from bridle.protocol.commands import AnswerPermission
+from bridle.protocol.events import (
+    ContextAdded,
+    HookError,
+    Notice,
+    PermissionDecided,
+    PermissionRequested,
+    ToolResult,
+    TurnEnded,
+)
+from bridle.providers.script import call, say
+
+
+class Home:
+    """A person's folder with hooks in it, and what they noted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "home"
+        self.notes = root / "notes"
+        self.work = root / "work"
+        self.work.mkdir()
+        self._hooks: list[str] = []
+
+    def hook(self, event: str, script: str, **settings: str) -> None:
+        """A hook of the person's own, noting what it gets on stdin."""
+        path = self.root / "programs" / f"{event}-{len(self._hooks)}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\ncat >> {self.notes}; echo >> {self.notes}\n{script}\n")
+        path.chmod(0o755)
+        lines = [
+            f'event = "{event}"',
+            f'command = ["{path}"]',
+            *(f'{k} = "{v}"' for k, v in settings.items()),
+        ]
+        self._hooks.append("\n".join(["[[hooks]]", *lines]))
+        config = self.root / "config" / "config.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text("\n\n".join(self._hooks))
+
+    def heard(self) -> list[dict[str, object]]:
+        text = self.notes.read_text() if self.notes.exists() else ""
+        return [json.loads(line) for line in text.splitlines() if line]
+
+    def session(self, *answers, **options):
+        return harness(scripted(*answers), home=str(self.root), folder=str(self.work), **options)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.mark.requirement("D10.1", "T14.1")
+async def test_every_moment_of_a_session_is_told(home: Home) -> None:
+    told = (
+        "SessionStart", "SessionEnd", "UserPromptSubmit", "BeforeModelRequest", "AfterModelResponse",
+        "PreToolUse", "PostToolUse", "ToolError", "PermissionRequest", "Stop",
+    )  # fmt: skip
+    for event in told:
+        home.hook(event, "exit 0")
+    async with home.session(
+        call("bash", command="touch a; false"), say("Done."), mode="default", yes=True
+    ) as session:
+        await session.ask("go")
+    order = [str(one["event"]) for one in home.heard()]
+    assert order == [
+        "SessionStart", "UserPromptSubmit", "BeforeModelRequest", "AfterModelResponse", "PreToolUse",
+        "PermissionRequest", "PostToolUse", "ToolError", "BeforeModelRequest", "AfterModelResponse", "Stop",
+        "SessionEnd",
+    ]  # fmt: skip
+    assert set(order) == set(told)
+
+
+@pytest.mark.requirement("H9.9", "C8")
+async def test_a_block_beats_what_would_be_allowed_and_says_who(home: Home) -> None:
+    home.hook("PreToolUse", 'echo "generated file" >&2; exit 2', tool="write_file|bash")
+    async with home.session(
+        call("bash", command="touch a"), say("Done."), mode="yolo", allow=("bash",)
+    ) as session:
+        events = await session.ask("go")
+    (result,) = of_kind(events, ToolResult)
+    assert (result.outcome, result.reason) == ("blocked", "HookBlocked")
+    assert "generated file" in result.content
+    assert of_kind(events, PermissionDecided) == []
+    assert list(home.work.iterdir()) == []
+
+
+async def test_a_patched_input_is_what_is_asked_about_and_what_runs(home: Home) -> None:
+    home.hook("PreToolUse", """echo '{"decision":"allow","patch":{"command":"touch b"}}'""", tool="bash")
+    async with home.session(call("bash", command="touch a"), say("Done."), answers=True) as session:
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        assert request.input["command"] == "touch b"
+        await session.connection.send(
+            AnswerPermission(session=session.id, call_id=request.call_id, answer="once")
+        )
+        events = await session.turn_of(number)
+    assert outcomes(events) == ["ok"]
+    assert [path.name for path in home.work.iterdir()] == ["b"]
+
+
+async def test_a_hook_answers_a_permission_question_and_the_log_says_so(home: Home) -> None:
+    home.hook("PermissionRequest", """echo '{"decision":"allow"}'""")
+    async with home.session(call("bash", command="touch a"), say("Done.")) as session:
+        events = await session.ask("go")
+    assert outcomes(events) == ["ok"]
+    (decided,) = of_kind(events, PermissionDecided)
+    assert (decided.verdict, decided.decided_by) == ("allow", "hook")
+
+
+async def test_a_hook_that_denies_a_question_is_heard_before_yes(home: Home) -> None:
+    home.hook("PermissionRequest", "echo 'not today' >&2; exit 2")
+    async with home.session(call("bash", command="touch a"), say("Done."), yes=True) as session:
+        events = await session.ask("go")
+    (result,) = of_kind(events, ToolResult)
+    assert (result.outcome, result.reason) == ("denied", "HookBlocked")
+    assert "not today" in result.content
+
+
+async def test_a_blocked_input_never_reaches_the_model(home: Home) -> None:
+    home.hook(
+        "UserPromptSubmit", 'grep -q password && { echo "no passwords" >&2; exit 2; } < /dev/null; exit 0'
+    )
+    home.hook("UserPromptSubmit", f"grep -q password {home.notes} && exit 2; exit 0")
+    model = RecordingModel(scripted(say("Hello.")))
+    async with harness(model, home=str(home.root), folder=str(home.work)) as session:
+        blocked = await session.ask("my password")
+        home.notes.unlink()
+        await session.ask("hi")
+    (ended,) = of_kind(blocked, TurnEnded)
+    assert (ended.stop, ended.reason) == ("error", "InputBlocked")
+    assert len(model.requests) == 1
+    assert b"password" not in model.requests[0].body
+
+
+async def test_what_hooks_add_joins_the_conversation(home: Home) -> None:
+    home.hook("SessionStart", """echo '{"decision":"allow","metadata":{"context":"on branch main"}}'""")
+    async with home.session(say("Hello.")) as session:
+        await session.ask("hi")
+        stored = [entry.event for entry in await session.stored()]
+    assert "on branch main" in str(of_kind(stored, ContextAdded))
+
+
+@pytest.mark.requirement("G1.25", "G39.4", "H9.10")
+async def test_hooks_of_a_project_do_not_count_by_themselves(home: Home) -> None:
+    marker = home.work / "ran"
+    folder = home.work / ".bridle" / "hooks"
+    folder.mkdir(parents=True)
+    program = folder / "SessionStart"
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o755)
+    async with home.session(say("Hello."), allow_project_hooks=True) as session:
+        await session.ask("hi")
+        stored = [entry.event for entry in await session.stored()]
+    assert not marker.exists()
+    assert any(
+        notice.reason == "HooksIgnored" and ".bridle/hooks/SessionStart" in notice.message
+        for notice in of_kind(stored, Notice)
+    )
+
+
+async def test_a_broken_gate_blocks_and_is_recorded(home: Home) -> None:
+    home.hook("PreToolUse", "exit 7")
+    async with home.session(call("bash", command="ls"), say("Done.")) as session:
+        events = await session.ask("go")
+    assert outcomes(events) == ["blocked"]
+    (error,) = of_kind(events, HookError)
+    assert error.exit_code == 7

@@ -1,0 +1,163 @@
+"""Slash commands that this client carries out: what each comes to, and that the list is true."""
+
+import pytest
+
+from bridle.clients.line.reach import Reach
+from bridle.clients.line.slash import Do, Lines, Standing, carry_out, names, nearest_words, next_mode
+from bridle.clients.line.view import SessionView
+from bridle.clients.tally import Tally
+from bridle.commands.prompts import DOES, PROMPTS
+from bridle.protocol import events as e
+from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
+from bridle.protocol.messages import TextBlock, ToolSchema, Usage
+
+REACH = Reach(prompts=tuple(DOES.items()))
+PREFIX = e.PrefixSet(
+    provider="work",
+    model="some-model",
+    system="Header\n\n# Instructions from AGENTS.md\n\nRun make test.",
+    tools=(ToolSchema(name="bash", description="x" * 400, input_schema={}),),
+)
+
+
+def standing(*events: e.AnyEvent, used: Tally | None = None, reach: Reach = REACH) -> Standing:
+    view = SessionView("cli_me")
+    for number, event in enumerate(events, 1):
+        view.take(
+            e.Envelope(
+                id=number, kind=type(event).__name__, session="s", originator="cli_me", ts_ms=0, event=event
+            )
+        )
+    return Standing(session="s", view=view, used=used or Tally(), reach=reach)
+
+
+def lines(name: str, arguments: str = "", *, now: Standing | None = None) -> tuple[str, ...]:
+    outcome = carry_out(name, arguments, now or standing())
+    assert isinstance(outcome, Lines)
+    return outcome.lines
+
+
+@pytest.mark.parametrize(
+    ("typed", "outcome"),
+    [
+        ("plan", SetMode(session="s", mode="plan")),
+        ("mode auto", SetMode(session="s", mode="auto")),
+        ("model work:other", SetModel(session="s", model="work:other")),
+        ("new", Do("clear")),
+        ("resume 01J8", Do("resume", "01J8")),
+        ("rename a title", Do("rename", "a title")),
+        ("exit", Do("quit")),
+        ("init now", RunSlash(session="s", name="init", arguments="now")),
+        ("nobody:knows", RunSlash(session="s", name="nobody:knows")),
+    ],
+)
+@pytest.mark.requirement("G45.1")
+def test_a_name_becomes_a_command_or_a_deed(typed: str, outcome: AnyCommand | Do) -> None:
+    name, _, arguments = typed.partition(" ")
+    assert carry_out(name, arguments, standing()) == outcome
+
+
+def test_help_lists_exactly_what_there_is() -> None:
+    listed = {line.split()[0].removeprefix("/") for line in lines("help")}
+    also = {name.strip("/,()") for line in lines("help") for name in line.partition("(also ")[2].split()}
+    assert listed | also == set(names(REACH))
+    for name in names(REACH):
+        outcome = carry_out(name, "", standing())
+        assert not isinstance(outcome, RunSlash) or name in PROMPTS
+
+
+def test_a_slip_is_answered_with_the_name_that_was_meant() -> None:
+    assert nearest_words("modle", REACH) == " Close: /mode"
+    assert nearest_words("reveiw", REACH) == " Close: /review"
+    assert nearest_words("zebra", REACH) == ""
+
+
+def test_shift_tab_goes_through_three_modes_and_never_into_yolo() -> None:
+    modes: list[e.Mode] = ["default"]
+    for _ in range(3):
+        modes.append(next_mode(modes[-1]))
+    assert modes == ["default", "auto", "plan", "default"]
+    assert {next_mode(mode) for mode in ("strict", "safe", "yolo")} == {"default"}
+
+
+def test_a_session_is_not_left_while_a_turn_runs() -> None:
+    said = e.InputAccepted(content=(TextBlock(text="go"),))
+    busy = standing(said, e.TurnStarted(input=1))
+    assert lines("resume", now=busy) == ("A turn is running. /stop ends it, then /resume goes on.",)
+    assert carry_out("stop", "", busy) == CancelTurn(session="s")
+
+
+def test_a_command_the_person_typed_can_be_stopped() -> None:
+    typed = e.ToolCallRequested(call_id="call_1", tool="bash", input={"command": "sleep 600"}, step=0)
+    assert carry_out("stop", "", standing(typed)) == CancelTurn(session="s")
+    over = e.ToolResult(call_id="call_1", tool="bash", outcome="ok", content="")
+    assert lines("stop", now=standing(typed, over)) == ("No turn is running.",)
+
+
+def test_permissions_lists_what_is_allowed_and_takes_it_back_by_its_number() -> None:
+    now = standing(
+        e.GrantAdded(grant_id="g1", tool="bash", pattern="npm test", life="session"),
+        e.GrantAdded(grant_id="g2", tool="edit_file", pattern="", life="session"),
+        e.GrantAdded(grant_id="g3", tool="bash", pattern="git log", life="saved", match="key"),
+        e.GrantRevoked(grant_id="g2"),
+    )
+    assert lines("permissions", now=now)[1:3] == (
+        "1        bash(npm test), until the session ends",
+        "2        bash(git log) with any arguments, here, also in later sessions",
+    )
+    assert carry_out("permissions", "revoke 2", now) == RevokeGrant(session="s", grant_id="g3")
+    for wrong in ("revoke", "revoke 0", "revoke 3", "revoke x", "revoke -1"):
+        assert lines("permissions", wrong, now=now)[0].startswith("Which one?")
+
+
+def test_grants_of_a_session_and_its_jobs_end_with_the_program_that_had_it() -> None:
+    now = standing(
+        e.GrantAdded(grant_id="g1", tool="bash", pattern="npm test", life="session"),
+        e.BackgroundStarted(call_id="call_1", command="npm run dev"),
+        e.SessionCreated(log="log_1", cwd="/work", resumed=True),
+    )
+    assert "Nothing is allowed beyond the mode in this session." in lines("permissions", now=now)
+    assert lines("jobs", now=now) == ("No command runs in the background.",)
+
+
+def test_jobs_lists_what_still_runs() -> None:
+    begun = [e.BackgroundStarted(call_id=f"call_{n}", command=f"npm run {n}") for n in (1, 2)]
+    now = standing(*begun, e.BackgroundEnded(call_id="call_1", outcome="ok"))
+    assert lines("jobs", now=now) == ("npm run 2",)
+
+
+def test_context_tells_every_part_and_calls_estimates_estimates() -> None:
+    now = standing(
+        e.Notice(reason="NotTrusted", message="", data={"path": "CLAUDE.md"}),
+        PREFIX,
+        e.InputAccepted(content=(TextBlock(text="a" * 40),)),
+        e.StepStarted(step=1, provider="work", model="some-model"),
+        e.TextDelta(text="lost in a failed attempt"),
+        e.StepFailed(step=1, attempt=1, reason="x", message=""),
+        e.TextDelta(text="b" * 8),
+        e.StepEnded(
+            step=1, stop="end_turn", text_sha256="", usage=Usage(input_tokens=900, output_tokens=100)
+        ),
+    )
+    told = lines("context", now=now)
+    assert told[0] == "In every request. Tokens are estimates: 4 characters each."
+    assert any(line.split()[:1] == ["AGENTS.md"] and line.endswith("in use") for line in told)
+    assert any("CLAUDE.md" in line and "not in use" in line for line in told)
+    assert any(line.split()[0] == "bash" for line in told)
+    assert any(line.split() == ["conversation", "48", "characters", "about", "12", "tokens"] for line in told)
+    assert told[-1] == "The last request and its answer had 1000 tokens, counted."
+
+
+def test_cost_never_shows_money_nobody_knows() -> None:
+    used = Tally(usage=Usage(input_tokens=1200, output_tokens=80), usd=None)
+    assert lines("cost", now=standing(used=used)) == (
+        "tokens   1200 in · 80 out",
+        "cost     cost unknown for this model",
+    )
+    local = Reach(is_local=lambda _model: True)
+    assert lines("cost", now=standing(used=used, reach=local))[1] == "cost     local"
+    assert lines("cost") == ("Nothing used yet.",)
+
+
+def test_every_named_prompt_says_what_it_does() -> None:
+    assert DOES.keys() == PROMPTS.keys()

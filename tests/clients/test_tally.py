@@ -1,0 +1,46 @@
+"""What a turn came to, in words: what is not known is never a number."""
+
+import pytest
+
+from bridle.clients.tally import Tally, cost_words
+from bridle.protocol.events import CostIncremented
+from bridle.protocol.messages import Usage
+
+USED = Usage(input_tokens=2300, cache_read_tokens=9800, output_tokens=640)
+
+
+def spent(usage: Usage, *usd: float | None) -> Tally:
+    tally = Tally()
+    for each in usd:
+        tally.add(CostIncremented(provider="work", model="some-model", usage=usage, usd=each))
+    return tally
+
+
+def test_a_known_price_is_told_for_the_turn_and_the_session() -> None:
+    turn, session = spent(USED, 0.03), spent(USED, 0.28, 0.03)
+    assert " · ".join(cost_words(turn, session, context=0.24)) == (
+        "12.1k in (81% cached) · 640 out · $0.03 · session $0.31 · context 24%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("turn", "session", "local", "last"),
+    [
+        ((None,), (None,), False, ["cost unknown for this model"]),
+        ((0.03, None), (0.03, None), False, ["cost unknown for this model"]),
+        ((0.03,), (None, 0.03), False, ["$0.03"]),
+        ((0.0004,), (0.0004,), False, ["$0.0004", "session $0.0004"]),
+        ((None,), (None,), True, ["local"]),
+        ((0.0,), (0.0,), True, ["local"]),
+    ],
+)
+def test_money_is_said_as_far_as_it_is_known(
+    turn: tuple[float | None, ...], session: tuple[float | None, ...], local: bool, last: list[str]
+) -> None:
+    words = cost_words(spent(USED, *turn), spent(USED, *session), local=local)
+    assert words[2:] == last
+
+
+def test_a_model_that_counts_nothing_cost_something_unknown() -> None:
+    assert cost_words(spent(Usage(), None), Tally()) == ["cost unknown for this model"]
+    assert cost_words(Tally(), Tally()) == []

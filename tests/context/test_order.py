@@ -1,0 +1,47 @@
+"""Request layers: each stands around the next, the first one outermost, and may look on both ways."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from bridle.conformance.harness import harness, of_kind
+from bridle.conformance.models import RecordingModel, scripted
+from bridle.engine.journal import Journal
+from bridle.engine.steps import AskModel, Reply, RequestLayer, Step, with_layers
+from bridle.protocol.events import PrefixSet
+from bridle.providers.script import say
+
+
+@pytest.mark.requirement("G7.1")
+async def test_layers_stand_around_the_request_in_the_order_they_are_given() -> None:
+    passed: list[str] = []
+
+    def noting(name: str) -> RequestLayer:
+        async def layer(step: Step, proceed: AskModel) -> Reply:
+            passed.append(f"{name} in")
+            reply = await proceed(step)
+            passed.append(f"{name} out")
+            return reply
+
+        return layer
+
+    async def ask(_step: Step) -> Reply:
+        passed.append("the model")
+        return Reply(stop="end_turn")
+
+    nobody_looks_at_it = cast("Journal", None)
+    step = Step(number=1, journal=nobody_looks_at_it)
+    reply = await with_layers((noting("first"), noting("second")), ask)(step)
+    assert reply == Reply(stop="end_turn")
+    assert passed == ["first in", "second in", "the model", "second out", "first out"]
+
+
+@pytest.mark.requirement("G7.1")
+async def test_what_a_layer_adds_is_an_event_and_the_request_is_made_from_it() -> None:
+    model = RecordingModel(scripted(say("Hi.")))
+    async with harness(model) as session:
+        events = await session.ask("go")
+    (prefix,) = of_kind(events, PrefixSet)
+    assert prefix.system.encode()[:60] in model.bodies[0]

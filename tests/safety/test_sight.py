@@ -1,0 +1,45 @@
+"""What a search may show of the files below a folder."""
+
+import os
+
+from bridle.safety.guards import PathPolicy
+from bridle.safety.paths import session_folders
+from bridle.safety.sight import sight
+
+
+def test_secrets_keep_their_content_and_what_is_ours_or_denied_its_name_too(workspace, tmp_path) -> None:
+    own = workspace / "Home"
+    own.mkdir()
+    (tmp_path / "alias").symlink_to(own)
+    root = str(workspace)
+    policy = PathPolicy(
+        folders=session_folders(root),
+        protected=(str(tmp_path / "alias"), str(workspace / "later")),
+        named_by_user=lambda path, access: (path, access) == (f"{root}/src/.env", "read"),
+    )
+    seen = sight(policy, lambda path: path.startswith(f"{root}/private"))
+    shown = {
+        path: (seen.shows_name(os.path.join(root, path)), seen.shows_content(os.path.join(root, path)))
+        for path in (
+            "a.py",
+            ".env",
+            "src/.env",
+            "private/a",
+            "Home/key",
+            "Home",
+            "home/key",
+            "later/x",
+            "Homely",
+        )
+    }
+    assert shown == {
+        "a.py": (True, True),
+        ".env": (True, False),
+        "src/.env": (True, True),
+        "private/a": (False, False),
+        "Home/key": (False, False),
+        "Home": (False, False),
+        "home/key": (False, False),
+        "later/x": (False, False),
+        "Homely": (True, True),
+    }
