@@ -1,8 +1,22 @@
 """What every test may ask for."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _scratch_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test finds the home of whoever runs the tests through the environment."""
+    before = os.environ.get("HOME")
+    os.environ["HOME"] = str(tmp_path_factory.mktemp("home"))
+    yield
+    if before is None:
+        del os.environ["HOME"]
+    else:
+        os.environ["HOME"] = before
 
 
 @pytest.fixture(scope="session")

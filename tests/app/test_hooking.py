@@ -68,14 +68,14 @@ async def test_every_moment_of_a_session_is_told(home: Home) -> None:
     for event in told:
         home.hook(event, "exit 0")
     async with home.session(
-        call("bash", command="touch a; false"), say("Done."), mode="default", yes=True
+        call("bash", command="touch a"), call("read_file", path="none"), say("Done."), yes=True
     ) as session:
         await session.ask("go")
     order = [str(one["event"]) for one in home.heard()]
     assert order == [
         "SessionStart", "UserPromptSubmit", "BeforeModelRequest", "AfterModelResponse", "PreToolUse",
-        "PermissionRequest", "PostToolUse", "ToolError", "BeforeModelRequest", "AfterModelResponse", "Stop",
-        "SessionEnd",
+        "PermissionRequest", "PostToolUse", "BeforeModelRequest", "AfterModelResponse", "PreToolUse",
+        "PostToolUse", "ToolError", "BeforeModelRequest", "AfterModelResponse", "Stop", "SessionEnd",
     ]  # fmt: skip
     assert set(order) == set(told)
 
@@ -106,6 +106,15 @@ async def test_a_patched_input_is_what_is_asked_about_and_what_runs(home: Home) 
         events = await session.turn_of(number)
     assert outcomes(events) == ["ok"]
     assert [path.name for path in home.work.iterdir()] == ["b"]
+
+
+async def test_a_patch_that_a_guard_refuses_does_not_run(home: Home) -> None:
+    home.hook("PreToolUse", """echo '{"decision":"allow","patch":{"command":"secret-tool lookup a b"}}'""")
+    async with home.session(call("bash", command="touch a"), say("Done."), mode="yolo") as session:
+        events = await session.ask("go")
+    (result,) = of_kind(events, ToolResult)
+    assert (result.outcome, result.reason) == ("blocked", "HookFailed")
+    assert list(home.work.iterdir()) == []
 
 
 async def test_a_hook_answers_a_permission_question_and_the_log_says_so(home: Home) -> None:

@@ -12,7 +12,7 @@ from cli_kit import BRIDLE, Place, kinds
 WORK = """\
 say Looking first.
 call read_file {"path": "notes.txt"}
-call bash {"command": "echo from the shell"}
+call bash {"command": "touch marked"}
 call write_file {"path": "new.txt", "content": "one line\\n"}
 ---
 say All done.
@@ -33,7 +33,7 @@ def test_the_answer_is_all_of_stdout_and_the_story_all_of_stderr(place: Place) -
     assert (ran.code, ran.out) == (0, "[scripted] All done.\n")
     told = "\n".join(ran.story)
     assert "ran      read notes.txt" in told
-    assert "ran      echo from the shell            exit 0   allowed by --yes" in told
+    assert "ran      touch marked                   exit 0   allowed by --yes" in told
     assert "ran      write new.txt                  +1 -0   allowed by --yes" in told
     assert ran.story[-1].startswith("done ")
     assert ran.story[-1].endswith(" · 2 steps · 1 file changed")
@@ -79,7 +79,7 @@ def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
         "error": None,
         "exit_code": 0,
         "reason": None,
-        "denied": [{"tool": "bash", "call": "echo from the shell", "reason": "NoApprover"}],
+        "denied": [{"tool": "bash", "call": "touch marked", "reason": "NoApprover"}],
         "changed_files": ["new.txt"],
     }
     assert ran.code == 0

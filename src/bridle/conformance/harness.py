@@ -100,7 +100,8 @@ async def harness(
 ) -> AsyncGenerator[HarnessSession]:
     """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.
 
-    `answers` says whether this client can be asked; then questions stay open until it answers.
+    `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
+    `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
@@ -112,7 +113,7 @@ async def harness(
             created = await connection.send(
                 CreateSession(
                     cwd=folder,
-                    env={"PATH": os.defpath},
+                    env={"PATH": os.defpath, "HOME": _made(scratch, "person")},
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
                     resume=resume,

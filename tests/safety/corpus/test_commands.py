@@ -156,58 +156,88 @@ def test_git_looks_into_submodules_with_their_settings_in_force(tmp_path, comman
     assert not understand(command, here).read_only
 
 
-@pytest.mark.parametrize("option", ["--version", "-V", "-v", "version", "--help", "-h"])
-def test_no_program_that_runs_code_is_believed_for_an_option_it_may_not_know(option, shared_scene) -> None:
-    """Of these only the listed spellings are known to end at once; the rest may build, test, connect or start."""
-    ends_at_once = {
-        "--version": {
-            "ninja",
-            "ctest",
-            "nodejs",
-            "php",
-            "lua",
-            "R",
-            "black",
-            "isort",
-            "ssh",
-            "curl",
-            "gmake",
-            "nox",
-        },
-        "-V": {"ssh", "curl", "black", "nodejs"},
-        "-v": {"nodejs", "php", "lua", "gmake", "gdb"},
-        "--help": {
-            "ninja",
-            "ctest",
-            "nodejs",
-            "php",
-            "R",
-            "black",
-            "isort",
-            "curl",
-            "gmake",
-            "kubectl",
-            "vim",
-            "gdb",
-            "nox",
-        },
-        "-h": {
-            "ninja",
-            "ctest",
-            "nodejs",
-            "php",
-            "black",
-            "isort",
-            "curl",
-            "gmake",
-            "kubectl",
-            "vim",
-            "gdb",
-            "nox",
-        },
-        "version": set(),
-    }[option]
-    doubtful = "tox flake8 pylint poetry jekyll bazel yarn pnpm npx uvx ninja ctest nox R php lua nodejs black isort ssh curl gmake".split()
-    believed = {name for name in doubtful if understood(f"{name} {option}", shared_scene).read_only}
-    assert believed - ends_at_once - {"npx", "uvx", "pnpm"} == set()
-    assert option != "version" or not believed
+DOUBTFUL = (
+    *(
+        "tox",
+        "flake8",
+        "pylint",
+        "poetry",
+        "jekyll",
+        "bazel",
+        "yarn",
+        "pytest",
+        "ninja",
+        "ctest",
+        "nox",
+        "R",
+        "php",
+        "lua",
+    ),
+    *(
+        "nodejs",
+        "npx",
+        "uvx",
+        "black",
+        "isort",
+        "ssh",
+        "curl",
+        "gmake",
+        "cmake",
+        "gcc",
+        "dash",
+        "zsh",
+        "vim",
+        "tmux",
+        "mysql",
+    ),
+)
+
+
+def test_version_as_a_plain_word_is_a_file_a_target_a_package_or_a_machine(shared_scene: Scene) -> None:
+    assert [name for name in DOUBTFUL if understood(f"{name} version", shared_scene).read_only] == []
+
+
+BEYOND_A_GRANT = (
+    *(
+        "git rebase -x ./x main",
+        "git fetch --upload-pack=./x",
+        "git clone --upload-pack=./x . y",
+        "git clone -c core.pager=./x y",
+    ),
+    *(
+        "git ls-remote 'ext::sh -c touch% x'",
+        "git submodule foreach ./x",
+        "git bisect run ./x",
+        "git pull --upload-pack=./x",
+    ),
+    *(
+        "git push --receive-pack=./x",
+        "git commit --template=x -F /etc/shadow > y",
+        "npm test --script-shell=./x",
+        "go test -exec ./x",
+    ),
+    *(
+        "go test -toolexec=./x",
+        "go vet -vettool=./x",
+        "cargo test --config build.rustc=./x",
+        "pip install -e /tmp/x --target=/",
+    ),
+    *(
+        "docker ps > ~/.bashrc",
+        "FOO=1 npm test",
+        "npm test $(touch x)",
+        "npm test | sh",
+        "é=/../evil npm test",
+    ),
+)
+
+
+@pytest.mark.requirement("P21")
+@pytest.mark.parametrize("command", BEYOND_A_GRANT)
+def test_a_yes_to_a_program_with_any_arguments_does_not_cover_what_its_options_run(
+    command, shared_scene
+) -> None:
+    """A key stands for `this program, any arguments`: no part may have one that a plainer command would have given."""
+    found = understood(command, shared_scene)
+    simple = found.shape == "simple" and len(found.parts) == 1
+    assert not (simple and found.parts[0].key), found.parts[0].key

@@ -110,19 +110,14 @@ class World:
 
 
 def _confinement(root: Path) -> list[str]:
-    """What goes before a command so that a mistake stays in the scratch folder, as far as this machine can do it."""
-    bubblewrap = shutil.which("bwrap")
+    """What goes before a command so that a mistake stays in the scratch folder. Without it nothing is run at all."""
+    bubblewrap = shutil.which("bwrap", path=SYSTEM_PATH)
     if bubblewrap:
         bound = ["--ro-bind", "/", "/", "--bind", str(root), str(root), "--dev", "/dev", "--proc", "/proc"]
         confined = [bubblewrap, "--die-with-parent", "--unshare-pid", *bound]
         if subprocess.run([*confined, "true"], capture_output=True).returncode == 0:
             return confined
-    unshare = shutil.which("unshare")
-    if unshare:
-        confined = [unshare, "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
-        if subprocess.run([*confined, "true"], capture_output=True).returncode == 0:
-            return confined
-    return []
+    pytest.skip("needs bubblewrap that works: scripts that are believed are run for real")
 
 
 @pytest.fixture(scope="module")

@@ -31,17 +31,113 @@ Check: TypeAlias = Callable[[Judgement, Split, Program], Sequence[Inner]]
 _NOTHING: tuple[Inner, ...] = ()
 
 _FIND_FLAGS = frozenset(
-    ["-print", "-print0", "-ls", "-prune", "-quit", "-empty", "-readable", "-writable", "-executable", "-nouser", "-nogroup", "-depth", "-d", "-daystart", "-follow", "-mount", "-xdev", "-noleaf", "-true", "-false", "-not", "-a", "-and", "-o", "-or", "-warn", "-nowarn", "-ignore_readdir_race", "!", "(", ")", ","]
+    [
+        "-print",
+        "-print0",
+        "-ls",
+        "-prune",
+        "-quit",
+        "-empty",
+        "-readable",
+        "-writable",
+        "-executable",
+        "-nouser",
+        "-nogroup",
+        "-depth",
+        "-d",
+        "-daystart",
+        "-follow",
+        "-mount",
+        "-xdev",
+        "-noleaf",
+        "-true",
+        "-false",
+        "-not",
+        "-a",
+        "-and",
+        "-o",
+        "-or",
+        "-warn",
+        "-nowarn",
+        "-ignore_readdir_race",
+        "!",
+        "(",
+        ")",
+        ",",
+    ]
 )
 _FIND_VALUES = frozenset(
-    ["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname", "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-perm", "-user", "-group", "-uid", "-gid", "-links", "-inum", "-maxdepth", "-mindepth", "-regextype", "-fstype", "-used", "-printf", "-newermt", "-newerat", "-newerct"]
+    [
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-iwholename",
+        "-regex",
+        "-iregex",
+        "-lname",
+        "-ilname",
+        "-type",
+        "-xtype",
+        "-size",
+        "-mtime",
+        "-atime",
+        "-ctime",
+        "-mmin",
+        "-amin",
+        "-cmin",
+        "-perm",
+        "-user",
+        "-group",
+        "-uid",
+        "-gid",
+        "-links",
+        "-inum",
+        "-maxdepth",
+        "-mindepth",
+        "-regextype",
+        "-fstype",
+        "-used",
+        "-printf",
+        "-newermt",
+        "-newerat",
+        "-newerct",
+    ]
 )
-_FIND_FILES = frozenset(["-newer", "-anewer", "-cnewer", "-samefile", "-neweraa", "-neweram", "-newerma", "-newermm"])
+_FIND_FILES = frozenset(
+    ["-newer", "-anewer", "-cnewer", "-samefile", "-neweraa", "-neweram", "-newerma", "-newermm"]
+)
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls"})
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_TEST_FILES = frozenset(["-a", "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-p", "-r", "-s", "-u", "-w", "-x", "-G", "-L", "-N", "-O", "-S"])
+_TEST_FILES = frozenset(
+    [
+        "-a",
+        "-b",
+        "-c",
+        "-d",
+        "-e",
+        "-f",
+        "-g",
+        "-h",
+        "-k",
+        "-p",
+        "-r",
+        "-s",
+        "-u",
+        "-w",
+        "-x",
+        "-G",
+        "-L",
+        "-N",
+        "-O",
+        "-S",
+    ]
+)
 _TEST_TEXT = frozenset({"-n", "-z", "-t"})
-_TEST_BINARY = frozenset(["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef", "=~"])
+_TEST_BINARY = frozenset(
+    ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef", "=~"]
+)
 _TEST_NUMBERS = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -60,7 +156,9 @@ def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
     roots: list[Word] = []
     while words and not (words[0].known.startswith("-") or words[0].known in ("(", "!", ",")):
         root = words.pop(0)
-        if (root.text is None and (not root.starts or root.split)) or (root.glob and root.known[:1] in ("*", "?", "[")):
+        if (root.text is None and (not root.starts or root.split)) or (
+            root.glob and root.known[:1] in ("*", "?", "[")
+        ):
             judgement.unproven("where it searches is not known")
         roots.append(root)
         judgement.use(root, "read")
@@ -163,7 +261,11 @@ def _sed_proven(script: Word, split: Split) -> bool:
 
 def _awk(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
     split = split_words(
-        Program(options="-F: -v: -b -S --field-separator: --assign: --sandbox --posix --traditional --csv -k"), judgement.words[1:], leading=True
+        Program(
+            options="-F: -v: -b -S --field-separator: --assign: --sandbox --posix --traditional --csv -k"
+        ),
+        judgement.words[1:],
+        leading=True,
     )
     words = split.rest
     if split.problem or not words:
@@ -214,7 +316,9 @@ def _test(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
         words = words[:-1]
     start = 0
     for end in range(len(words) + 1):
-        if end < len(words) and not (words[end].bare and words[end].text in ("&&", "||", "-a", "-o", "(", ")")):
+        if end < len(words) and not (
+            words[end].bare and words[end].text in ("&&", "||", "-a", "-o", "(", ")")
+        ):
             continue
         if end < len(words) and words[end].text == "-a" and end == start:
             continue
@@ -242,7 +346,9 @@ def _test_proven(judgement: Judgement, words: list[Word], *, double: bool) -> bo
             return operator.text in _TEST_TEXT or operator.text == "!"
         case [left, operator, right] if operator.text in _TEST_BINARY:
             numbers = operator.text in _TEST_NUMBERS and double
-            return not numbers or all(_INTEGER.fullmatch(word.known) or word.source in ("$#", "$?") for word in (left, right))
+            return not numbers or all(
+                _INTEGER.fullmatch(word.known) or word.source in ("$#", "$?") for word in (left, right)
+            )
         case _:
             return False
 
@@ -384,7 +490,9 @@ def _top(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inne
 def _ip(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
     words = [word.text for word in split.arguments]
     known = {"addr", "address", "a", "route", "r", "link", "l", "neigh", "n", "rule", "maddress", "-br"}
-    if words and (words[0] not in known or (len(words) > 1 and words[1] not in ("show", "list", "ls", "sh", "s", "get"))):
+    if words and (
+        words[0] not in known or (len(words) > 1 and words[1] not in ("show", "list", "ls", "sh", "s", "get"))
+    ):
         judgement.unproven("it may change the network")
     return _NOTHING
 
@@ -411,6 +519,11 @@ def _move(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inn
     sources = split.arguments if split.has("-t", "--target-directory") else split.arguments[:-1]
     for word in sources:
         judgement.use(word, "write")
+    return _NOTHING
+
+
+def _recursive(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    judgement.whole_folders = split.has("-r", "-R", "--recursive")
     return _NOTHING
 
 
@@ -467,6 +580,7 @@ CHECKS: dict[str, Check] = {
     "crontab": _needs("-l"),
     "ssh_keygen": _needs("-l"),
     "move": _move,
+    "recursive": _recursive,
     "remote_paths": _remote_paths,
     "one_argument": _one_argument,
     "ssh": _ssh,

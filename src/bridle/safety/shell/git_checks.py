@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from bridle.protocol.events import CommandClass
 from bridle.safety.shell.git_programs import DESTRUCTIVE_OPTIONS, GIT, GLOBAL_OPTIONS
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.options import Split, split_words
@@ -15,7 +16,19 @@ from bridle.safety.shell.programs import Program
 from bridle.safety.shell.words import Word
 
 _GLOBAL = Program(options=GLOBAL_OPTIONS)
-_RUNS = ("--upload-pack", "--receive-pack", "--exec", "-x", "--config", "-c", "--template", "foreach", "-u", "--extcmd", "--tool")
+_RUNS = (
+    "--upload-pack",
+    "--receive-pack",
+    "--exec",
+    "-x",
+    "--config",
+    "-c",
+    "--template",
+    "foreach",
+    "-u",
+    "--extcmd",
+    "--tool",
+)
 _ARGUMENT_OF = {"-u": "clone", "-c": "clone", "-x": "rebase"}
 
 
@@ -35,10 +48,17 @@ def judge_git(judgement: Judgement, apply: Callable[[Judgement, Split, Program],
         judgement.unproven("this is not a subcommand it always has")
         return None
     judgement.subcommand = name.text
+    judgement.at_least(_base(program, words))
     special = _SPECIAL.get(program.check)
     if special is not None:
         special(judgement, words, program, apply)
     return program
+
+
+def _base(program: Program, words: list[Word]) -> CommandClass:
+    """What the subcommand does at least; `stash` looks only when it is told to."""
+    looks = program.check == "git_stash" and bool(words) and words[0].text in ("list", "show")
+    return "read_only" if looks else program.base
 
 
 def _enter(judgement: Judgement, split: Split) -> None:
@@ -52,7 +72,8 @@ def _enter(judgement: Judgement, split: Split) -> None:
             judgement.folders = frozenset({None})
         else:
             judgement.folders = frozenset(
-                None if folder is None else normpath(join(folder, target.text)) for folder in judgement.folders
+                None if folder is None else normpath(join(folder, target.text))
+                for folder in judgement.folders
             )
     folders = list(judgement.folders)
     judgement.repository = folders[0]
@@ -121,7 +142,11 @@ def _stash(judgement: Judgement, words: list[Word], program: Program, apply: _Ap
 def _worktree(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
     if words and words[0].text == "list":
         judgement.does = "lists working trees"
-        apply(judgement, split_words(Program(options="-vz --porcelain --verbose", arguments="none"), words[1:]), program)
+        apply(
+            judgement,
+            split_words(Program(options="-vz --porcelain --verbose", arguments="none"), words[1:]),
+            program,
+        )
     else:
         judgement.at_least("writes", "changes the working trees")
         _changes(judgement, words, program, apply)
@@ -137,7 +162,16 @@ def _reflog(judgement: Judgement, words: list[Word], program: Program, apply: _A
 def _config(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, _options_only(split), program)
-    asking = ("-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch", "--get-color", "--get-colorbool")
+    asking = (
+        "-l",
+        "--list",
+        "--get",
+        "--get-all",
+        "--get-regexp",
+        "--get-urlmatch",
+        "--get-color",
+        "--get-colorbool",
+    )
     first = split.arguments[0].text if split.arguments else ""
     if not split.has(*asking) and first not in ("get", "list") and len(split.arguments) != 1:
         judgement.at_least("executes", "changes git's settings")
@@ -158,7 +192,11 @@ def _changes(judgement: Judgement, words: list[Word], program: Program, apply: _
             judgement.at_least("destructive", _LOSES.get(name, "discards work"))
 
 
-_LOSES = {"push": "overwrites or deletes on a remote", "reset": "discards changes", "checkout": "discards changes"}
+_LOSES = {
+    "push": "overwrites or deletes on a remote",
+    "reset": "discards changes",
+    "checkout": "discards changes",
+}
 
 
 def _loses_work(name: str, text: str) -> bool:

@@ -140,7 +140,10 @@ def _keys(text: str) -> list[str]:
         if not line or line[0] in "#;":
             continue
         key = _KEY.match(line)
-        if key is None or ("\\" in line.removesuffix("\\") and not section.startswith(("remote", "branch", "user", "submodule"))):
+        if key is None or (
+            "\\" in line.removesuffix("\\")
+            and not section.startswith(("remote", "branch", "user", "submodule"))
+        ):
             return [*found, "?"]
         found.append(f"{section}.{key[1].lower()}")
         if line.endswith("\\"):  # a value that goes on: the next line may hide anything

@@ -54,7 +54,9 @@ def _looks(options: str, does: str = "reads the repository", check: str = "") ->
 
 
 def _changes(does: str = _CHANGES, *, runs: bool = False) -> Program:
-    return Program(base="executes" if runs else "writes", arguments="text", lenient=True, does=does, check="git_changes")
+    return Program(
+        base="executes" if runs else "writes", arguments="text", lenient=True, does=does, check="git_changes"
+    )
 
 
 def _connects(does: str) -> Program:

@@ -13,7 +13,9 @@ from bridle.safety.shell.programs import Program
 from bridle.safety.shell.reading import Folders
 from bridle.safety.shell.words import Word
 
-_NOBODYS = frozenset({"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"})
+_NOBODYS = frozenset(
+    {"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"}
+)
 _RANK = {name: rank for rank, name in enumerate(SEVERITY)}
 
 
@@ -36,11 +38,12 @@ class Judgement:
     urls: list[str] = field(default_factory=list[str])
     repository: str | None = None
     subcommand: str = ""
+    whole_folders: bool = False
 
     def at_least(self, command_class: CommandClass, does: str = "") -> None:
-        if does and (_RANK[command_class] > _RANK[self.command_class] or not self.does):
-            self.does = does
-        self.command_class = worse(self.command_class, command_class)
+        """What it does is told by the worst that is known of it; without words for that, by the program's own."""
+        if _RANK[command_class] > _RANK[self.command_class]:
+            self.command_class, self.does = command_class, does
 
     def unproven(self, why: str) -> None:
         """It may do anything the program can do; `why` is the end of a sentence."""
@@ -105,7 +108,13 @@ class Judgement:
             return _several([host_of(url) for url in self.urls])
         worst = {"destructive": "delete", "writes": "write", "executes": "run"}.get(self.command_class, "")
         chosen = [use for use in self.uses if use.access == worst] or self.uses
-        return _several([use.path if use.path is not None else "files not known yet" for use in chosen])
+        return _several([self._shown(use) for use in chosen])
+
+    def _shown(self, use: PathUse) -> str:
+        if use.path is None:
+            return "files not known yet"
+        is_folder = self.whole_folders and not use.pattern and "." not in use.path.rpartition("/")[2]
+        return f"{use.path}/" if is_folder and not use.path.endswith("/") else use.path
 
 
 def shown_name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -95,7 +96,9 @@ class _Judge:
         if command.words:
             self._words(command, judgement, depth=0)
         elif judgement.uses or judgement.command_class != "read_only":
-            self._add(command, judgement, Program(does="reads {}" if judgement.command_class == "read_only" else ""))
+            self._add(
+                command, judgement, Program(does="reads {}" if judgement.command_class == "read_only" else "")
+            )
 
     def _judgement(self, command: Command, words: Sequence[Word]) -> Judgement:
         name = words[0].known if words else ""
@@ -283,10 +286,18 @@ class _Judge:
             return
         self._known(command, judgement, program, rest, depth)
 
-    def _known(self, command: Command, judgement: Judgement, program: Program, rest: Sequence[Word], depth: int) -> None:
-        split = Split() if program.check in OWN_WORDS else split_words(program, rest, single_dash=program.single_dash)
+    def _known(
+        self, command: Command, judgement: Judgement, program: Program, rest: Sequence[Word], depth: int
+    ) -> None:
+        split = (
+            Split()
+            if program.check in OWN_WORDS
+            else split_words(program, rest, single_dash=program.single_dash)
+        )
         inner: Sequence[Inner] = ()
-        if program.check == "fd" and any(word.text in ("-x", "-X", "--exec", "--exec-batch") for word in rest):
+        if program.check == "fd" and any(
+            word.text in ("-x", "-X", "--exec", "--exec-batch") for word in rest
+        ):
             inner = CHECKS["fd"](judgement, split, program)
         elif program.check == "fd":
             split = split_words(program, rest)
@@ -325,11 +336,15 @@ class _Judge:
     def _powershell(self, judgement: Judgement) -> None:
         for word in judgement.words[1:]:
             text = word.known.lower()
-            if (len(text) > 1 and text.startswith("-e") and "-encodedcommand".startswith(text)) or text == "-ec":
+            if (
+                len(text) > 1 and text.startswith("-e") and "-encodedcommand".startswith(text)
+            ) or text == "-ec":
                 judgement.at_least("unparseable", "runs a text nobody can read")
 
     def _interpreter(self, judgement: Judgement) -> None:
         judgement.at_least("executes", "runs code")
+        if judgement.name in POWERSHELLS:
+            return
         for word in judgement.words[1:]:
             if word.text is None or word.text.startswith("-"):
                 if word.text in ("-m", "-c", "-e", "--eval", "-p", "-r"):
@@ -400,7 +415,8 @@ class _Judge:
     # putting parts together
 
     def _trust_path(self, judgement: Judgement) -> None:
-        if not self.place.trusted_path and judgement.name not in BUILTINS:
+        by_path = bool(judgement.words) and judgement.words[0].known.startswith("/")
+        if not self.place.trusted_path and not by_path and judgement.name not in BUILTINS:
             judgement.unproven("which program that is depends on the workspace")
 
     def _finish(self, command: Command, judgement: Judgement, program: Program) -> None:
@@ -430,37 +446,72 @@ class _Judge:
         """What a grant for this program with any arguments may be called."""
         name = judgement.name
         plain = self.script.shape == "simple" and not self.nesting and not command.assignments
-        if not plain or judgement.words is not command.words or judgement.command_class in ("destructive", "unparseable"):
+        if (
+            not plain
+            or judgement.words is not command.words
+            or judgement.command_class in ("destructive", "unparseable")
+        ):
             return None
-        if any(word.text is None for word in judgement.words) or not name or name in NO_KEY or is_code_runner(name):
+        if (
+            any(word.text is None for word in judgement.words)
+            or not name
+            or name in NO_KEY
+            or is_code_runner(name)
+        ):
             return None
-        if name in INTERPRETERS or name in POWERSHELLS or name in WRAPPERS or "/" in (command.words[0].text or "/"):
+        if (
+            name in INTERPRETERS
+            or name in POWERSHELLS
+            or name in WRAPPERS
+            or "/" in (command.words[0].text or "/")
+        ):
             return None
         if command.redirections and any(r.target is not None for r in command.redirections):
             return None
         second = command.words[1].known if len(command.words) > 1 else ""
         if name in KEYED_BY_SUBCOMMAND:
-            return f"{name} {second}" if second and second == judgement.subcommand and second not in _NO_SUBCOMMAND_KEY else None
-        return name
+            known = second == judgement.subcommand and second not in _NO_SUBCOMMAND_KEY
+            return f"{name} {second}" if second and known else None
+        if name in PROGRAMS or name in DEVELOPER_PROGRAMS:
+            return name
+        return f"{name} {second}" if _SUBCOMMAND.fullmatch(second) else None
 
     def _flows(self, command: Command) -> None:
-        """What is fetched by one command and run by another."""
+        """What one command gives and another runs."""
         mine = self.leaves[id(command)]
+        runners = [leaf for leaf in mine if is_code_runner(leaf.name)]
+        unknown_code = any(
+            word.text is None for leaf in runners for word in code_words(leaf.name, leaf.words)
+        )
         if command.fed_by:
-            self.findings.refuse(refused_feed(mine, [leaf for up in command.fed_by for leaf in self.leaves[id(up)]]))
+            by_argument = (
+                unknown_code and command.words[:1] != [] and command.words[0].text in ("xargs", "parallel")
+            )
+            fed = [leaf for up in command.fed_by for leaf in self.leaves[id(up)]]
+            self.findings.refuse(refused_feed(mine, fed, by_argument=by_argument))
+            if any(leaf.reads_code and leaf.name in SHELLS for leaf in mine):
+                self._spoken(command)
         if command.inner:
             inner = [leaf for within in command.inner for leaf in self.leaves[id(within)]]
             names_program = bool(command.words) and command.words[0].text is None
-            as_code = any(
-                word.text is None for leaf in mine for word in code_words(leaf.name, leaf.words) if is_code_runner(leaf.name)
-            ) or any(leaf.reads_code for leaf in mine)
-            self.findings.refuse(refused_inner(mine, inner, names_program=names_program, as_code=as_code))
+            as_code = unknown_code or any(leaf.reads_code for leaf in mine)
+            self.findings.refuse(refused_inner(inner, run=names_program or as_code))
+
+    def _spoken(self, command: Command) -> None:
+        """`echo text | sh` runs the text."""
+        for up in command.fed_by:
+            texts = [word.text for word in up.words]
+            if texts[:1] in (["echo"], ["printf"]) and None not in texts:
+                self._nested(command, " ".join(text for text in texts[1:] if text))
 
 
 _WITH_SUBCOMMANDS = frozenset(
     f"{name.partition(' ')[0]} " for name in (*DEVELOPER_PROGRAMS, *PROGRAMS) if " " in name
 )
-_NO_SUBCOMMAND_KEY = frozenset({"run", "exec", "x", "dlx", "config", "alias", "api", "extension", "push", "clean", "reset", "publish"})
+_SUBCOMMAND = re.compile(r"[a-z][a-z0-9-]*")
+_NO_SUBCOMMAND_KEY = frozenset(
+    {"run", "exec", "x", "dlx", "config", "alias", "api", "extension", "push", "clean", "reset", "publish"}
+)
 
 
 def _about(judgement: Judgement, words: Sequence[Word]) -> Judgement:
@@ -508,12 +559,19 @@ def _command_builtin(judgement: Judgement, split: Split, rest: Sequence[Word]) -
 
 def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
     """Words nobody knows are added, or put where the placeholder stands."""
-    marks = [used.values[0].known for used in split.used if used.name in ("-I", "--replace", "-i") and used.values]
+    marks = [
+        used.values[0].known for used in split.used if used.name in ("-I", "--replace", "-i") and used.values
+    ]
     if split.has("-i", "--replace") and not marks:
         marks = ["{}"]
     words = tuple(rest) or (Word("echo", "echo", starts="echo"),)
     if marks:
-        return Inner(tuple(msgspec.structs.replace(w, text=None, starts="", split=False) if marks[0] in w.known else w for w in words))
+        return Inner(
+            tuple(
+                msgspec.structs.replace(w, text=None, starts="", split=False) if marks[0] in w.known else w
+                for w in words
+            )
+        )
     return Inner((*words, UNKNOWN))
 
 
@@ -535,4 +593,3 @@ def combined(parts: Sequence[Part]) -> CommandClass:
     for part in parts:
         result = worse(result, part.command_class)
     return result
-

@@ -9,7 +9,9 @@ import re
 
 _SED_ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\n]*\])+/I?)"
 _SED_PLAIN = re.compile(rf"(?:{_SED_ADDRESS}(?:[ \t]*,[ \t]*(?:{_SED_ADDRESS}|[+~][0-9]+))?)?[ \t]*!?[ \t]*")
-_SED_COMMAND = re.compile(r"[qQlL][ \t]*[0-9]*|[pdDPnNhHgGxz=]|[btT](?:[ \t]*[A-Za-z0-9_]+)?|:[ \t]*[A-Za-z0-9_]+|[{}]")
+_SED_COMMAND = re.compile(
+    r"[qQlL][ \t]*[0-9]*|[pdDPnNhHgGxz=]|[btT](?:[ \t]*[A-Za-z0-9_]+)?|:[ \t]*[A-Za-z0-9_]+|[{}]"
+)
 _SED_END = re.compile(r"[ \t]*(?:[;\n][ \t;\n]*|(?=\})|$)")
 _SED_FLAGS = re.compile(r"[gpiI0-9]*")
 _SED_TEXT = re.compile(r"[aic](?:\\\n|[ \t])[^\n\\]*(?:\n|$)")

@@ -21,7 +21,9 @@ import msgspec
 
 from bridle.protocol.events import CommandClass
 
-Arguments: TypeAlias = Literal["read", "text", "none", "pattern", "write", "delete", "copy", "url", "run", "command"]
+Arguments: TypeAlias = Literal[
+    "read", "text", "none", "pattern", "write", "delete", "copy", "url", "run", "command"
+]
 """What stands after the options: files it reads, plain text, nothing at all, a pattern and then files, files it
 writes or deletes, files and where they go, addresses, a file it runs, or a whole command."""
 
@@ -112,7 +114,9 @@ _COPY = (
     "--strip-trailing-slashes --symbolic-link --suffix: -S: --target-directory> --no-target-directory --update? "
     "--verbose --one-file-system"
 )
-_GZIP = "-cdfklnqrtvzN123456789 --stdout --to-stdout --decompress --list --test --verbose --quiet --fast --best"
+_GZIP = (
+    "-cdfklnqrtvzN123456789 --stdout --to-stdout --decompress --list --test --verbose --quiet --fast --best"
+)
 
 # fmt: off
 PROGRAMS: dict[str, Program] = {
@@ -293,7 +297,7 @@ PROGRAMS: dict[str, Program] = {
     "ln": Program(options="-bdfFiLnPrsTvS -t> --symbolic --force --relative --no-dereference --backup? --target-directory> --verbose", base="writes", arguments="copy", does="links to {}"),
     "rsync": Program(options="-avzrtlphnPxqucCiHAXogDW --archive --verbose --dry-run --progress --recursive --exclude: --include: --delete% --delete-after% --delete-before% --del% -e!: --rsh!: --rsync-path!:", base="writes", arguments="copy", check="remote_paths", does="copies to {}"),
     "scp": Program(base="network", arguments="text", lenient=True, does="copies over the network"), "sftp": Program(base="network", arguments="text", lenient=True, does="copies over the network"),
-    "rm": Program(options="-dfiIrRv --force --recursive --dir --interactive? --verbose --one-file-system --preserve-root? --no-preserve-root", base="destructive", arguments="delete", does="deletes {}"),
+    "rm": Program(options="-dfiIrRv --force --recursive --dir --interactive? --verbose --one-file-system --preserve-root? --no-preserve-root", base="destructive", arguments="delete", check="recursive", does="deletes {}"),
     "rmdir": Program(options="-pv --parents --verbose --ignore-fail-on-non-empty", base="writes", arguments="delete", does="removes {}"), "unlink": Program(base="destructive", arguments="delete", does="deletes {}"),
     "shred": Program(options="-fuvxz -n: -s: --remove? --force --iterations: --size: --zero", base="destructive", arguments="delete", does="destroys {}"),
     "truncate": Program(options="-co -r< -s: --size: --reference< --no-create", base="destructive", arguments="write", does="cuts {}"),
@@ -349,28 +353,218 @@ WRAPPERS: dict[str, Program] = {
 
 SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"])
 INTERPRETERS = frozenset(
-    ["python", "python2", "python3", "pypy", "pypy3", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "Rscript", "tclsh", "osascript"]
+    [
+        "python",
+        "python2",
+        "python3",
+        "pypy",
+        "pypy3",
+        "perl",
+        "ruby",
+        "node",
+        "nodejs",
+        "deno",
+        "bun",
+        "php",
+        "lua",
+        "luajit",
+        "Rscript",
+        "tclsh",
+        "osascript",
+    ]
 )
 POWERSHELLS = frozenset(["powershell", "powershell.exe", "pwsh", "pwsh.exe", "cmd", "cmd.exe"])
 CREDENTIAL_TOOLS = frozenset({"security", "secret-tool", "keyctl", "kwalletcli"})
-FETCHERS = frozenset(["curl", "wget", "fetch", "aria2c", "http", "https", "xh", "lynx", "w3m", "links", "nc", "ncat"])
+FETCHERS = frozenset(
+    ["curl", "wget", "fetch", "aria2c", "http", "https", "xh", "lynx", "w3m", "links", "nc", "ncat"]
+)
 
 BUILTINS = frozenset(
-    ["echo", "printf", "true", "false", ":", "pwd", "cd", "pushd", "popd", "dirs", "wait", "test", "[", "[[", "read", "break", "continue", "exit", "return", "shift", "type", "jobs", "times", "ulimit", "umask", "export", "local", "set"]
+    [
+        "echo",
+        "printf",
+        "true",
+        "false",
+        ":",
+        "pwd",
+        "cd",
+        "pushd",
+        "popd",
+        "dirs",
+        "wait",
+        "test",
+        "[",
+        "[[",
+        "read",
+        "break",
+        "continue",
+        "exit",
+        "return",
+        "shift",
+        "type",
+        "jobs",
+        "times",
+        "ulimit",
+        "umask",
+        "export",
+        "local",
+        "set",
+    ]
 )
 """Part of the shell itself: no file of that name can stand in for them."""
 
 HARMLESS_VARIABLES = frozenset(
-    ["LC_ALL", "LC_CTYPE", "LC_COLLATE", "LC_NUMERIC", "LC_TIME", "LC_MESSAGES", "LANG", "LANGUAGE", "TZ", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "CI", "COLUMNS", "LINES", "TERM", "COLORTERM", "GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT", "GREP_COLOR", "GREP_COLORS", "BLOCKSIZE", "POSIXLY_CORRECT", "HOMEBREW_NO_AUTO_UPDATE", "NPM_CONFIG_COLOR", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "RUST_BACKTRACE"]
+    [
+        "LC_ALL",
+        "LC_CTYPE",
+        "LC_COLLATE",
+        "LC_NUMERIC",
+        "LC_TIME",
+        "LC_MESSAGES",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "NO_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "FORCE_COLOR",
+        "CI",
+        "COLUMNS",
+        "LINES",
+        "TERM",
+        "COLORTERM",
+        "GIT_OPTIONAL_LOCKS",
+        "GIT_TERMINAL_PROMPT",
+        "GREP_COLOR",
+        "GREP_COLORS",
+        "BLOCKSIZE",
+        "POSIXLY_CORRECT",
+        "HOMEBREW_NO_AUTO_UPDATE",
+        "NPM_CONFIG_COLOR",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONUNBUFFERED",
+        "RUST_BACKTRACE",
+    ]
 )
-HARMLESS_VALUES = {"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "SYSTEMD_PAGER": "cat", "BAT_PAGER": "cat"}
+HARMLESS_VALUES = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "BAT_PAGER": "cat",
+}
 """Variables that change how things look, not what runs."""
 
 NO_KEY = frozenset(
-    ["rm", "rmdir", "unlink", "shred", "dd", "sudo", "doas", "su", "env", "xargs", "eval", "exec", "ssh", "find", "sed", "awk", "gawk", "mawk", "tee", "chmod", "chown", "cp", "mv", "ln", "curl", "wget", "nc", "ncat", "socat", "kill", "pkill", "crontab", "docker", "make", "source", ".", "watch", "parallel", "time", "nohup", "nice", "timeout", "command", "builtin", "npx", "pnpx", "bunx", "uvx", "pipx", "systemd-run", "scp", "rsync", "install", "tar", "fd"]
+    [
+        "rm",
+        "rmdir",
+        "unlink",
+        "shred",
+        "dd",
+        "sudo",
+        "doas",
+        "su",
+        "env",
+        "xargs",
+        "eval",
+        "exec",
+        "ssh",
+        "find",
+        "sed",
+        "awk",
+        "gawk",
+        "mawk",
+        "tee",
+        "chmod",
+        "chown",
+        "cp",
+        "mv",
+        "ln",
+        "curl",
+        "wget",
+        "nc",
+        "ncat",
+        "socat",
+        "kill",
+        "pkill",
+        "crontab",
+        "docker",
+        "make",
+        "source",
+        ".",
+        "watch",
+        "parallel",
+        "time",
+        "nohup",
+        "nice",
+        "timeout",
+        "command",
+        "builtin",
+        "npx",
+        "pnpx",
+        "bunx",
+        "uvx",
+        "pipx",
+        "systemd-run",
+        "scp",
+        "rsync",
+        "install",
+        "tar",
+        "fd",
+    ]
 )
 """Programs for which "with any arguments" would be a blank cheque."""
 
 KEYED_BY_SUBCOMMAND = frozenset(
-    ["git", "npm", "pnpm", "yarn", "cargo", "go", "docker", "kubectl", "gh", "pip", "pip3", "uv", "poetry", "brew", "apt", "systemctl", "terraform", "bundle", "rake", "gradle", "mvn", "dotnet", "composer", "helm", "hg", "svn", "just", "task", "nx", "turbo", "lerna", "pre-commit", "tox", "nox", "hatch", "pdm", "rye", "bun", "deno", "rustup", "mix", "flutter", "dart", "swift", "bazel", "conda", "mamba", "ip"]
+    [
+        "git",
+        "npm",
+        "pnpm",
+        "yarn",
+        "cargo",
+        "go",
+        "docker",
+        "kubectl",
+        "gh",
+        "pip",
+        "pip3",
+        "uv",
+        "poetry",
+        "brew",
+        "apt",
+        "systemctl",
+        "terraform",
+        "bundle",
+        "rake",
+        "gradle",
+        "mvn",
+        "dotnet",
+        "composer",
+        "helm",
+        "hg",
+        "svn",
+        "just",
+        "task",
+        "nx",
+        "turbo",
+        "lerna",
+        "pre-commit",
+        "tox",
+        "nox",
+        "hatch",
+        "pdm",
+        "rye",
+        "bun",
+        "deno",
+        "rustup",
+        "mix",
+        "flutter",
+        "dart",
+        "swift",
+        "bazel",
+        "conda",
+        "mamba",
+        "ip",
+    ]
 )

@@ -36,16 +36,36 @@ _HIDDEN = re.compile(
     r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _GAP = re.compile(r"(?:[ \t\n]|\\\n)*")
-_OPERATOR = re.compile(
-    r"&>>|&>|&&|&|\|\||\|&|\||;;&|;;|;&|;|<<<|<<-|<<|<&|<>|<|>>|>\||>&|>|\(|\)"
-)
+_OPERATOR = re.compile(r"&>>|&>|&&|&|\|\||\|&|\||;;&|;;|;&|;|<<<|<<-|<<|<&|<>|<|>>|>\||>&|>|\(|\)")
 _CLOSING = frozenset({">&-", "<&-"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _ASSIGNMENT_LIKE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
 _DESCRIPTOR_NAME = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9]+")
 _PLAIN_ARITHMETIC = re.compile(r"[0-9 \t\n+*/%<>=!&|^~?:()-]*")
 _RESERVED = frozenset(
-    ["if", "then", "elif", "else", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "in", "function", "{", "}", "[[", "]]", "!", "coproc"]
+    [
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "while",
+        "until",
+        "for",
+        "select",
+        "in",
+        "function",
+        "{",
+        "}",
+        "[[",
+        "]]",
+        "!",
+        "coproc",
+    ]
 )
 _LOOP_NAME = re.compile(r"(?!.*_proxy$)[a-z_][a-z0-9_]*")
 
@@ -185,7 +205,9 @@ class _Reader:
             return "compound"
         node = statements[0]
         if node.type == "redirected_statement":
-            inside = [child for child in node.children if child.type not in ("file_redirect", "herestring_redirect")]
+            inside = [
+                child for child in node.children if child.type not in ("file_redirect", "herestring_redirect")
+            ]
             if len(inside) != 1:
                 return "compound"
             node = inside[0]
@@ -212,7 +234,11 @@ class _Reader:
             self._check_gap(gap, before, claim)
             if claim.kind == "operator":
                 self._check_operator(claim)
-            elif claim.kind == "comment" and claim.start > start and source[claim.start - 1] not in " \t\n;&|()":
+            elif (
+                claim.kind == "comment"
+                and claim.start > start
+                and source[claim.start - 1] not in " \t\n;&|()"
+            ):
                 raise Unreadable("a comment begins inside a word")
             at, before = claim.end, claim
         self._check_gap(source[at:end], None, None)
@@ -365,7 +391,9 @@ class _Reader:
         variable = node.child_by_field_name("variable")
         name = "" if variable is None else self.source[variable.start_byte : variable.end_byte]
         command.evaluates = _LOOP_NAME.fullmatch(name) is None or node.children[0].type != "for"
-        command.text = _as_written(self.source[node.start_byte : node.end_byte].partition("\n")[0].partition(";")[0])
+        command.text = _as_written(
+            self.source[node.start_byte : node.end_byte].partition("\n")[0].partition(";")[0]
+        )
         owner = len(self.script.commands)
         places = folders
         for index, child in enumerate(node.children):
@@ -443,7 +471,9 @@ class _Reader:
         self._statement(body, frozenset({None}))
         calls = [c for c in self.script.commands[before:] if any(w.text == name for w in c.words[:1])]
         text = self.source[body.start_byte : body.end_byte]
-        self.script.multiplies |= bool(calls) and ("&" in text.replace("&&", "") or any(c.fed_by for c in calls))
+        self.script.multiplies |= bool(calls) and (
+            "&" in text.replace("&&", "") or any(c.fed_by for c in calls)
+        )
         return _stays(folders)
 
     # simple commands
@@ -563,7 +593,14 @@ class _Reader:
 
     def _moved(self, command: Command, folders: Folders) -> _Outcome:
         """Where the shell is after a `cd`."""
-        if not command.words or command.words[0].text not in ("cd", "pushd", "popd", "builtin", "command", "eval"):
+        if not command.words or command.words[0].text not in (
+            "cd",
+            "pushd",
+            "popd",
+            "builtin",
+            "command",
+            "eval",
+        ):
             return _stays(folders)
         words = command.words[1:] if command.words[0].text in ("builtin", "command") else command.words
         if not words or words[0].text not in ("cd", "pushd", "popd", "eval"):
@@ -590,7 +627,13 @@ class _Reader:
         body = node.child_by_field_name("body")
         before = len(self.script.commands)
         outcome = _stays(folders) if body is None else self._statement(body, folders)
-        simple = body is None or body.type in ("command", "list", "pipeline", "declaration_command", "negated_command")
+        simple = body is None or body.type in (
+            "command",
+            "list",
+            "pipeline",
+            "declaration_command",
+            "negated_command",
+        )
         if body is None or not simple or len(self.script.commands) == before:
             command = self._new(node, folders)
             command.text = _as_written(
@@ -745,7 +788,9 @@ class _Reader:
             command.evaluates = True
         return _stays(folders)
 
-    def _test_words(self, node: Node, spans: dict[int, Span], folders: Folders, *, double: bool) -> list[Word]:
+    def _test_words(
+        self, node: Node, spans: dict[int, Span], folders: Folders, *, double: bool
+    ) -> list[Word]:
         words: list[Word] = []
         at, end, known = node.start_byte, node.end_byte, self._known(folders)
         while at < end:
@@ -794,7 +839,9 @@ class _Reader:
 
 
 _TEST_OPERATOR = re.compile(r"&&|\|\||[()<>]")
-_SIMPLE = frozenset({"command", "test_command", "declaration_command", "unset_command", "variable_assignment"})
+_SIMPLE = frozenset(
+    {"command", "test_command", "declaration_command", "unset_command", "variable_assignment"}
+)
 _STATEMENTS = {
     "command": _Reader._command,
     "redirected_statement": _Reader._redirected,

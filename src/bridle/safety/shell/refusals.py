@@ -5,6 +5,8 @@ Every refusal has a stable rule and the end of a sentence for people (`it delete
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from collections.abc import Iterable, Sequence
 from posixpath import normpath
@@ -24,10 +26,49 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 _SYSTEM_FOLDERS = frozenset(
-    ["/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/usr", "/var", "/usr/bin", "/usr/lib", "/usr/local", "/usr/sbin", "/usr/share", "/var/lib", "/var/log", "/System", "/Library", "/Applications", "/Users", "/private", "/private/etc", "/private/var", "/Volumes", "/mnt", "/media"]
+    [
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/opt",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/sys",
+        "/usr",
+        "/var",
+        "/usr/bin",
+        "/usr/lib",
+        "/usr/local",
+        "/usr/sbin",
+        "/usr/share",
+        "/var/lib",
+        "/var/log",
+        "/System",
+        "/Library",
+        "/Applications",
+        "/Users",
+        "/private",
+        "/private/etc",
+        "/private/var",
+        "/Volumes",
+        "/mnt",
+        "/media",
+    ]
 )
-_DEVICE = re.compile(r"/dev/(?:r?disk[0-9]|[hsv]d[a-z]|xvd[a-z]|nvme[0-9]|mmcblk[0-9]|md[0-9]|dm-[0-9]|mapper/|loop[0-9]|sr[0-9]|mem$|kmem$|port$)")
-_EVERYTHING_IN = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\*\*|\{\*,\.\*\})$")
+_DEVICE = re.compile(
+    r"/dev/(?:r?disk[0-9]|[hsv]d[a-z]|xvd[a-z]|nvme[0-9]|mmcblk[0-9]|md[0-9]|dm-[0-9]|mapper/|loop[0-9]|sr[0-9]|mem$|kmem$|port$)"
+)
+_EVERYTHING_IN = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\*\*|\{\*,\.\*\})/*$")
+_SOMEBODYS_HOME = re.compile(r"~[A-Za-z0-9._-]*/*(?:\.?\*)?")
 _FORK_BOMB = Refusal("fork_bomb", "it starts itself again and again until the machine stops")
 _FETCH_AND_RUN = Refusal("fetch_and_run", "it runs whatever it fetches from the network")
 _DEVICE_WRITE = Refusal("device", "it overwrites a disk")
@@ -39,7 +80,9 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     name = judgement.name.rpartition("/")[2]
     if name in CREDENTIAL_TOOLS:
         return _CREDENTIALS
-    if any(use.access == "write" and use.path is not None and _DEVICE.match(use.path) for use in judgement.uses):
+    if any(
+        use.access == "write" and use.path is not None and _DEVICE.match(use.path) for use in judgement.uses
+    ):
         return _DEVICE_WRITE
     if name.startswith("mkfs") or name in ("wipefs", "shred", "blkdiscard", "mke2fs"):
         return _formats(name, judgement.words)
@@ -51,8 +94,12 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
 
 
 def _formats(name: str, words: Sequence[Word]) -> Refusal | None:
-    erases = name != "wipefs" or any(word.known in ("-a", "--all", "-af", "-fa") or word.known.startswith("-o") for word in words)
-    on_device = any(word.known.startswith("/dev/") and word.known not in ("/dev/null", "/dev/urandom") for word in words)
+    erases = name != "wipefs" or any(
+        word.known in ("-a", "--all", "-af", "-fa") or word.known.startswith("-o") for word in words
+    )
+    on_device = any(
+        word.known.startswith("/dev/") and word.known not in ("/dev/null", "/dev/urandom") for word in words
+    )
     return _DEVICE_WRITE if erases and on_device else None
 
 
@@ -66,7 +113,9 @@ def _hits_protected(name: str, judgement: Judgement) -> Refusal | None:
     if not recursive:
         return None
     for word in words[:-1] if name == "mv" else words:
-        refusal = _protected(word, judgement, "deletes" if name in ("rm", "mv", "unlink") else "changes the rights on")
+        refusal = _protected(
+            word, judgement, "deletes" if name in ("rm", "mv", "unlink") else "changes the rights on"
+        )
         if refusal is not None:
             return refusal
     return None
@@ -80,7 +129,27 @@ def _is_recursive(option: str) -> bool:
 
 def _find_deletes(judgement: Judgement) -> Refusal | None:
     words = [word.known for word in judgement.words[1:]]
-    selects = any(word.startswith(("-name", "-iname", "-path", "-regex", "-iregex", "-newer", "-mtime", "-size", "-user", "-empty", "-mmin", "-atime", "-ctime", "-perm")) for word in words)
+    selects = any(
+        word.startswith(
+            (
+                "-name",
+                "-iname",
+                "-path",
+                "-regex",
+                "-iregex",
+                "-newer",
+                "-mtime",
+                "-size",
+                "-user",
+                "-empty",
+                "-mmin",
+                "-atime",
+                "-ctime",
+                "-perm",
+            )
+        )
+        for word in words
+    )
     deletes = "-delete" in words or any(word.rpartition("/")[2] == "rm" for word in words)
     if not deletes or selects:
         return None
@@ -93,15 +162,29 @@ def _find_deletes(judgement: Judgement) -> Refusal | None:
     return None
 
 
+@functools.cache
+def account_home() -> str:
+    """The home folder of whoever runs this, by the account: what `~` means to a shell that has no HOME."""
+    import pwd
+
+    try:
+        return normpath(pwd.getpwuid(os.getuid()).pw_dir) or "/"
+    except KeyError:  # an account without an entry has no home; whatever `~` is then, nobody may delete it
+        return "/"
+
+
 def _protected(word: Word, judgement: Judgement, verb: str) -> Refusal | None:
     kind = "delete" if verb == "deletes" else "rights"
+    homes = {judgement.home, account_home()}
+    if _SOMEBODYS_HOME.fullmatch(word.source):
+        return Refusal(f"{kind}_home", f"it {verb} a home folder")
     for place in judgement.places(word):
         everything = _EVERYTHING_IN.search(place) if word.glob or word.text is not None else None
         path = normpath(place[: everything.start()] or "/") if everything else normpath(place)
         path = "/" + path.lstrip("/")
         if path == "/":
             return Refusal(f"{kind}_root", f"it {verb} the whole file system")
-        if path == judgement.home or judgement.home.startswith(path + "/"):
+        if any(home == path or home.startswith(path + "/") for home in homes):
             return Refusal(f"{kind}_home", f"it {verb} your home folder")
         if path in _SYSTEM_FOLDERS:
             return Refusal(f"{kind}_system", f"it {verb} a folder of the system")
@@ -135,7 +218,17 @@ def reads_code(name: str, words: Sequence[Word]) -> bool:
             return False
         if text.startswith(("-", "+")):
             continue
-        takes_value = words[index - 1].text in ("-o", "+o", "-O", "-W", "-X", "-r", "-I", "--rcfile", "--init-file")
+        takes_value = words[index - 1].text in (
+            "-o",
+            "+o",
+            "-O",
+            "-W",
+            "-X",
+            "-r",
+            "-I",
+            "--rcfile",
+            "--init-file",
+        )
         if not takes_value:
             return False
     return True
@@ -146,7 +239,9 @@ def _gives_code(name: str, option: str) -> bool:
         return True
     letters = option[1:] if option.startswith("-") and not option.startswith("--") else ""
     codes = {"python": "cm", "perl": "eE", "ruby": "e", "node": "ep", "php": "rf", "lua": "e"}
-    wanted = next((value for key, value in codes.items() if name.startswith(key)), "c" if name in SHELLS else "ec")
+    wanted = next(
+        (value for key, value in codes.items() if name.startswith(key)), "c" if name in SHELLS else "ec"
+    )
     return any(letter in letters for letter in wanted)
 
 
@@ -155,23 +250,23 @@ def _is_interpreter(name: str) -> bool:
 
 
 def is_code_runner(name: str) -> bool:
-    return name in SHELLS or _is_interpreter(name) or name in ("eval", "source", ".") or name.lower() in POWERSHELLS
+    return (
+        name in SHELLS
+        or _is_interpreter(name)
+        or name in ("eval", "source", ".")
+        or name.lower() in POWERSHELLS
+    )
 
 
-def refused_feed(leaves: Iterable[Leaf], upstream: Iterable[Leaf]) -> Refusal | None:
-    """What comes through a pipe: fetched on one side, run on the other."""
-    if any(leaf.reads_code for leaf in leaves) and any(is_fetch(leaf) for leaf in upstream):
-        return _FETCH_AND_RUN
-    return None
+def refused_feed(leaves: Iterable[Leaf], upstream: Iterable[Leaf], *, by_argument: bool) -> Refusal | None:
+    """What comes through a pipe: fetched on one side, run on the other, from input or as an argument."""
+    runs = by_argument or any(leaf.reads_code for leaf in leaves)
+    return _FETCH_AND_RUN if runs and any(is_fetch(leaf) for leaf in upstream) else None
 
 
-def refused_inner(leaves: Sequence[Leaf], inner: Iterable[Leaf], *, names_program: bool, as_code: bool) -> Refusal | None:
-    """What a substitution gives: fetched inside, run outside, as a program's name or as its code."""
-    if not any(is_fetch(leaf) for leaf in inner):
-        return None
-    if names_program or (as_code and any(is_code_runner(leaf.name) for leaf in leaves)):
-        return _FETCH_AND_RUN
-    return None
+def refused_inner(inner: Iterable[Leaf], *, run: bool) -> Refusal | None:
+    """What a substitution gives: fetched inside, run outside."""
+    return _FETCH_AND_RUN if run and any(is_fetch(leaf) for leaf in inner) else None
 
 
 def is_fetch(leaf: Leaf) -> bool:
@@ -225,9 +320,12 @@ def refused_powershell(text: str) -> Refusal | None:
 def _removes_system(tokens: Sequence[str]) -> bool:
     lowered = [token.lower() for token in tokens]
     recursive = any(
-        token in ("/s", "-rf", "-fr") or (len(token) > 1 and "-recurse".startswith(token.partition(":")[0])) for token in lowered
+        token in ("/s", "-rf", "-fr") or (len(token) > 1 and "-recurse".startswith(token.partition(":")[0]))
+        for token in lowered
     )
-    return recursive and any(_PS_SYSTEM.fullmatch(token.rstrip("\\/") or token) or _PS_SYSTEM.fullmatch(token) for token in tokens)
+    return recursive and any(
+        _PS_SYSTEM.fullmatch(token.rstrip("\\/") or token) or _PS_SYSTEM.fullmatch(token) for token in tokens
+    )
 
 
 # texts nobody could read
@@ -265,14 +363,22 @@ def _crude(tokens: Sequence[str], home: str) -> Refusal | None:
 
 
 def _crude_command(names: set[str], words: Sequence[str], home: str) -> Refusal | None:
-    if names & CREDENTIAL_TOOLS and words and words[0].rpartition("/")[2] in CREDENTIAL_TOOLS | {"sudo", "env"}:
+    if (
+        names & CREDENTIAL_TOOLS
+        and words
+        and words[0].rpartition("/")[2] in CREDENTIAL_TOOLS | {"sudo", "env"}
+    ):
         return _CREDENTIALS
     if "--no-preserve-root" in words:
         return Refusal("delete_root", "it switches off the protection of the whole file system")
-    writes = names & {"dd", "tee", "cp"} or any(name.startswith("mkfs") for name in names) or ">" in "".join(words)
+    writes = (
+        names & {"dd", "tee", "cp"} or any(name.startswith("mkfs") for name in names) or ">" in "".join(words)
+    )
     if writes and any(_CRUDE_DEVICE.match(word) for word in words):
         return _DEVICE_WRITE
     if "rm" in names and any(_is_recursive(word) for word in words):
         if any(_CRUDE_TARGET.fullmatch(word) or word.rstrip("/*") == home for word in words):
-            return Refusal("delete_root", "it deletes the whole file system, a folder of the system or your home folder")
+            return Refusal(
+                "delete_root", "it deletes the whole file system, a folder of the system or your home folder"
+            )
     return None

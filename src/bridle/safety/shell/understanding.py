@@ -10,7 +10,7 @@ from bridle.safety.shell.facts import Part, Surroundings, Understanding
 from bridle.safety.shell.git_config import is_plain
 from bridle.safety.shell.judging import Place, combined, judge
 from bridle.safety.shell.reading import read_script
-from bridle.safety.shell.refusals import refused_text
+from bridle.safety.shell.refusals import account_home, refused_text
 from bridle.safety.shell.words import Unreadable
 
 REMEMBERED = 512
@@ -22,12 +22,21 @@ def understand(command: str, where: Surroundings) -> Understanding:
     `read_only` means proven: every program in it is known, and so is every option. Whether a git repository's settings
     run programs is looked up each time; all else is remembered.
     """
+    if (
+        not where.home
+    ):  # a shell without HOME asks the account; an empty `~` must not be mistaken for this folder
+        where = msgspec.structs.replace(where, home=account_home())
     known = understand_text(command, where)
-    folders = {part.repository for part in known.parts if part.repository is not None and _relies_on_git(part)}
+    folders = {
+        part.repository for part in known.parts if part.repository is not None and _relies_on_git(part)
+    }
     unsafe = {folder for folder in folders if not is_plain(folder)}
     if not unsafe:
         return known
-    parts = tuple(_runs_more(part) if part.repository in unsafe and _relies_on_git(part) else part for part in known.parts)
+    parts = tuple(
+        _runs_more(part) if part.repository in unsafe and _relies_on_git(part) else part
+        for part in known.parts
+    )
     return msgspec.structs.replace(known, parts=parts, command_class=combined(parts))
 
 

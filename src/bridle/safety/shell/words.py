@@ -67,7 +67,17 @@ _ARITHMETIC = re.compile(r"\$\(\([0-9 \t\n+*/%<>=!&|^~?:()-]*\)\)")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _ANSI = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.DOTALL)  # fmt: skip
-_ANSI_NAMES = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ANSI_NAMES = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
 _SPLITS = re.compile(r"[ \t\n*?\[]")
 
 
@@ -140,7 +150,9 @@ class _Reading:
             case "#" if at == self.start:
                 raise Unreadable("a comment stands where a word is expected")
             case "*" | "?" | "[" | "{" | "}" | "#" as character:
-                self.glob = self.glob or (character in "*?[" and (character != "[" or "]" in source[at : self.end]))
+                self.glob = self.glob or (
+                    character in "*?[" and (character != "[" or "]" in source[at : self.end])
+                )
                 self._add(character, at + 1, shape=character)
             case _:
                 raise Unreadable("a word does not end where it seems to")

@@ -1,0 +1,227 @@
+"""The first ten minutes, byte for byte: what somebody sees who has just installed Bridle.
+
+Ids, times, paths and ports are made the same everywhere. UPDATE_GOLDEN=1 writes the files anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.protocol.messages import Usage
+from bridle.providers.script import Answer, Say, Script, Spend, answer, say
+from cli_kit import Place, Ran
+from cli_terminal import Sitting, sitting
+
+GOLDEN = Path(__file__).parent / "golden/first_minutes"
+KEY = "sk-" + "Qx7w" * 8
+CTRL_D, ENTER = "\x04", "\r"
+SAME: tuple[tuple[str, str], ...] = (
+    (r"(sess|call|log)_[0-9A-HJKMNP-TV-Z]{26}", r"\1_ID"),
+    (r"bridle -r [0-9A-Z]{6,26}\b", "bridle -r ID"),
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+    (r"\b\d+\.\d s\b", "0.0 s"),
+    (r'"ts":"[^"]*"', '"ts":"TIME"'),
+    (r'"log_digest":"[0-9a-f]{64}"', '"log_digest":"DIGEST"'),
+    (r"bridle(\s+)\d+\.\d+\.\S+, Python \S+, .*", r"bridle\1VERSION, Python VERSION, SYSTEM"),
+    (r"^Bridle \d+\.\d+\.\S+", "Bridle VERSION"),
+)
+
+
+def same(place: Place, text: str) -> str:
+    """A text without what differs from run to run."""
+    for folder, name in ((place.work, "WORK"), (place.home, "HOME")):
+        text = text.replace(str(folder), name)
+    for pattern, put in SAME:
+        text = re.sub(pattern, put, text, flags=re.MULTILINE)
+    return text
+
+
+def check_golden(name: str, text: str) -> None:
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; UPDATE_GOLDEN=1 rewrites it"
+
+
+def check_ran(name: str, place: Place, ran: Ran, *words: str) -> None:
+    shown = " ".join(f"'{word}'" if " " in word else word for word in ("bridle", *words))
+    parts = [f"$ {shown}", "--- stdout", ran.out.rstrip("\n"), "--- stderr", ran.err.rstrip("\n")]
+    lines = [part for part in (*parts, f"--- exit {ran.code}") if part]
+    check_golden(name, same(place, "\n".join(lines) + "\n"))
+
+
+def check_seen(name: str, place: Place, person: Sitting) -> None:
+    """The whole of what was on the screen, without what fills a line to its end."""
+    lines = [line.rstrip() for line in person.text.splitlines()]
+    check_golden(name, same(place, "\n".join(lines).strip("\n") + "\n"))
+
+
+class Ollama(ModelServer):
+    """A model server that lists its models as Ollama does: one large, one small, one that cannot chat."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Script("test", (Answer((Say("Hi from here."), Spend(Usage(input_tokens=12, output_tokens=4)))),))
+        )
+
+    async def answer(self, request: Received, reply: Reply) -> bool:
+        match request.path:
+            case "/api/tags":
+                sizes = {"qwen3-coder:30b": 18, "llama3.1:8b": 5, "nomic-embed-text": 0.3}
+                models = [{"name": name, "size": int(size * 1e9)} for name, size in sizes.items()]
+                return await reply.whole(200, {"models": models})
+            case "/api/ps":
+                running = {"qwen3-coder:30b": 32768, "llama3.1:8b": 8192}
+                models = [{"name": name, "context_length": tokens} for name, tokens in running.items()]
+                return await reply.whole(200, {"models": models})
+            case "/api/show":
+                can = ["embedding"] if "embed" in request.body.decode() else ["completion", "tools"]
+                return await reply.whole(200, {"capabilities": can})
+            case _:
+                return await super().answer(request, reply)
+
+
+def configure(place: Place, name: str, server: ModelServer) -> None:
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f'[providers.{name}]\nbase_url = "{server.url}"\n', encoding="utf-8")
+
+
+# Nobody has a key yet
+
+
+@pytest.mark.requirement("C22")
+def test_a_run_without_a_model(place: Place) -> None:
+    check_ran("run_without_a_model", place, place.bridle("run", "hi"), "run", "hi")
+    assert list(place.home.iterdir()) == []
+
+
+@pytest.mark.parametrize("columns", [44, 100])
+def test_the_first_screen_without_a_model(place: Place, columns: int) -> None:
+    with sitting(place, columns=columns) as person:
+        person.sees("or q to leave")
+        person.types("q" + ENTER)
+        assert person.ends() == 0
+    check_seen(f"first_screen.{columns}", place, person)
+    assert list(place.home.iterdir()) == []
+
+
+def test_asking_the_first_screen_for_a_key_says_where_to_put_it(place: Place) -> None:
+    with sitting(place) as person:
+        person.sees("or q to leave")
+        person.types("1" + ENTER)
+        assert person.ends() == 0
+    check_seen("first_screen_key", place, person)
+
+
+# With a key in the environment
+
+
+async def test_a_run_with_a_key_that_does_not_say_which_model(place: Place) -> None:
+    ran = await asyncio.to_thread(place.bridle, "run", "hi", env={"OPENAI_API_KEY": KEY})
+    check_ran("run_with_a_key_only", place, ran, "run", "hi")
+
+
+async def test_a_run_with_a_key_and_a_model(place: Place) -> None:
+    words = ("run", "-m", "openai:scripted-large", "hi")
+    spent = Spend(Usage(input_tokens=12, output_tokens=4))
+    async with ModelServer.playing(answer(say("Hello from the model."), spent)) as server:
+        configure(place, "openai", server)
+        ran = await asyncio.to_thread(place.bridle, *words, env={"OPENAI_API_KEY": KEY})
+    check_ran("run_with_a_key", place, ran, *words)
+    assert server.chats[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("columns", [44, 100])
+async def test_the_first_screen_with_a_key(place: Place, columns: int) -> None:
+    def first_time() -> None:
+        with sitting(place, columns=columns, OPENAI_API_KEY=KEY) as person:
+            person.sees("or q to leave")
+            assert server.requests == [], "nothing leaves the machine before the choice"
+            person.types("1" + ENTER)
+            person.sees("Use which?")
+            person.types("2" + ENTER)
+            person.sees("Saved: openai:scripted-small", "Type what you want.")
+            person.types(CTRL_D)
+            assert person.ends() == 0
+        check_seen(f"first_screen_with_a_key.{columns}", place, person)
+        assert KEY not in person.bytes.decode()
+
+    async with ModelServer.playing(say("unused")) as server:
+        configure(place, "openai", server)
+        await asyncio.to_thread(first_time)
+    assert [request.path for request in server.requests] == ["/v1/models"]
+
+
+# With a local server
+
+
+@pytest.mark.parametrize("columns", [44, 100])
+async def test_the_first_screen_with_a_local_server(place: Place, columns: int) -> None:
+    def first_time() -> None:
+        with sitting(place, columns=columns) as person:
+            person.sees("Use which?")
+            person.types("3" + ENTER)
+            person.sees("nomic-embed-text cannot chat.")
+            person.types(ENTER)
+            person.sees("Type what you want.")
+            person.types(CTRL_D)
+            assert person.ends() == 0
+        check_seen(f"local_server.{columns}", place, person)
+
+    async with Ollama() as server:
+        configure(place, "ollama", server)
+        await asyncio.to_thread(first_time)
+    assert server.chats == []
+
+
+async def test_a_run_takes_the_local_server_that_is_there(place: Place) -> None:
+    async with Ollama() as server:
+        configure(place, "ollama", server)
+        ran = await asyncio.to_thread(place.bridle, "run", "hi")
+    check_ran("run_with_a_local_server", place, ran, "run", "hi")
+
+
+# In CI
+
+
+def test_a_run_in_ci_is_one_json_object_and_a_plain_story(place: Place) -> None:
+    model = place.script(
+        'call bash {"command": "touch built"}\n---\ncall bash {"command": "touch other"}\n---\nsay Done.\n'
+    )
+    words = ("run", "--json", "-m", model, "--allow", "bash(touch built)", "build it")
+    ran = place.bridle(*words, env={"CI": "1"})
+    result = {name: value for name, value in ran.result.items() if name != "events"}
+    shown = "\n".join(f"{name}: {value}" for name, value in result.items())
+    check_ran("ci", place, Ran(ran.code, shown, ran.err), *words)
+    assert (place.work / "built").exists()
+    assert not (place.work / "other").exists()
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_ci_without_a_model_is_never_green(place: Place) -> None:
+    ran = place.bridle("run", "--json", "fix it", env={"CI": "1"})
+    check_ran("ci_without_a_model", place, ran, "run", "--json", "fix it")
+
+
+# Looking around
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("doctor_offline", ("doctor", "--offline")),
+        ("help", ("--help",)),
+        ("help_run", ("help", "run")),
+    ],
+)
+def test_what_is_shown_to_somebody_who_looks_around(place: Place, name: str, words: tuple[str, ...]) -> None:
+    check_ran(name, place, place.bridle(*words), *words)
+    assert list(place.home.iterdir()) == []
