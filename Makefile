@@ -11,6 +11,8 @@ help:  ## show this list
 $(STAMP): requirements/dev.txt pyproject.toml scripts/setup
 	@scripts/setup
 
+unexport PYTHONDONTWRITEBYTECODE  # hundreds of tests start Bridle: compiled once is enough
+
 setup: $(STAMP)  ## create .venv with pinned packages; leaves .venv/bin/bridle
 
 demo: $(STAMP)  ## watch a real turn: a scripted model fixes a failing test in a scratch folder

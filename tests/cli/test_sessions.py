@@ -35,6 +35,33 @@ def test_a_list_for_programs_has_the_same_sessions(place: Place) -> None:
     assert (row["cwd"], row["model"], row["stop"]) == (str(place.work), "demo:hello", "end_turn")
 
 
+def test_a_session_for_programs_is_one_object_with_its_events(place: Place) -> None:
+    place.bridle("run", "-m", "demo", "hello there")
+    session = place.only_session()
+    ran = place.bridle("sessions", "show", session, "--json")
+    assert (ran.code, ran.err, ran.result["session"]["id"]) == (0, "", session)
+    stored = place.bridle("sessions", "export", session)
+    assert stored == place.bridle("sessions", "export", session, "--json")
+    assert [event["kind"] for event in ran.result["events"]] == [event["kind"] for event in stored.stream]
+
+
+def test_where_nobody_can_pick_the_sessions_are_listed_with_their_ids(place: Place) -> None:
+    elsewhere = place.work / "elsewhere"
+    elsewhere.mkdir()
+    place.bridle("run", "-m", "demo", "the first")
+    here = place.bridle("-r")
+    assert (here.code, here.story) == (2, ["Which one? bridle -r ID"])
+    assert here.out == place.bridle("sessions").out
+    nothing_here = place.bridle("-r", cwd=elsewhere)
+    assert (nothing_here.code, nothing_here.out) == (2, place.bridle("sessions", "list", "--all").out)
+
+
+def test_where_there_is_no_session_nothing_is_listed(place: Place) -> None:
+    ran = place.bridle("-r")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.story == [f"There is no session to continue in {place.work}. Start one: bridle run PROMPT"]
+
+
 def test_an_empty_list_says_what_to_do(place: Place) -> None:
     listed = place.bridle("sessions")
     assert (listed.code, listed.err) == (0, "")

@@ -158,6 +158,7 @@ def test_one_ctrl_c_on_the_first_screen_changes_nothing(place: Place) -> None:
         assert person.ends(within_s=GONE_S) == 0
 
 
+@pytest.mark.requirement("D13.20")
 async def test_a_server_found_on_this_machine_is_chosen_saved_and_used(place: Place) -> None:
     def first_time() -> None:
         with sitting(place) as person:

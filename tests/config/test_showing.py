@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from bridle.config.schema import SETTINGS
-from bridle.config.showing import reference, show, shown_value, validate
+from bridle.config.showing import reference, rows, show, shown_value, validate
 from config.config_kit import Desk
 
 
@@ -70,3 +73,47 @@ def test_help_has_one_line_for_each_setting():
     assert len(lines) == len(SETTINGS)
     assert "mode " in lines[3]
     assert lines[3].endswith("What runs without a question. (strict, default, safe, auto, yolo, plan)")
+
+
+TOML = """\
+mode = "auto"
+model = "work:one"
+[providers.work]
+base_url = "http://127.0.0.1:1/v1"
+key_env = "WORK_KEY"
+[budget]
+max_steps = 7
+"""
+JSON = {
+    "permissionMode": "auto",
+    "defaultModel": "work:one",
+    "providers": {"work": {"baseUrl": "http://127.0.0.1:1/v1", "apiKeyEnv": "WORK_KEY"}},
+    "budget": {"maxSteps": 7},
+}
+
+
+@pytest.mark.requirement("C2")
+def test_both_syntaxes_say_the_same_and_every_value_has_its_origin(tmp_path: Path):
+    shown: list[list[tuple[str, object, str]]] = []
+    for name, text in (("config.toml", TOML.encode()), ("settings.json", msgspec.json.encode(JSON))):
+        (tmp_path / name).mkdir()
+        desk = Desk(tmp_path / name)
+        desk.write(f"user/{name}", text)
+        desk.write(
+            f"workspace/.bridle/{name}",
+            b'mode = "strict"' if name.endswith("toml") else b'{"mode": "strict"}',
+        )
+        desk.write("workspace/given.toml", "ui.reader = true")
+        tiers = desk.load(
+            env={"BRIDLE_MODEL": "work:two"}, sets=["budget.max_steps=3"], config_file="given.toml"
+        )
+        tiers = tiers.checked()
+        shown.append([(row.key, row.value, row.origin.tier) for row in rows(tiers)])
+    assert shown[0] == shown[1]
+    origins = {key: (value, tier) for key, value, tier in shown[0]}
+    assert origins["model"] == ("work:two", "environment")
+    assert origins["mode"] == ("strict", "project")
+    assert origins["ui.reader"] == (True, "config")
+    assert origins["budget.max_steps"] == (3, "flags")
+    assert origins["providers.work.key_env"] == ("WORK_KEY", "user")
+    assert origins["paths"] == ("workspace", "defaults")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -45,3 +46,16 @@ async def test_what_a_layer_adds_is_an_event_and_the_request_is_made_from_it() -
         events = await session.ask("go")
     (prefix,) = of_kind(events, PrefixSet)
     assert prefix.system.encode()[:60] in model.bodies[0]
+
+
+@pytest.mark.requirement("H4.10")
+@pytest.mark.parametrize("name", ["instructions", "custom_instructions"])
+async def test_instructions_from_the_settings_join_the_system_text(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text(f'{name} = "Answer in rhymes."\n', encoding="utf-8")
+    model = RecordingModel(scripted(say("Hi.")))
+    async with harness(model, home=str(tmp_path)) as session:
+        events = await session.ask("go")
+    (prefix,) = of_kind(events, PrefixSet)
+    assert "Answer in rhymes." in prefix.system
+    assert b"Answer in rhymes." in model.bodies[0]

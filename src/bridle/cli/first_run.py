@@ -5,12 +5,14 @@ Nothing leaves the machine before a person chose. Servers on this machine are lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.app.models import Models
 from bridle.base.visible import visible
 from bridle.cli.config import counted
+from bridle.clients.line.cells import width_of, wrapped
 from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 DEMO = "demo"
 LEAVE = None
 SHOWN_MODELS = 20
+_INDENT = " " * 6
 SMALL_CONTEXT = 16 * 1024
 
 Ask = Callable[[str], str]
@@ -28,8 +31,13 @@ Ask = Callable[[str], str]
 Say = Callable[[str], None]
 
 
-async def choose_model(models: Models, ask: Ask, say: Say) -> str | None:
-    """`provider:model`, `demo`, or None when the person leaves."""
+async def choose_model(models: Models, ask: Ask, show: Say, *, columns: int = 0) -> str | None:
+    """`provider:model`, `demo`, or None when the person leaves. Columns of zero mean endless ones."""
+
+    def say(line: str) -> None:
+        for row in _rows(line, columns):
+            show(row)
+
     servers = await models.local_servers()
     keyed = [endpoint for endpoint in models.with_keys() if endpoint.wire == "openai_chat"]
     usable = [server for server in servers if any(model.can_chat for model in server.models)]
@@ -45,6 +53,15 @@ async def choose_model(models: Models, ask: Ask, say: Say) -> str | None:
     if choice is None:
         return LEAVE
     return await _chosen(options[choice - 1][0], models, servers, keyed, ask, say)
+
+
+def _rows(line: str, columns: int) -> list[str]:
+    """A line as it fits: one in columns has what it means below its name."""
+    name = re.match(r" +\d+  \S+( \S+)*", line)
+    if name is None or columns <= 0 or width_of(line) <= columns:
+        return list(wrapped(line, columns))
+    detail = "   ".join(re.split(r"  +", line[name.end() :].strip()))
+    return [name[0], *wrapped(f"{_INDENT}{detail}", columns, indent=_INDENT)]
 
 
 def _options(servers: Sequence[LocalServer], keyed: Sequence[Endpoint]) -> list[tuple[str, str, str]]:

@@ -103,7 +103,8 @@ async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, 
     engine.models.configure(settings.providers)
     print(f"Bridle {__version__} · {_folder(create.cwd, env)}\n")
     try:
-        model = await choose_model(engine.models, _ask, print)
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+        model = await choose_model(engine.models, _ask, print, columns=columns)
     except (EOFError, KeyboardInterrupt):
         print()
         return None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bridle.protocol.errors import UsageError
+
 
 class Folders(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths. None of them need exist; whoever writes first creates its own, private."""
@@ -29,12 +31,22 @@ def folders(env: Mapping[str, str]) -> Folders:
             data=os.path.join(root, "data"),
             state=os.path.join(root, "state"),
         )
-    home = env.get("HOME") or os.path.expanduser("~")
+    home = env.get("HOME") or _home_of_user()
     return Folders(
         config=_under(env, "XDG_CONFIG_HOME", home, ".config"),
         data=_under(env, "XDG_DATA_HOME", home, ".local/share"),
         state=_under(env, "XDG_STATE_HOME", home, ".local/state"),
     )
+
+
+def _home_of_user() -> str:
+    """The home that the system knows. `os.path.expanduser` would take an empty HOME for the root folder."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        raise UsageError("There is no home folder. Set HOME or BRIDLE_HOME") from None
 
 
 def _under(env: Mapping[str, str], variable: str, home: str, default: str) -> str:

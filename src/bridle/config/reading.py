@@ -37,7 +37,7 @@ DEPTH_LIMIT = 16
 
 # The standard TOML parser takes minutes for one key of some ten thousand parts, so no key gets that far.
 _LONG_KEY = re.compile(
-    r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
+    r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\.)*"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
 )
 
 

@@ -198,37 +198,10 @@ def test_version_as_a_plain_word_is_a_file_a_target_a_package_or_a_machine(share
 
 
 BEYOND_A_GRANT = (
-    *(
-        "git rebase -x ./x main",
-        "git fetch --upload-pack=./x",
-        "git clone --upload-pack=./x . y",
-        "git clone -c core.pager=./x y",
-    ),
-    *(
-        "git ls-remote 'ext::sh -c touch% x'",
-        "git submodule foreach ./x",
-        "git bisect run ./x",
-        "git pull --upload-pack=./x",
-    ),
-    *(
-        "git push --receive-pack=./x",
-        "git commit --template=x -F /etc/shadow > y",
-        "npm test --script-shell=./x",
-        "go test -exec ./x",
-    ),
-    *(
-        "go test -toolexec=./x",
-        "go vet -vettool=./x",
-        "cargo test --config build.rustc=./x",
-        "pip install -e /tmp/x --target=/",
-    ),
-    *(
-        "docker ps > ~/.bashrc",
-        "FOO=1 npm test",
-        "npm test $(touch x)",
-        "npm test | sh",
-        "é=/../evil npm test",
-    ),
+    *("git rebase -x ./x main", "git fetch --upload-pack=./x", "git clone --upload-pack=./x . y"),
+    *("git clone -c core.pager=./x y", "git ls-remote 'ext::sh -c touch% x'", "git submodule foreach ./x"),
+    *("git bisect run ./x", "git push --receive-pack=./x", "docker ps > ~/.bashrc", "FOO=1 npm test"),
+    *("npm test $(touch x)", "npm test | sh", "é=/../evil npm test"),
 )
 
 

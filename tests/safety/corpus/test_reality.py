@@ -29,6 +29,13 @@ SCRIPTS_PER_RUN = 250
 """Made and judged; about one in five is believed and run."""
 SOUPS_PER_RUN = 200
 SCRIPT_TIMEOUT_S = 5.0
+QUIETLY = {
+    "stdin": subprocess.DEVNULL,
+    "stdout": subprocess.DEVNULL,
+    "stderr": subprocess.DEVNULL,
+    "timeout": 20,
+}
+"""No pipe is left that something in the background could keep open."""
 
 pytestmark = pytest.mark.skipif(BASH is None or GIT is None, reason="needs bash and git")
 
@@ -43,9 +50,11 @@ class World:
         self.listener = listener
         self.port = listener.getsockname()[1]
         self._wrap = _confinement(self.root)
-        self._lay_out()
+        self.restore()
 
-    def _lay_out(self) -> None:
+    def restore(self) -> None:
+        for folder in (self.home, self.folder):
+            shutil.rmtree(folder, ignore_errors=True)
         self.home.mkdir()
         (self.folder / "sub").mkdir(parents=True)
         (self.folder / "keep").write_text("b 2\na 1\ntouch marker\n", encoding="utf-8")
@@ -59,9 +68,7 @@ class World:
             "add -A",
             "-c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -qm x",
         ):
-            subprocess.run(
-                [GIT, *line.split()], cwd=self.folder, env=self.env, check=True, capture_output=True
-            )
+            subprocess.run([GIT, *line.split()], cwd=self.folder, env=self.env, check=True, **QUIETLY)
         (self.folder / "keep").write_text("b 2\na 1\ntouch marker\nc\n", encoding="utf-8")
 
     @property
@@ -115,7 +122,7 @@ def _confinement(root: Path) -> list[str]:
     if bubblewrap:
         bound = ["--ro-bind", "/", "/", "--bind", str(root), str(root), "--dev", "/dev", "--proc", "/proc"]
         confined = [bubblewrap, "--die-with-parent", "--unshare-pid", *bound]
-        if subprocess.run([*confined, "true"], capture_output=True).returncode == 0:
+        if subprocess.run([*confined, "true"], check=False, **QUIETLY).returncode == 0:
             return confined
     pytest.skip("needs bubblewrap that works: scripts that are believed are run for real")
 
@@ -128,10 +135,13 @@ def world(tmp_path_factory) -> Iterator[World]:
 
 
 def check(world: World, script: str) -> bool:
-    """Runs a script that is believed to be harmless. Whether it was."""
+    """Runs a script that is believed to be harmless. Whether it was; if not, the world is made anew."""
     before = world.state()
     world.run(script)
-    return world.state() == before and not world.was_called()
+    harmless = world.state() == before and not world.was_called()
+    if not harmless:
+        world.restore()
+    return harmless
 
 
 @pytest.mark.timeout(120)
@@ -154,12 +164,13 @@ class Recorder:
     """A shell in which no program exists: each one that would start is written down with its words."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.log = root / "log"
-        self.folder = root / "empty"
+        self.root = Path(os.path.realpath(root))
+        self._wrap = _confinement(self.root)
+        self.log = self.root / "log"
+        self.folder = self.root / "empty"
         self.env = {
-            "PATH": str(root / "nowhere"),
-            "HOME": str(root),
+            "PATH": str(self.root / "nowhere"),
+            "HOME": str(self.root),
             "LC_ALL": "C.UTF-8",
             "LOG": str(self.log),
             "BASH_FUNC_command_not_found_handle%%": _WRITE_DOWN,
@@ -171,7 +182,7 @@ class Recorder:
             folder.mkdir()
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
-                [BASH, "-c", f"{script}\n"],
+                [*self._wrap, BASH, "-c", f"{script}\n"],
                 cwd=self.folder,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
@@ -203,13 +214,15 @@ def was_seen(started: list[str], found: Understanding) -> bool:
     return False
 
 
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory) -> Recorder:
+    return Recorder(tmp_path_factory.mktemp("recorder"))
+
+
 @pytest.mark.timeout(120)
 @settings(max_examples=SOUPS_PER_RUN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=soups())
-def test_every_command_a_shell_starts_was_seen(tmp_path_factory, script: str) -> None:
-    root = Path(os.path.realpath(tmp_path_factory.getbasetemp()))
-    recorder = Recorder(root / "recorder")
-    recorder.root.mkdir(exist_ok=True)
+def test_every_command_a_shell_starts_was_seen(recorder: Recorder, script: str) -> None:
     here = Surroundings(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
     found = understand(script, here)
     if found.command_class == "unparseable":

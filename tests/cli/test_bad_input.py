@@ -1,0 +1,168 @@
+"""What people hand over by mistake: one sentence each, the right exit code, and nothing made or run."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
+
+BROKEN = "mode = \n"
+BAD_MODE = 'mode = "yollo" is not a mode (strict, default, safe, auto, yolo, plan).'
+
+
+def refused(place: Place, *words: str, cwd: Path | None = None, **env: str) -> str:
+    """The one sentence of a run that could not begin; in JSON it is the same, and nothing was made."""
+    ran = place.bridle("run", "-m", "demo", *words, cwd=cwd, env=env)
+    assert (ran.code, ran.out, len(ran.story)) == (2, "", 1), ran
+    as_json = place.bridle("run", "--json", "-m", "demo", *words, cwd=cwd, env=env)
+    result = as_json.result
+    assert (as_json.code, result["exit_code"], result["success"]) == (2, 2, False)
+    assert result["error"]["message"] == ran.story[0]
+    assert place.sessions() == []
+    return ran.story[0]
+
+
+# Settings
+
+
+@pytest.mark.requirement("C22")
+@pytest.mark.parametrize(("text", "clause"), [(BROKEN, "invalid value."), ('mode = "yollo"\n', BAD_MODE)])
+@pytest.mark.parametrize(
+    ("tier", "name"),
+    [
+        ("user", "config.toml"),
+        ("project", ".bridle/config.toml"),
+        ("local", ".bridle/config.local.toml"),
+        ("given", "given.toml"),
+        ("profile", "mine.toml"),
+    ],
+)
+def test_settings_that_are_wrong_are_named_with_file_and_line_in_every_tier(
+    place: Place, tier: str, name: str, text: str, clause: str
+) -> None:
+    folder = place.home / ".config/bridle" if tier == "user" else place.work
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"# first\n{text}", encoding="utf-8")
+    options = {"given": ("--config", "given.toml"), "profile": ("--profile", "./mine.toml")}
+    sentence = refused(place, *options.get(tier, ()), "x")
+    assert sentence.endswith(f"{name} line 2: {clause}")
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "sentence"),
+    [
+        (("--set", "mode=yollo"), {}, f"--set: {BAD_MODE}"),
+        (("--set", "mode"), {}, '--set: "mode" is not key=value.'),
+        ((), {"BRIDLE_MODE": "yollo"}, f"BRIDLE_MODE: {BAD_MODE}"),
+        (("--config", "nowhere.toml"), {}, "nowhere.toml: cannot be read (No such file or directory)."),
+        (("--config", "."), {}, ".: cannot be read (Is a directory)."),
+        ((), {"BRIDLE_CONFIG": "nowhere.toml"}, "nowhere.toml: cannot be read (No such file or directory)."),
+    ],
+    ids=lambda value: str(value) if not isinstance(value, dict) else "",
+)
+def test_settings_from_elsewhere_are_named_by_their_place(
+    place: Place, words: tuple[str, ...], env: dict[str, str], sentence: str
+) -> None:
+    assert refused(place, *words, "x", **env) == sentence
+
+
+@pytest.mark.parametrize("data", [b"\x00\x01\xff\xfe" * 1000, b"\x7fELF" + bytes(2_000_000)])
+def test_a_file_that_is_no_settings_file_is_one_sentence(place: Place, data: bytes) -> None:
+    (place.work / "given.toml").write_bytes(data)
+    assert refused(place, "--config", "given.toml", "x").startswith("given.toml")
+
+
+# Homes
+
+
+def words_without(place: Place, *names: str, **also: str) -> dict[str, str]:
+    return {name: value for name, value in place.environment(**also).items() if name not in names}
+
+
+def bridle(place: Place, *words: str, env: dict[str, str]) -> Ran:
+    done = subprocess.run(
+        [*BRIDLE, *words],
+        cwd=place.work,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.mark.parametrize("variables", [{}, {"HOME": ""}])
+def test_without_a_home_the_one_the_system_knows_is_used(place: Place, variables: dict[str, str]) -> None:
+    known = pwd.getpwuid(os.getuid()).pw_dir
+    ran = bridle(place, "config", "path", env={**words_without(place, "HOME"), **variables})
+    assert (ran.code, ran.out, ran.err) == (0, f"{known}/.config/bridle/config.toml\n", "")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody the system does not know")
+def test_somebody_the_system_does_not_know_is_told_to_name_a_home(place: Place) -> None:
+    nobody = max(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid < 60_000) + 1
+    code = f"import os; os.setuid({nobody}); from bridle.config.folders import folders; folders({{}})"
+    done = subprocess.run(
+        [*BRIDLE[:1], "-c", code],
+        env=words_without(place, "HOME"),
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert b"UsageError: There is no home folder. Set HOME or BRIDLE_HOME" in done.stderr
+    named = bridle(place, "config", "path", env=words_without(place, "HOME", BRIDLE_HOME=str(place.home)))
+    assert (named.code, named.out) == (0, f"{place.home}/config/config.toml\n")
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--prompt-file", "The prompt file {name} cannot be read ({problem})"),
+        ("--image", None),
+        ("--output-schema", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["missing", "folder", "endless", "pipe"])
+def test_a_file_that_cannot_be_read_is_named_and_nobody_waits_for_it(
+    place: Place, option: str, sentence: str | None, kind: str
+) -> None:
+    name = {"missing": "nowhere", "folder": "folder", "endless": "/dev/zero", "pipe": "pipe"}[kind]
+    (place.work / "folder").mkdir()
+    os.mkfifo(place.work / "pipe")
+    words = (option, name) if option == "--prompt-file" else (option, name, "x")
+    said = refused(place, *words)
+    assert name in said
+    if sentence is not None and kind == "missing":
+        assert said == sentence.format(name=name, problem="No such file or directory")
+
+
+def test_a_prompt_of_bytes_that_are_no_text_is_sent_as_what_can_be_shown(place: Place) -> None:
+    (place.work / "data").write_bytes(b"look at \xff\xfe\x00 this")
+    ran = place.bridle("run", "-m", "demo", "--prompt-file", "data")
+    assert ran.code == 0
+    (row,) = place.sessions()
+    assert row.title.startswith("look at \ufffd\ufffd")
+
+
+def test_a_prompt_file_that_is_too_long_is_refused(place: Place) -> None:
+    (place.work / "long").write_bytes(b"x" * 2_100_000)
+    assert refused(place, "--prompt-file", "long") == "The prompt file long is longer than 2 MiB"
+
+
+def test_an_answer_that_cannot_be_kept_in_a_file_is_said_and_is_in_the_session(place: Place) -> None:
+    ran = place.bridle("run", "-m", place.script("say done\n"), "-o", "no/such/folder/answer", "x")
+    assert (ran.code, ran.out) == (2, "[scripted] done\n")
+    assert (
+        ran.story[-1] == "The answer cannot be written to no/such/folder/answer (No such file or directory)"
+    )
+    place.verify(place.only_session())
