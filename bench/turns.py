@@ -26,6 +26,8 @@ from bridle.providers.script import say
 from bridle.providers.scripted import ScriptedWire
 
 WARM_UP = 20
+MUTATING = "BENCH=1"
+"""An assignment in front: nobody proves what it does to a program, so the intent has to be on disk first."""
 BATCH = 50
 
 
@@ -72,7 +74,7 @@ class CallingModel:
             yield ModelText("done")
             yield ModelDone("end_turn")
             return
-        command = f"echo {self.output(request.answers).rstrip()}"
+        command = f"{MUTATING} echo {self.output(request.answers).rstrip()}"
         if self._floor is not None:
             self._floor(command)
             self.floors.append(now().since(asked))
@@ -145,7 +147,7 @@ class _Floor:
         before_s = _children_s()
         with subprocess.Popen(["/bin/bash", "-c", command], stdout=subprocess.PIPE) as popen:
             assert popen.stdout is not None
-            assert popen.stdout.read() == command.removeprefix("echo ").encode() + b"\n"
+            assert popen.stdout.read() == command.removeprefix(f"{MUTATING} echo ").encode() + b"\n"
         self.children_s += _children_s() - before_s
         os.write(self._fd, bytes(4096))
         getattr(os, "fdatasync", os.fsync)(self._fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -63,10 +64,20 @@ def gates(
 def understanding(env: Mapping[str, str]) -> Understand:
     """What reads commands for a session whose commands run with this environment. The parser comes with the first."""
 
-    def understand(command: str, cwd: str) -> Understanding:
-        from bridle.safety.shell.understanding import understand as read
-
-        return read(command, Surroundings(cwd=cwd, home=home, search_path=search_path))
-
     home, search_path = env.get("HOME", ""), env.get("PATH", "")
+    places: dict[str, Surroundings] = {}
+
+    def understand(command: str, cwd: str) -> Understanding:
+        place = places.get(cwd)
+        if place is None:
+            place = places[cwd] = Surroundings(cwd=cwd, home=home, search_path=search_path)
+        return _reader()(command, place)
+
+    return understand
+
+
+@functools.cache
+def _reader() -> Callable[[str, Surroundings], Understanding]:
+    from bridle.safety.shell.understanding import understand
+
     return understand

@@ -42,7 +42,9 @@ def _list(store: SessionStore, *, everywhere: bool, as_json: bool) -> int:
         return say(msgspec.json.encode(rows).decode() + "\n")
     lines = session_lines(store, everywhere=everywhere)
     if not lines:
-        return say("No sessions here yet. Start one: bridle run PROMPT   Elsewhere: bridle sessions list --all\n")
+        return say(
+            "No sessions here yet. Start one: bridle run PROMPT   Elsewhere: bridle sessions list --all\n"
+        )
     return say("\n".join(lines) + "\n")
 
 

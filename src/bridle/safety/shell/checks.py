@@ -16,7 +16,7 @@ from bridle.safety.shell import languages
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.options import Split, split_words
 from bridle.safety.shell.programs import HARMLESS_VALUES, HARMLESS_VARIABLES, Program
-from bridle.safety.shell.words import UNKNOWN, Word
+from bridle.safety.shell.words import UNKNOWN, Word, names
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -30,129 +30,39 @@ Check: TypeAlias = Callable[[Judgement, Split, Program], Sequence[Inner]]
 
 _NOTHING: tuple[Inner, ...] = ()
 
-_FIND_FLAGS = frozenset(
-    [
-        "-print",
-        "-print0",
-        "-ls",
-        "-prune",
-        "-quit",
-        "-empty",
-        "-readable",
-        "-writable",
-        "-executable",
-        "-nouser",
-        "-nogroup",
-        "-depth",
-        "-d",
-        "-daystart",
-        "-follow",
-        "-mount",
-        "-xdev",
-        "-noleaf",
-        "-true",
-        "-false",
-        "-not",
-        "-a",
-        "-and",
-        "-o",
-        "-or",
-        "-warn",
-        "-nowarn",
-        "-ignore_readdir_race",
-        "!",
-        "(",
-        ")",
-        ",",
-    ]
+_FIND_FLAGS = names(
+    "-print -print0 -ls -prune -quit -empty -readable -writable -executable -nouser -nogroup -depth -d "
+    "-daystart -follow -mount -xdev -noleaf -true -false -not -a -and -o -or -warn -nowarn "
+    "-ignore_readdir_race ! ( ) ,"
 )
-_FIND_VALUES = frozenset(
-    [
-        "-name",
-        "-iname",
-        "-path",
-        "-ipath",
-        "-wholename",
-        "-iwholename",
-        "-regex",
-        "-iregex",
-        "-lname",
-        "-ilname",
-        "-type",
-        "-xtype",
-        "-size",
-        "-mtime",
-        "-atime",
-        "-ctime",
-        "-mmin",
-        "-amin",
-        "-cmin",
-        "-perm",
-        "-user",
-        "-group",
-        "-uid",
-        "-gid",
-        "-links",
-        "-inum",
-        "-maxdepth",
-        "-mindepth",
-        "-regextype",
-        "-fstype",
-        "-used",
-        "-printf",
-        "-newermt",
-        "-newerat",
-        "-newerct",
-    ]
+_FIND_VALUES = names(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -type -xtype -size "
+    "-mtime -atime -ctime -mmin -amin -cmin -perm -user -group -uid -gid -links -inum -maxdepth -mindepth "
+    "-regextype -fstype -used -printf -newermt -newerat -newerct"
 )
-_FIND_FILES = frozenset(
-    ["-newer", "-anewer", "-cnewer", "-samefile", "-neweraa", "-neweram", "-newerma", "-newermm"]
-)
+_FIND_FILES = names("-newer -anewer -cnewer -samefile -neweraa -neweram -newerma -newermm")
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls"})
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_TEST_FILES = frozenset(
-    [
-        "-a",
-        "-b",
-        "-c",
-        "-d",
-        "-e",
-        "-f",
-        "-g",
-        "-h",
-        "-k",
-        "-p",
-        "-r",
-        "-s",
-        "-u",
-        "-w",
-        "-x",
-        "-G",
-        "-L",
-        "-N",
-        "-O",
-        "-S",
-    ]
-)
+_TEST_FILES = names("-a -b -c -d -e -f -g -h -k -p -r -s -u -w -x -G -L -N -O -S")
 _TEST_TEXT = frozenset({"-n", "-z", "-t"})
-_TEST_BINARY = frozenset(
-    ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef", "=~"]
-)
-_TEST_NUMBERS = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
+_TEST_BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef =~")
+_TEST_NUMBERS = names("-eq -ne -lt -le -gt -ge")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _TAR = (
-    "-txcruAdvzjJapPkmhOSwW -f: -C: -T: -X: -b: --list --extract --get --create --append --update --delete --diff --compare --verbose "
-    "--gzip --gunzip --bzip2 --xz --zstd --auto-compress --file: --directory: --files-from: --exclude: --exclude-from: "
-    "--strip-components: --wildcards --no-recursion --numeric-owner --to-stdout --keep-old-files --same-permissions "
-    "--exclude-vcs --sort: --owner: --group: --mtime: --transform: --force-local --totals --one-file-system"
+    "-txcruAdvzjJapPkmhOSwW -f: -C: -T: -X: -b: --list --extract --get --create --append --update "
+    "--delete --diff --compare --verbose --gzip --gunzip --bzip2 --xz --zstd --auto-compress --file: "
+    "--directory: --files-from: --exclude: --exclude-from: --strip-components: --wildcards --no-recursion "
+    "--numeric-owner --to-stdout --keep-old-files --same-permissions --exclude-vcs --sort: --owner: "
+    "--group: --mtime: --transform: --force-local --totals --one-file-system "
 )
 
 
 def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
     words = list(judgement.words[1:])
     while words and words[0].known in ("-H", "-L", "-P", "-O1", "-O2", "-O3"):
-        words.pop(0)
+        if words.pop(0).text == "-L":
+            judgement.use(UNKNOWN, "read")
     roots: list[Word] = []
     while words and not (words[0].known.startswith("-") or words[0].known in ("(", "!", ",")):
         root = words.pop(0)
@@ -170,10 +80,13 @@ def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word])
     while words:
         name = words.pop(0).text
         if name in _FIND_FLAGS:
+            if name == "-follow":
+                judgement.use(UNKNOWN, "read")
             continue
         if name in _FIND_RUNS:
-            end = next((i for i, word in enumerate(words) if word.text in (";", "+")), len(words))
-            inner.append(Inner(tuple(_filled(word) for word in words[:end])))
+            end = _action_end(words)
+            filled = [piece for word in words[:end] for piece in _found(word, roots)]
+            inner.append(Inner(tuple(filled)))
             words = words[end + 1 :]
             continue
         if name == "-delete":
@@ -195,6 +108,25 @@ def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word])
     return inner
 
 
+def _action_end(words: Sequence[Word]) -> int:
+    """Where the command of an `-exec` ends: at `;`, or at a `+` right behind `{}`."""
+    for at, word in enumerate(words):
+        if word.text == ";" or (word.text == "+" and at and words[at - 1].text == "{}"):
+            return at
+    return len(words)
+
+
+def _found(word: Word, roots: Sequence[Word]) -> Sequence[Word]:
+    """A bare `{}` becomes something below one of the roots; inside a longer word it stays unknown."""
+    if word.text != "{}":
+        return [_filled(word)]
+    below: list[Word] = []
+    for root in roots:
+        text = None if root.text is None else f"{root.text.rstrip('/')}/*"
+        below.append(Word(text, word.source, starts=text or root.starts or "./", glob=True))
+    return below
+
+
 def _may_act(pattern: str) -> bool:
     """Whether files that a wildcard matches could be named like an action: `-name *` becomes any number of words."""
     acts = (*_FIND_RUNS, *_FIND_WRITES, "-fprintf", "-delete")
@@ -210,10 +142,10 @@ def _filled(word: Word) -> Word:
 
 def _fd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
     for at, word in enumerate(judgement.words):
-        if word.text in ("-x", "-X", "--exec", "--exec-batch"):
+        if word.text in _FD_RUNS:
             before = split_words(_FD_BEFORE, judgement.words[1:at])
-            if before.problem:
-                judgement.unproven(before.problem)
+            if before.problem or any(later.text == ";" for later in judgement.words[at:]):
+                judgement.unproven(before.problem or "it runs more than one command")
             for path in before.arguments[1:]:
                 judgement.use(path, "read")
             words = tuple(_filled(inner) for inner in judgement.words[at + 1 :])
@@ -222,16 +154,20 @@ def _fd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner
     return _NOTHING
 
 
+_FD_RUNS = frozenset({"-x", "-X", "--exec", "--exec-batch"})
+
+
 _FD_BEFORE = Program(
-    options="-HIusigFaLpl0q1 -d: -t: -e: -E: -S: -j: --hidden --no-ignore --type: --extension: --exclude: --max-depth: --glob",
+    options="-HIusigFaLpl0q1 -d: -t: -e: -E: -S: -j: --hidden --no-ignore --type: --extension: --exclude: "
+    "--max-depth: --glob",
     arguments="pattern",
 )
 
 
 def _sed(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
     program = Program(
-        options="-nErsuz -e: -f! -i^? -l: --quiet --silent --regexp-extended --separate --unbuffered --null-data --posix "
-        "--debug --sandbox --expression: --line-length: --in-place^? --file!:"
+        options="-nErsuz -e: -f! -i^? -l: --quiet --silent --regexp-extended --separate --unbuffered --null-data "
+        "--posix --debug --sandbox --expression: --line-length: --in-place^? --file!:"
     )
     split = split_words(program, judgement.words[1:])
     if split.problem or split.has("-f", "--file"):
@@ -489,7 +425,7 @@ def _top(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inne
 
 def _ip(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
     words = [word.text for word in split.arguments]
-    known = {"addr", "address", "a", "route", "r", "link", "l", "neigh", "n", "rule", "maddress", "-br"}
+    known = {"addr", "address", "a", "route", "r", "link", "l", "neigh", "n", "rule", "maddress"}
     if words and (
         words[0] not in known or (len(words) > 1 and words[1] not in ("show", "list", "ls", "sh", "s", "get"))
     ):
@@ -519,6 +455,44 @@ def _move(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inn
     sources = split.arguments if split.has("-t", "--target-directory") else split.arguments[:-1]
     for word in sources:
         judgement.use(word, "write")
+    return _NOTHING
+
+
+def _links(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    """Listing folder after folder through links leads anywhere."""
+    if split.has("-R", "--recursive") and split.has("-L", "--dereference"):
+        judgement.use(UNKNOWN, "read")
+    return _NOTHING
+
+
+def _web_addresses(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    """Where a file is expected an address will do."""
+    addresses = [word.starts for word in split.arguments if ":" in word.starts]
+    if addresses:
+        judgement.at_least("network")
+        judgement.urls.extend(addresses)
+    return _NOTHING
+
+
+_PS_VALUES = frozenset("oOpPuUCtTGgNskq")
+
+
+def _ps(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+    """An `e` without a dash, or an `E`, shows the environment of processes, and with it their secrets."""
+    value = False
+    for word in judgement.words[1:]:
+        text = word.text
+        if text is None:
+            judgement.unproven("its options are not known")
+            return _NOTHING
+        if value or text.startswith("--") or not text:
+            value = False
+            continue
+        letters = text.removeprefix("-")
+        dashless = letters == text and letters.isalpha()
+        if "E" in letters or (dashless and "e" in letters):
+            judgement.unproven("it shows the environment of processes")
+        value = letters[-1:] in _PS_VALUES
     return _NOTHING
 
 
@@ -580,6 +554,9 @@ CHECKS: dict[str, Check] = {
     "crontab": _needs("-l"),
     "ssh_keygen": _needs("-l"),
     "move": _move,
+    "links": _links,
+    "addresses": _web_addresses,
+    "ps": _ps,
     "recursive": _recursive,
     "remote_paths": _remote_paths,
     "one_argument": _one_argument,

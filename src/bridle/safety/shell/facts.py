@@ -36,7 +36,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     person (`deletes build/`, `runs a script from package.json`). `key` is what a grant for "this program, any
     arguments" may hold (`npm test`), None where no such grant makes sense. `uses` names every path it is known to
     touch, `urls` every address. `repository` is a folder whose git settings can make a reading command run programs:
-    whoever relies on `command_class` has looked at them (`understand` has).
+    whoever relies on `command_class` has looked at them (`understand` has). `steered_by` are files that would make it
+    run something else if they were there or in a folder above (`understand` has looked).
     """
 
     text: str
@@ -47,6 +48,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     uses: tuple[PathUse, ...] = ()
     urls: tuple[str, ...] = ()
     repository: str | None = None
+    steered_by: tuple[str, ...] = ()
 
 
 class Understanding(msgspec.Struct, frozen=True, kw_only=True):

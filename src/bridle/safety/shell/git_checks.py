@@ -9,10 +9,10 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.protocol.events import CommandClass
-from bridle.safety.shell.git_programs import DESTRUCTIVE_OPTIONS, GIT, GLOBAL_OPTIONS
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.options import Split, split_words
-from bridle.safety.shell.programs import Program
+from bridle.safety.shell.programs import Program, git_subcommands
+from bridle.safety.shell.table_git import DESTRUCTIVE_OPTIONS, GLOBAL_OPTIONS
 from bridle.safety.shell.words import Word
 
 _GLOBAL = Program(options=GLOBAL_OPTIONS)
@@ -25,11 +25,12 @@ _RUNS = (
     "-c",
     "--template",
     "foreach",
+    "run",
     "-u",
     "--extcmd",
     "--tool",
 )
-_ARGUMENT_OF = {"-u": "clone", "-c": "clone", "-x": "rebase"}
+_ARGUMENT_OF = {"-u": "clone", "-c": "clone", "-x": "rebase", "run": "bisect", "foreach": "submodule"}
 
 
 def judge_git(judgement: Judgement, apply: Callable[[Judgement, Split, Program], None]) -> Program | None:
@@ -43,15 +44,13 @@ def judge_git(judgement: Judgement, apply: Callable[[Judgement, Split, Program],
     if not split.rest:
         return None
     name, words = split.rest[0], split.rest[1:]
-    program = GIT.get(name.known)
+    program = git_subcommands().get(name.known)
     if name.text is None or name.glob or program is None:
         judgement.unproven("this is not a subcommand it always has")
         return None
     judgement.subcommand = name.text
     judgement.at_least(_base(program, words))
-    special = _SPECIAL.get(program.check)
-    if special is not None:
-        special(judgement, words, program, apply)
+    _SPECIAL[program.check or "git_plain"](judgement, words, program, apply)
     return program
 
 
@@ -112,6 +111,18 @@ def _use_path(judgement: Judgement, word: Word) -> None:
         judgement.use(msgspec.structs.replace(word, text=text), "read")
 
 
+def _plain(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+    apply(judgement, split_words(program, words), program)
+
+
+def _one(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+    """With one argument it tells, with more it sets."""
+    split = split_words(program, words)
+    apply(judgement, split, program)
+    if len(split.arguments) != 1:
+        judgement.at_least("writes", "changes the repository")
+
+
 def _listing(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, _options_only(split), program)
@@ -134,7 +145,7 @@ def _remote(judgement: Judgement, words: list[Word], program: Program, apply: _A
 def _stash(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
     if words and words[0].text in ("list", "show"):
         judgement.does = "shows what was set aside"
-        _paths(judgement, words[1:], GIT["log"], apply)
+        _paths(judgement, words[1:], git_subcommands()["log"], apply)
     else:
         _changes(judgement, words, program, apply)
 
@@ -148,7 +159,7 @@ def _worktree(judgement: Judgement, words: list[Word], program: Program, apply: 
             program,
         )
     else:
-        judgement.at_least("writes", "changes the working trees")
+        judgement.at_least("executes", "changes the working trees")
         _changes(judgement, words, program, apply)
 
 
@@ -173,7 +184,8 @@ def _config(judgement: Judgement, words: list[Word], program: Program, apply: _A
         "--get-colorbool",
     )
     first = split.arguments[0].text if split.arguments else ""
-    if not split.has(*asking) and first not in ("get", "list") and len(split.arguments) != 1:
+    tells = split.has(*asking) or first in ("get", "list") or len(split.arguments) == 1
+    if not tells or first in ("edit", "set", "unset", "rename-section", "remove-section"):
         judgement.at_least("executes", "changes git's settings")
 
 
@@ -184,10 +196,9 @@ def _changes(judgement: Judgement, words: list[Word], program: Program, apply: _
     for word in words:
         text = word.known
         option = text.partition("=")[0]
-        if option in _RUNS and _ARGUMENT_OF.get(option, name) == name:
+        if (option in _RUNS and _ARGUMENT_OF.get(option, name) == name) or text.startswith("ext::"):
             judgement.at_least("executes", "runs a program it is told to")
-        if text.startswith("ext::"):
-            judgement.at_least("executes", "runs a program it is told to")
+            judgement.keyless = True
         if _loses_work(name, text):
             judgement.at_least("destructive", _LOSES.get(name, "discards work"))
 
@@ -210,6 +221,8 @@ def _loses_work(name: str, text: str) -> bool:
 
 
 _SPECIAL: dict[str, Callable[[Judgement, list[Word], Program, _Apply], None]] = {
+    "git_plain": _plain,
+    "git_one": _one,
     "git_paths": _paths,
     "git_listing": _listing,
     "git_remote": _remote,

@@ -6,6 +6,7 @@ helpers. Only settings known to name none are accepted; the person's own setting
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import stat
@@ -18,25 +19,53 @@ _SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"((?:[^\"\\]|\\.)*)\")?\s*\]
 _KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=|$)")
 _GITLINK = b"\x00\x00\xe0\x00"
 
-# fmt: off
-_HARMLESS = frozenset({
-    *(f"core.{key}" for key in (
-        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol safecrlf "
-        "quotepath abbrev sparsecheckout sparsecheckoutcone longpaths protecthfs protectntfs preloadindex untrackedcache "
-        "commitgraph multipackindex bigfilethreshold compression looseCompression checkstat trustctime whitespace "
-        "sharedrepository splitindex_no fscache hidedotfiles").lower().split()),
-    *(f"user.{key}" for key in ["name", "email", "useconfigonly", "signingkey"]),
-    *(f"extensions.{key}" for key in ["worktreeconfig", "objectformat", "partialclone", "refstorage", "preciousobjects", "relativeworktrees", "compatobjectformat", "noop"]),
-    *(f"remote.*.{key}" for key in ["url", "fetch", "push", "pushurl", "mirror", "tagopt", "prune", "prunetags", "promisor", "partialclonefilter", "gh-resolved", "skipdefaultupdate"]),
-    *(f"branch.*.{key}" for key in ["remote", "merge", "rebase", "pushremote", "description", "gh-merge-base", "github-pr-owner-number", "vscode-merge-base", "mergeoptions"]),
-    *(f"submodule.*.{key}" for key in ["url", "active", "branch", "ignore", "fetchrecursesubmodules", "shallow"]), "submodule.active", "submodule.recurse",
-    "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "push.followtags", "fetch.prune", "fetch.prunetags", "fetch.parallel", "merge.ff", "merge.conflictstyle", "rebase.autosquash",
-    "rebase.autostash", "rebase.updaterefs", "commit.gpgsign", "tag.gpgsign", "tag.sort", "branch.autosetupmerge", "branch.autosetuprebase", "branch.sort", "init.defaultbranch", "color.ui", "color.status", "color.diff", "color.branch",
-    "status.short", "status.branch", "status.showuntrackedfiles", "status.submodulesummary", "diff.renames", "diff.algorithm", "diff.colormoved", "diff.mnemonicprefix", "diff.noprefix", "diff.submodule", "diff.renamelimit", "diff.context",
-    "log.date", "log.decorate", "log.abbrevcommit", "log.follow", "log.showsignature_no", "index.version", "index.threads", "feature.manyfiles", "gc.auto", "gc.pruneexpire", "rerere.enabled", "advice.detachedhead", "advice.statushints", "blame.ignorerevsfile",
-    "lfs.repositoryformatversion", "lfs.*.access", "lfs.url", "receive.denycurrentbranch", "maintenance.auto", "maintenance.strategy", "pack.threads", "pack.windowmemory", "http.postbuffer", "credential.usehttppath", "gui.wmstate", "gui.geometry",
-})
-# fmt: on
+_HARMLESS_TEXT = """
+core.: repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf
+    eol safecrlf quotepath abbrev sparsecheckout sparsecheckoutcone longpaths protecthfs protectntfs
+    preloadindex untrackedcache commitgraph multipackindex bigfilethreshold compression loosecompression
+    checkstat trustctime whitespace sharedrepository fscache hidedotfiles
+user.: name email useconfigonly signingkey
+extensions.: worktreeconfig objectformat refstorage preciousobjects relativeworktrees compatobjectformat noop
+remote.*.: url fetch push pushurl mirror tagopt prune prunetags gh-resolved skipdefaultupdate
+branch.*.: remote merge rebase pushremote description gh-merge-base github-pr-owner-number vscode-merge-base
+    mergeoptions
+branch.: autosetupmerge autosetuprebase sort
+submodule.*.: url active branch ignore fetchrecursesubmodules shallow
+submodule.: active recurse
+pull.: rebase ff
+push.: default autosetupremote followtags
+fetch.: prune prunetags parallel
+merge.: ff conflictstyle
+rebase.: autosquash autostash updaterefs
+commit.: gpgsign
+tag.: gpgsign sort
+init.: defaultbranch
+color.: ui status diff branch
+status.: short branch showuntrackedfiles submodulesummary
+diff.: renames algorithm colormoved mnemonicprefix noprefix submodule renamelimit context
+log.: date decorate abbrevcommit follow
+index.: version threads
+feature.: manyfiles
+gc.: auto pruneexpire
+rerere.: enabled
+advice.: detachedhead statushints
+blame.: ignorerevsfile
+lfs.: repositoryformatversion url
+lfs.*.: access
+receive.: denycurrentbranch
+maintenance.: auto strategy
+pack.: threads windowmemory
+http.: postbuffer
+gui.: wmstate geometry
+"""
+_HOOKS = ("post-index-change", "reference-transaction")
+
+
+@functools.cache
+def _harmless() -> frozenset[str]:
+    """Settings that name no program, as `section.key` or `section.*.key`."""
+    entries = (line.split(": ", 1) for line in _HARMLESS_TEXT.replace("\n    ", " ").strip().split("\n"))
+    return frozenset(prefix + key for prefix, keys in entries for key in keys.split())
 
 
 def is_plain(cwd: str) -> bool:
@@ -76,9 +105,10 @@ def _is_plain_tree(worktree: str, entry: str, depth: int) -> bool:
     common = _common_folder(git_folder)
     configs = [os.path.join(common, "config"), os.path.join(common, "config.worktree")]
     configs.append(os.path.join(git_folder, "config.worktree"))
-    if not all(_is_harmless_config(path) for path in configs):
+    more = frozenset({"core.worktree"}) if depth else frozenset[str]()  # every submodule has it
+    if not all(_is_harmless_config(path, _harmless() | more) for path in configs):
         return False
-    if os.path.lexists(os.path.join(common, "hooks", "post-index-change")):
+    if any(os.path.lexists(os.path.join(common, "hooks", hook)) for hook in _HOOKS):
         return False
     return _are_submodules_plain(worktree, git_folder, depth)
 
@@ -115,40 +145,40 @@ def _read_text(path: str) -> str | None:
     return data.decode("utf-8", "surrogateescape") if len(data) <= MAX_CONFIG_BYTES else None
 
 
-def _is_harmless_config(path: str) -> bool:
+def _is_harmless_config(path: str, harmless: frozenset[str]) -> bool:
     if not os.path.lexists(path):
         return True
     text = _read_text(path)
-    return text is not None and all(key in _HARMLESS for key in _keys(text))
+    return text is not None and all(key in harmless for key in _keys(text))
 
 
 def _keys(text: str) -> list[str]:
-    """Every setting in a config text, as `section.key` or `section.*.key`; what is not understood is a key too."""
+    """Every setting in a config text, as `section.key` or `section.*.key`; what is not understood is the key `?`."""
     found: list[str] = []
     section = ""
-    lines = iter(text.removeprefix("\ufeff").split("\n"))
-    for line in lines:
-        line = line.strip(" \t\r\f\v")
+    for raw in text.removeprefix("\ufeff").split("\n"):
+        line = raw.strip(" \t\r\f\v")
         while line.startswith("["):
             match = _SECTION.match(line)
             if match is None:
-                return [*found, "?"]
-            section = match[1].lower() + (".*" if match[2] is not None else "")
-            if match[2] is None and "." in match[1]:
-                section = match[1].lower().partition(".")[0] + ".*"
+                return ["?"]
+            section = _section(match)
             line = line[match.end() :].lstrip()
         if not line or line[0] in "#;":
             continue
         key = _KEY.match(line)
-        if key is None or (
-            "\\" in line.removesuffix("\\")
-            and not section.startswith(("remote", "branch", "user", "submodule"))
-        ):
-            return [*found, "?"]
+        if key is None or line.endswith("\\"):  # a value that goes on in the next line may hide anything
+            return ["?"]
         found.append(f"{section}.{key[1].lower()}")
-        if line.endswith("\\"):  # a value that goes on: the next line may hide anything
-            return [*found, "?"]
     return found
+
+
+def _section(match: re.Match[str]) -> str:
+    name = match[1].lower()
+    if match[2] is not None:
+        return f"{name}.*"
+    head, dot, _ = name.partition(".")  # `[remote.origin]` is an old way to write `[remote "origin"]`
+    return f"{head}.*" if dot else head
 
 
 def _are_submodules_plain(worktree: str, git_folder: str, depth: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from posixpath import join
 from typing import Literal
@@ -10,8 +10,8 @@ from typing import Literal
 from bridle.protocol.events import CommandClass
 from bridle.safety.shell.facts import SEVERITY, PathUse
 from bridle.safety.shell.programs import Program
-from bridle.safety.shell.reading import Folders
-from bridle.safety.shell.words import Word
+from bridle.safety.shell.script import Folders
+from bridle.safety.shell.words import OPEN_DESCRIPTOR, Word
 
 _NOBODYS = frozenset(
     {"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"}
@@ -25,7 +25,11 @@ def worse(first: CommandClass, second: CommandClass) -> CommandClass:
 
 @dataclass(slots=True)
 class Judgement:
-    """Grows while a command is looked at; its class only ever gets worse. `start` is where the script began."""
+    """Grows while a command is looked at; its class only ever gets worse. `start` is where the script began.
+
+    `assigned` and `spoken` are texts that variables may hold and that come in through a pipe: not sure enough to allow
+    anything, sure enough to refuse.
+    """
 
     name: str
     words: Sequence[Word]
@@ -39,6 +43,10 @@ class Judgement:
     repository: str | None = None
     subcommand: str = ""
     whole_folders: bool = False
+    keyless: bool = False
+    steered_by: list[str] = field(default_factory=list[str])
+    assigned: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    spoken: Sequence[str] = ()
 
     def at_least(self, command_class: CommandClass, does: str = "") -> None:
         """What it does is told by the worst that is known of it; without words for that, by the program's own."""
@@ -46,13 +54,15 @@ class Judgement:
             self.command_class, self.does = command_class, does
 
     def unproven(self, why: str) -> None:
-        """It may do anything the program can do; `why` is the end of a sentence."""
+        """It may do anything the program can do; `why` is the end of a sentence. No grant covers that."""
+        self.keyless = True
         self.at_least("executes", f"runs {shown_name(self.name)}; {why}")
 
     def use(self, word: Word, access: Literal["read", "write", "delete", "run"]) -> None:
         """Notes a path the command touches, as seen from where the script started."""
         if word.text is None:
-            self.uses.append(PathUse(path=None, access=access))
+            if not word.starts.startswith(OPEN_DESCRIPTOR):
+                self.uses.append(PathUse(path=None, access=access))
             return
         if word.text in _NOBODYS or word.text.startswith("/dev/fd/") or not word.text:
             return

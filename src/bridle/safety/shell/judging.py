@@ -1,32 +1,32 @@
-"""From simple commands to parts: wrappers taken off, each program judged by its table, scripts inside scripts read again."""
+"""From simple commands to parts: wrappers off, each program judged by its table, scripts inside scripts read again."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import msgspec
 
 from bridle.protocol.events import CommandClass
+from bridle.safety.shell.applying import apply_options, apply_table
 from bridle.safety.shell.checks import CHECKS, OWN_WORDS, Inner, is_harmless_variable
-from bridle.safety.shell.developer_programs import DEVELOPER_PROGRAMS, tells_version
 from bridle.safety.shell.facts import Part
 from bridle.safety.shell.git_checks import judge_git
 from bridle.safety.shell.judgement import Judgement, host_of, shown_name, worse
+from bridle.safety.shell.keys import key_of
 from bridle.safety.shell.options import Split, split_words
 from bridle.safety.shell.programs import (
     BUILTINS,
-    INTERPRETERS,
     KEYED_BY_SUBCOMMAND,
-    NO_KEY,
     POWERSHELLS,
-    PROGRAMS,
     SHELLS,
-    WRAPPERS,
     Program,
+    have_subcommands,
+    programs,
+    wrappers,
 )
-from bridle.safety.shell.reading import Command, Script, read_script
+from bridle.safety.shell.reading import read_script
 from bridle.safety.shell.refusals import (
     Leaf,
     Refusal,
@@ -39,13 +39,14 @@ from bridle.safety.shell.refusals import (
     refused_inner,
     refused_text,
 )
-from bridle.safety.shell.words import UNKNOWN, Unreadable, Word
+from bridle.safety.shell.script import Command, Script
+from bridle.safety.shell.versions import steering_files, tells_version
+from bridle.safety.shell.words import Unreadable, Word
+from bridle.safety.shell.wrappers import wrapped
 
 MAX_NESTING = 6
 
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin")
-_EFFECTS: dict[str, CommandClass] = {"!": "executes", "@": "network", "^": "writes", "%": "destructive"}
-_PATTERN_OPTIONS = ("-e", "-f", "--regexp", "--file", "--files", "--type-list", "--from-file")
 _NO_PROGRAM = Program(base="executes")
 _NO_BODY = ("<<", "<<<")
 
@@ -101,8 +102,12 @@ class _Judge:
             )
 
     def _judgement(self, command: Command, words: Sequence[Word]) -> Judgement:
-        name = words[0].known if words else ""
-        return Judgement(name, words, command.folders, self.place.start, self.place.home)
+        judgement = Judgement(
+            words[0].known if words else "", words, command.folders, self.place.start, self.place.home
+        )
+        judgement.assigned = self.script.assigned
+        judgement.spoken = _spoken_to(command)
+        return judgement
 
     def _assignments(self, command: Command, judgement: Judgement) -> None:
         for assignment in command.assignments:
@@ -152,7 +157,7 @@ class _Judge:
         judgement.name = name
         if name in SHELLS and self._shell(command, judgement, depth):
             return
-        wrapper = WRAPPERS.get(name) or (PROGRAMS["env"] if name == "env" else None)
+        wrapper = wrappers().get(name) or (programs()["env"] if name == "env" else None)
         if wrapper is not None and wrapper.arguments == "command":
             self._wrapper(command, judgement, wrapper, depth)
             return
@@ -174,12 +179,11 @@ class _Judge:
         split = split_words(wrapper, judgement.words[1:], leading=True)
         if split.problem:
             judgement.unproven(split.problem)
-        self._options(judgement, Split(used=split.used), wrapper)
+        apply_options(judgement, Split(used=split.used), wrapper)
         judgement.at_least(wrapper.base, wrapper.does if wrapper.base != "read_only" else "")
-        rest = split.rest[wrapper.before :]
-        inner = _WRAPPED.get(wrapper.check, _plain)(judgement, split, rest)
+        inner = wrapped(judgement, wrapper, split)
         if inner is None or not inner.words:
-            program = PROGRAMS.get(judgement.name, wrapper)
+            program = programs().get(judgement.name, wrapper)
             self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
             self._finish(command, judgement, program)
             return
@@ -265,17 +269,18 @@ class _Judge:
         self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
         if len(words) == 2 and tells_version(name, words[1].known):
             judgement.does = judgement.does or "shows its version or its help"
+            self._steer(judgement)
             self._finish(command, judgement, Program(arguments="text"))
             return
         if name == "git":
-            program = judge_git(judgement, self._options_and_arguments)
+            program = judge_git(judgement, apply_table)
             if program is None and judgement.command_class == "read_only":
                 judgement.does = "shows help"
             self._finish(command, judgement, program or Program())
             return
         if name in POWERSHELLS:
             self._powershell(judgement)
-        if is_code_runner(name) and name not in DEVELOPER_PROGRAMS:
+        if is_code_runner(name) and name not in programs():
             self._interpreter(judgement)
             self._finish(command, judgement, _NO_PROGRAM)
             return
@@ -285,6 +290,13 @@ class _Judge:
             self._finish(command, judgement, _NO_PROGRAM)
             return
         self._known(command, judgement, program, rest, depth)
+
+    def _steer(self, judgement: Judgement) -> None:
+        """Notes which files of the workspace would name another program to answer."""
+        for name in steering_files(judgement.name):
+            if None in judgement.folders:
+                judgement.unproven("which program that is depends on where it runs")
+            judgement.steered_by.extend(f"{folder}/{name}" for folder in judgement.folders if folder)
 
     def _known(
         self, command: Command, judgement: Judgement, program: Program, rest: Sequence[Word], depth: int
@@ -301,10 +313,10 @@ class _Judge:
             inner = CHECKS["fd"](judgement, split, program)
         elif program.check == "fd":
             split = split_words(program, rest)
-            self._options_and_arguments(judgement, split, program)
+            apply_table(judgement, split, program)
         else:
             judgement.at_least(program.base)
-            self._options_and_arguments(judgement, split, program)
+            apply_table(judgement, split, program)
             if program.check:
                 inner = CHECKS[program.check](judgement, split, program)
         self._finish(command, judgement, program)
@@ -316,8 +328,8 @@ class _Judge:
     def _entry(self, judgement: Judgement) -> tuple[Program | None, Sequence[Word]]:
         """The table entry that fits, the longest name first, and the words it is about."""
         name, words = judgement.name, list(judgement.words[1:])
-        program = PROGRAMS.get(name) or WRAPPERS.get(name) or DEVELOPER_PROGRAMS.get(name)
-        if name not in KEYED_BY_SUBCOMMAND and f"{name} " not in _WITH_SUBCOMMANDS:
+        program = programs().get(name) or wrappers().get(name)
+        if name not in KEYED_BY_SUBCOMMAND and name not in have_subcommands():
             return program, words
         skipped = split_words(program, words, leading=True) if program else Split(rest=words)
         rest = skipped.rest
@@ -325,11 +337,11 @@ class _Judge:
             judgement.subcommand = rest[0].text
         for length in (2, 1):
             texts = [word.text or "" for word in rest[:length]]
-            entry = DEVELOPER_PROGRAMS.get(" ".join([name, *texts])) or PROGRAMS.get(" ".join([name, *texts]))
+            entry = programs().get(" ".join([name, *texts]))
             if len(texts) == length and entry is not None:
                 if skipped.problem and entry.base == "read_only":
                     judgement.unproven(skipped.problem)
-                self._options(judgement, Split(used=skipped.used), program or entry)
+                apply_options(judgement, Split(used=skipped.used), program or entry)
                 return entry, rest[length:]
         return program, words
 
@@ -354,63 +366,6 @@ class _Judge:
             judgement.does = "runs {}"
             judgement.use(word, "run")
             return
-
-    def _options_and_arguments(self, judgement: Judgement, split: Split, program: Program) -> None:
-        self._options(judgement, split, program)
-        arguments = split.arguments[program.before :]
-        if len(split.arguments) > program.at_most or (program.arguments == "none" and split.arguments):
-            judgement.unproven("its arguments change what it does")
-        match program.arguments:
-            case "read" | "write" | "delete" | "run":
-                for word in arguments:
-                    judgement.use(word, program.arguments)
-            case "pattern":
-                self._pattern(judgement, split, arguments)
-            case "copy":
-                self._copy(judgement, split, arguments)
-            case "url":
-                self._addresses(judgement, split, arguments)
-            case "text" | "none" | "command":
-                for word in arguments:
-                    if word.glob:
-                        judgement.use(word, "read")
-
-    def _options(self, judgement: Judgement, split: Split, program: Program) -> None:
-        if split.problem and not program.lenient:
-            judgement.unproven(split.problem)
-        for used in split.used:
-            if used.option.effect:
-                judgement.at_least(_EFFECTS[used.option.effect])
-                if used.option.effect == "!":
-                    judgement.unproven(f"{used.name} runs something")
-            if used.values and used.option.value in ("<", ":<"):
-                judgement.use(used.values[-1], "read")
-            if used.values and used.option.value == ">":
-                before = len(judgement.uses)
-                judgement.use(used.values[-1], "write")
-                if len(judgement.uses) > before:
-                    judgement.at_least("writes", "writes {}")
-
-    def _pattern(self, judgement: Judgement, split: Split, arguments: list[Word]) -> None:
-        unsure = any(word.text is None and not word.starts for word in arguments[:1]) and arguments[0].split
-        files = arguments if split.has(*_PATTERN_OPTIONS) or unsure else arguments[1:]
-        for word in files:
-            judgement.use(word, "read")
-
-    def _copy(self, judgement: Judgement, split: Split, arguments: list[Word]) -> None:
-        into = split.has("-t", "--target-directory")
-        for word in arguments if into else arguments[:-1]:
-            judgement.use(word, "read")
-        for word in [] if into else arguments[-1:]:
-            judgement.use(word, "write")
-
-    def _addresses(self, judgement: Judgement, split: Split, arguments: list[Word]) -> None:
-        given = [used.values[0] for used in split.used if used.name == "--url" and used.values]
-        for word in [*given, *arguments]:
-            if word.text is not None and not word.text.startswith("+"):
-                judgement.urls.append(word.text)
-            if (word.text or word.starts).startswith("file:"):
-                judgement.use(UNKNOWN, "read")
 
     # putting parts together
 
@@ -439,42 +394,13 @@ class _Judge:
                 uses=tuple(judgement.uses),
                 urls=tuple(judgement.urls),
                 repository=judgement.repository,
+                steered_by=tuple(judgement.steered_by),
             )
         )
 
     def _key(self, command: Command, judgement: Judgement) -> str | None:
-        """What a grant for this program with any arguments may be called."""
-        name = judgement.name
-        plain = self.script.shape == "simple" and not self.nesting and not command.assignments
-        if (
-            not plain
-            or judgement.words is not command.words
-            or judgement.command_class in ("destructive", "unparseable")
-        ):
-            return None
-        if (
-            any(word.text is None for word in judgement.words)
-            or not name
-            or name in NO_KEY
-            or is_code_runner(name)
-        ):
-            return None
-        if (
-            name in INTERPRETERS
-            or name in POWERSHELLS
-            or name in WRAPPERS
-            or "/" in (command.words[0].text or "/")
-        ):
-            return None
-        if command.redirections and any(r.target is not None for r in command.redirections):
-            return None
-        second = command.words[1].known if len(command.words) > 1 else ""
-        if name in KEYED_BY_SUBCOMMAND:
-            known = second == judgement.subcommand and second not in _NO_SUBCOMMAND_KEY
-            return f"{name} {second}" if second and known else None
-        if name in PROGRAMS or name in DEVELOPER_PROGRAMS:
-            return name
-        return f"{name} {second}" if _SUBCOMMAND.fullmatch(second) else None
+        plain = self.script.shape == "simple" and not self.nesting and judgement.words is command.words
+        return key_of(command, judgement) if plain else None
 
     def _flows(self, command: Command) -> None:
         """What one command gives and another runs."""
@@ -505,86 +431,26 @@ class _Judge:
                 self._nested(command, " ".join(text for text in texts[1:] if text))
 
 
-_WITH_SUBCOMMANDS = frozenset(
-    f"{name.partition(' ')[0]} " for name in (*DEVELOPER_PROGRAMS, *PROGRAMS) if " " in name
-)
-_SUBCOMMAND = re.compile(r"[a-z][a-z0-9-]*")
-_NO_SUBCOMMAND_KEY = frozenset(
-    {"run", "exec", "x", "dlx", "config", "alias", "api", "extension", "push", "clean", "reset", "publish"}
-)
+def _spoken_to(command: Command) -> list[str]:
+    """Words that certainly come in through its pipe or its here-document."""
+    texts = [redirection.body for redirection in command.redirections if redirection.body is not None]
+    for up in command.fed_by:
+        if up.words and up.words[0].text in ("echo", "printf"):
+            texts.extend(word.text for word in up.words[1:] if word.text is not None)
+    return " ".join(texts).split()
 
 
 def _about(judgement: Judgement, words: Sequence[Word]) -> Judgement:
     """The same findings, about the command inside."""
-    return Judgement(
-        words[0].known, words, judgement.folders, judgement.start, judgement.home, judgement.command_class, judgement.does,
-        judgement.uses, judgement.urls,
-    )  # fmt: skip
+    inside = copy(judgement)
+    inside.name, inside.words = words[0].known, words
+    return inside
 
 
 def _phrase(judgement: Judgement, program: Program) -> str:
     if judgement.urls and judgement.command_class == "network" and not judgement.does:
         return f"connects to {host_of(judgement.urls[0])}"
     return judgement.phrase(program)
-
-
-# what a wrapper wraps
-
-
-def _plain(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
-    return Inner(tuple(rest))
-
-
-def _env(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
-    for used in split.used:
-        if used.name in ("-S", "--split-string"):
-            return Inner((*used.values, *rest), script=True)
-        if used.name in ("-C", "--chdir"):
-            judgement.folders = frozenset({None})
-    words = list(rest)
-    while words and "=" in words[0].starts:
-        name, _, value = words[0].starts.partition("=")
-        if not is_harmless_variable(name, value if words[0].text is not None else None):
-            judgement.at_least("executes", f"sets {shown_name(name)}")
-        words.pop(0)
-    return Inner(tuple(words))
-
-
-def _command_builtin(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
-    if split.has("-v", "-V"):
-        judgement.does = "finds a program"
-        return None
-    return Inner(tuple(rest))
-
-
-def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
-    """Words nobody knows are added, or put where the placeholder stands."""
-    marks = [
-        used.values[0].known for used in split.used if used.name in ("-I", "--replace", "-i") and used.values
-    ]
-    if split.has("-i", "--replace") and not marks:
-        marks = ["{}"]
-    words = tuple(rest) or (Word("echo", "echo", starts="echo"),)
-    if marks:
-        return Inner(
-            tuple(
-                msgspec.structs.replace(w, text=None, starts="", split=False) if marks[0] in w.known else w
-                for w in words
-            )
-        )
-    return Inner((*words, UNKNOWN))
-
-
-def _script_words(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
-    return Inner(tuple(rest), script=True)
-
-
-_WRAPPED = {
-    "env": _env,
-    "command": _command_builtin,
-    "xargs": _xargs,
-    "script_words": _script_words,
-}
 
 
 def combined(parts: Sequence[Part]) -> CommandClass:

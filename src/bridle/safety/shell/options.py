@@ -12,12 +12,12 @@ import msgspec
 from bridle.safety.shell.programs import Program
 from bridle.safety.shell.words import Word
 
-_TOKEN = re.compile(r"(--?[^\s:?<>!@^%]+)([!@^%]?)(::|:<|[:?<>]?)")
+_TOKEN = re.compile(r"(--?[^\s:?<>!@^%+~]+)([!@^%+]?)(::|:<|[:?<>~]?)")
 _NUMBER = re.compile(r"-[0-9]+")
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One option of a program: what using it means (`! @ ^ %` or nothing), and what follows it."""
+    """One option of a program: what using it means (`! @ ^ % +` or nothing), and what follows it."""
 
     effect: str = ""
     value: str = ""
@@ -128,6 +128,8 @@ class _Splitting:
             option = self.options.get(name[1:])
         if option is None:
             self._unlisted(name)
+            option = self._abbreviated(name)
+        if option is None:
             return
         if equals:
             if not option.value:
@@ -151,12 +153,21 @@ class _Splitting:
                 return
             self._use(name, option, None)
 
+    def _abbreviated(self, name: str) -> Option | None:
+        """The worst option a shortened name may stand for; only those that do harm matter."""
+        meant = [
+            option for full, option in self.options.items() if full.startswith("--") and full.startswith(name)
+        ]
+        return next((option for option in meant if option.effect), None)
+
     def _unlisted(self, name: str) -> None:
         if not self.program.lenient:
             self._problem(f"{name[:20]} is not a known option")
 
     def _use(self, name: str, option: Option, attached: Word | None) -> None:
-        wanted = {"": 0, "?": 0, ":": 1, "<": 1, ">": 1, "::": 2, ":<": 2}[option.value]
+        wanted = {"": 0, "?": 0, ":": 1, "<": 1, ">": 1, "::": 2, ":<": 2, "~": 1}[option.value]
+        if option.value == "~" and self.at >= len(self.words):
+            wanted = 0
         values = [] if attached is None else [attached]
         while len(values) < wanted:
             if self.at >= len(self.words):

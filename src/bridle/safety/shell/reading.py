@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from posixpath import join, normpath
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.safety.shell.accounting import Claim, account, is_operator
 from bridle.safety.shell.facts import Shape
-from bridle.safety.shell.words import Known, Span, Unreadable, Word, read_word
+from bridle.safety.shell.script import Assignment, Command, Folders, Redirection, Script
+from bridle.safety.shell.words import Known, Span, Unreadable, Word, names, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -26,96 +27,20 @@ MAX_CHARACTERS = 64 * 1024
 MAX_COMMANDS = 400
 MAX_DEPTH = 60
 
-Folders: TypeAlias = frozenset[str | None]
-"""The folders a command may be running in: more than one after a `cd` that may have failed, None for anywhere."""
-
 _TOO_DEEP = "it is nested too deeply"
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f"
     r"\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_GAP = re.compile(r"(?:[ \t\n]|\\\n)*")
-_OPERATOR = re.compile(r"&>>|&>|&&|&|\|\||\|&|\||;;&|;;|;&|;|<<<|<<-|<<|<&|<>|<|>>|>\||>&|>|\(|\)")
-_CLOSING = frozenset({">&-", "<&-"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _ASSIGNMENT_LIKE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
-_DESCRIPTOR_NAME = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9]+")
 _PLAIN_ARITHMETIC = re.compile(r"[0-9 \t\n+*/%<>=!&|^~?:()-]*")
-_RESERVED = frozenset(
-    [
-        "if",
-        "then",
-        "elif",
-        "else",
-        "fi",
-        "do",
-        "done",
-        "case",
-        "esac",
-        "while",
-        "until",
-        "for",
-        "select",
-        "in",
-        "function",
-        "{",
-        "}",
-        "[[",
-        "]]",
-        "!",
-        "coproc",
-    ]
+_RESERVED = names(
+    "if then elif else fi do done case esac while until for select in function { } [[ ]] ! coproc"
 )
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n")
 _LOOP_NAME = re.compile(r"(?!.*_proxy$)[a-z_][a-z0-9_]*")
-
-
-class Assignment(msgspec.Struct, frozen=True):
-    """`name=value` before a command or alone. `value` is None for arrays and elements of arrays."""
-
-    name: str
-    value: Word | None
-
-
-class Redirection(msgspec.Struct, frozen=True):
-    """Where input comes from or output goes. `target` is None when only descriptors are moved.
-
-    `body` is the text of a here-document or here-string, None where it is not known.
-    """
-
-    operator: str
-    target: Word | None = None
-    body: str | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Command:
-    """One simple command as written. Without words it only assigns, redirects or evaluates.
-
-    `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
-    """
-
-    text: str
-    folders: Folders
-    words: list[Word] = field(default_factory=list[Word])
-    assignments: list[Assignment] = field(default_factory=list[Assignment])
-    redirections: list[Redirection] = field(default_factory=list[Redirection])
-    fed_by: list[Command] = field(default_factory=list["Command"])
-    inner: list[Command] = field(default_factory=list["Command"])
-    evaluates: bool = False
-
-
-@dataclass(slots=True)
-class Script:
-    """Every simple command in the order written, and what the whole looks like.
-
-    `defined` are names a function has in it. `multiplies` when one of them starts itself more than once.
-    """
-
-    commands: list[Command] = field(default_factory=list[Command])
-    shape: Shape = "compound"
-    defined: set[str] = field(default_factory=set[str])
-    multiplies: bool = False
 
 
 def read_script(text: str, *, home: str, folders: Folders) -> Script:
@@ -161,15 +86,6 @@ def _word_as_written(word: Word) -> Word:
     )
 
 
-class _Claim(msgspec.Struct, frozen=True, order=True):
-    """A stretch of text that has been read. Words of one command share an `owner`; keywords have owner 0."""
-
-    start: int
-    end: int
-    kind: str
-    owner: int = 0
-
-
 class _Outcome(msgspec.Struct, frozen=True):
     """Where the shell may be after a statement that succeeded, and after one that failed."""
 
@@ -189,13 +105,37 @@ class _Reader:
     def __init__(self, source: str, home: str, start: Folders) -> None:
         self.source, self.home, self.start = source, home, start
         self.script = Script()
-        self.claims: list[_Claim] = []
+        self.claims: list[Claim] = []
         self.depth = 0
         self.substitutions = 0
+        self.readers = {
+            "command": self._command,
+            "redirected_statement": self._redirected,
+            "pipeline": self._pipeline,
+            "list": self._list,
+            "comment": self._comment,
+            "negated_command": self._negated,
+            "subshell": self._subshell,
+            "compound_statement": self._braces,
+            "do_group": self._block,
+            "if_statement": self._branches,
+            "elif_clause": self._branches,
+            "else_clause": self._branches,
+            "while_statement": self._branches,
+            "for_statement": self._for,
+            "c_style_for_statement": self._c_style_for,
+            "case_statement": self._case,
+            "function_definition": self._function,
+            "test_command": self._test,
+            "declaration_command": self._declaration,
+            "unset_command": self._declaration,
+            "variable_assignment": self._assignments,
+            "variable_assignments": self._assignments,
+        }
 
     def read(self, root: Node) -> Script:
         self._statements(root.children, self.start)
-        self._account(0, len(self.source), self.claims)
+        account(self.source, 0, len(self.source), self.claims)
         self.script.shape = self._shape(root)
         return self.script
 
@@ -220,65 +160,7 @@ class _Reader:
     # every character is accounted for
 
     def _claim(self, node: Node, kind: str, owner: int = 0) -> None:
-        self.claims.append(_Claim(node.start_byte, node.end_byte, kind, owner))
-
-    def _account(self, start: int, end: int, claims: list[_Claim]) -> None:
-        """Between what was read there is nothing but blanks, and the shell would see the same boundaries."""
-        claims.sort()
-        source, at = self.source, start
-        before: _Claim | None = None
-        for claim in claims:
-            if claim.start < at:
-                raise Unreadable("two readings of it overlap")
-            gap = source[at : claim.start]
-            self._check_gap(gap, before, claim)
-            if claim.kind == "operator":
-                self._check_operator(claim)
-            elif (
-                claim.kind == "comment"
-                and claim.start > start
-                and source[claim.start - 1] not in " \t\n;&|()"
-            ):
-                raise Unreadable("a comment begins inside a word")
-            at, before = claim.end, claim
-        self._check_gap(source[at:end], None, None)
-
-    def _check_gap(self, gap: str, before: _Claim | None, claim: _Claim | None) -> None:
-        if gap and _GAP.fullmatch(gap) is None:
-            raise Unreadable(f"{_as_written(gap.strip())[:20]!r} is not understood")
-        if before is None or claim is None or before.kind != "word" or claim.kind != "word":
-            return
-        blanks = gap.replace("\\\n", "")
-        if not blanks:
-            raise Unreadable("two words touch each other")
-        same = before.owner == claim.owner and claim.owner
-        if (same and "\n" in blanks) or (not same and before.owner and claim.owner and "\n" not in blanks):
-            raise Unreadable("a command does not end where it seems to")
-
-    def _check_operator(self, claim: _Claim) -> None:
-        text = self.source[claim.start : claim.end]
-        match = _OPERATOR.match(self.source, claim.start)
-        if text in _CLOSING:
-            following = self.source[claim.end : claim.end + 1]
-            if following and following not in " \t\n;&|()":
-                raise Unreadable("a redirection is not understood")
-            return
-        if match is None or match[0] != text:
-            raise Unreadable(f"{_as_written(text)!r} is not the operator it seems to be")
-        if text == "(" and self.source.startswith("((", claim.start):
-            raise Unreadable("two brackets in a row can be read in two ways")
-        if text[0] in "<>" or text.startswith("&>"):
-            self._check_descriptor(claim.start)
-
-    def _check_descriptor(self, at: int) -> None:
-        """`2>` moves a descriptor, `a2>` does not: what touches the operator is what the parser says it is."""
-        start = at
-        while start > 0 and self.source[start - 1] not in " \t\n;&|()<>":
-            start -= 1
-        touching = self.source[start:at]
-        known = any(c.kind == "descriptor" and (c.start, c.end) == (start, at) for c in self.claims)
-        if touching and bool(_DESCRIPTOR_NAME.fullmatch(touching)) != known:
-            raise Unreadable("a redirection is not understood")
+        self.claims.append(Claim(node.start_byte, node.end_byte, kind, owner))
 
     # statements
 
@@ -297,18 +179,17 @@ class _Reader:
     def _claim_token(self, node: Node) -> None:
         if node.type == "\n":
             return
-        kind = "operator" if node.type in _CLOSING or _OPERATOR.fullmatch(node.type) else "word"
-        self._claim(node, kind)
+        self._claim(node, "operator" if is_operator(node.type) else "word")
 
     def _statement(self, node: Node, folders: Folders) -> _Outcome:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable(_TOO_DEEP)
         try:
-            read = _STATEMENTS.get(node.type)
+            read = self.readers.get(node.type)
             if read is None:
                 raise Unreadable(f"{node.type.replace('_', ' ')} is not understood")
-            return read(self, node, folders)
+            return read(node, folders)
         finally:
             self.depth -= 1
 
@@ -326,8 +207,7 @@ class _Reader:
         if operator.type == "||":
             second = self._statement(right, first.failed)
             return _Outcome(first.done | second.done, second.failed)
-        second = self._statement(right, first.either)
-        return second
+        return self._statement(right, first.either)
 
     def _pipeline(self, node: Node, folders: Folders) -> _Outcome:
         upstream: list[Command] = []
@@ -400,6 +280,7 @@ class _Reader:
             if node.field_name_for_child(index) == "value":
                 word = self._word(child, command, folders, owner)
                 command.evaluates = command.evaluates or word.assigns
+                self.script.note(name, word)
             elif child.type == "variable_name":
                 self._claim(child, "word")
             elif child.is_named:
@@ -415,7 +296,7 @@ class _Reader:
         close = next((child for child in node.children if child.type == "))"), None)
         if close is None:
             raise Unreadable("a loop is not understood")
-        self.claims.append(_Claim(node.start_byte, close.end_byte, "word"))
+        self.claims.append(Claim(node.start_byte, close.end_byte, "word"))
         places = folders
         for child in node.children:
             if child.end_byte <= close.end_byte:
@@ -527,6 +408,8 @@ class _Reader:
     def _assignment(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
         text = self.source[node.start_byte : node.end_byte]
         match = _ASSIGNMENT.match(text)
+        if not _ASSIGNMENT_LIKE.match(text):
+            raise Unreadable("the shell would not take that for an assignment")
         if match is None or text.startswith("(", match.end()):
             self._claim(node, "word", owner)
             self._inside(node, command, folders)
@@ -536,11 +419,12 @@ class _Reader:
         value = None if whole.text is None else whole.text[match.end() :]
         word = msgspec.structs.replace(whole, text=value, starts=whole.starts[match.end() :])
         command.assignments.append(Assignment(match[1], word))
+        self.script.note(match[1], word)
 
     def _word(self, node: Node, command: Command, folders: Folders, owner: int) -> Word:
         """The word a node is, from its text; commands inside it are read too."""
         start, end = node.start_byte, node.end_byte
-        self.claims.append(_Claim(start, end, "word", owner))
+        self.claims.append(Claim(start, end, "word", owner))
         text = self.source[start:end]
         spans: dict[int, Span] = {}
         if "$" in text or "`" in text or "<(" in text or ">(" in text:
@@ -587,7 +471,7 @@ class _Reader:
                 self._redirection(child, reading, folders, len(self.script.commands))
         else:
             self._statements(inside, folders)
-        self._account(node.start_byte + opening, node.end_byte - 1, self.claims)
+        account(self.source, node.start_byte + opening, node.end_byte - 1, self.claims)
         self.claims = outer
         command.inner.extend(self.script.commands[before:])
 
@@ -695,10 +579,12 @@ class _Reader:
             raise Unreadable("a here-document does not end where it seems to")
         self._claim(operator, "operator")
         self._claim(start, "word")
-        self.claims.append(_Claim(first, after, "body"))
+        self.claims.append(Claim(first, after, "body"))
         text = self.source[first:last]
         written = self.source[start.start_byte : start.end_byte]
         plain = any(character in written for character in "'\"\\")
+        if not plain and _CONTINUED.search(text):
+            raise Unreadable("a continued line in a here-document may be its end")
         known = plain or not any(character in text for character in "$`\\")
         command.redirections.append(Redirection("<<", body=_as_written(text) if known else None))
         if not known:
@@ -842,30 +728,6 @@ _TEST_OPERATOR = re.compile(r"&&|\|\||[()<>]")
 _SIMPLE = frozenset(
     {"command", "test_command", "declaration_command", "unset_command", "variable_assignment"}
 )
-_STATEMENTS = {
-    "command": _Reader._command,
-    "redirected_statement": _Reader._redirected,
-    "pipeline": _Reader._pipeline,
-    "list": _Reader._list,
-    "comment": _Reader._comment,
-    "negated_command": _Reader._negated,
-    "subshell": _Reader._subshell,
-    "compound_statement": _Reader._braces,
-    "do_group": _Reader._block,
-    "if_statement": _Reader._branches,
-    "elif_clause": _Reader._branches,
-    "else_clause": _Reader._branches,
-    "while_statement": _Reader._branches,
-    "for_statement": _Reader._for,
-    "c_style_for_statement": _Reader._c_style_for,
-    "case_statement": _Reader._case,
-    "function_definition": _Reader._function,
-    "test_command": _Reader._test,
-    "declaration_command": _Reader._declaration,
-    "unset_command": _Reader._declaration,
-    "variable_assignment": _Reader._assignments,
-    "variable_assignments": _Reader._assignments,
-}
 
 
 def _is_pipeline_element(node: Node) -> bool:

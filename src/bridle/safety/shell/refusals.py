@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.programs import CREDENTIAL_TOOLS, FETCHERS, INTERPRETERS, POWERSHELLS, SHELLS
-from bridle.safety.shell.words import Word
+from bridle.safety.shell.words import UNKNOWN, Word, names
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -25,49 +25,17 @@ class Refusal(msgspec.Struct, frozen=True):
     why: str
 
 
-_SYSTEM_FOLDERS = frozenset(
-    [
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/home",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/libx32",
-        "/opt",
-        "/proc",
-        "/root",
-        "/run",
-        "/sbin",
-        "/srv",
-        "/sys",
-        "/usr",
-        "/var",
-        "/usr/bin",
-        "/usr/lib",
-        "/usr/local",
-        "/usr/sbin",
-        "/usr/share",
-        "/var/lib",
-        "/var/log",
-        "/System",
-        "/Library",
-        "/Applications",
-        "/Users",
-        "/private",
-        "/private/etc",
-        "/private/var",
-        "/Volumes",
-        "/mnt",
-        "/media",
-    ]
+_SYSTEM_FOLDERS = names(
+    "/bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /opt /proc /root /run /sbin /srv /sys /usr "
+    "/var /usr/bin /usr/lib /usr/local /usr/sbin /usr/share /var/lib /var/log /System /Library "
+    "/Applications /Users /private /private/etc /private/var /Volumes /mnt /media"
 )
 _DEVICE = re.compile(
     r"/dev/(?:r?disk[0-9]|[hsv]d[a-z]|xvd[a-z]|nvme[0-9]|mmcblk[0-9]|md[0-9]|dm-[0-9]|mapper/|loop[0-9]|sr[0-9]|mem$|kmem$|port$)"
 )
 _EVERYTHING_IN = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\*\*|\{\*,\.\*\})/*$")
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_MAX_GUESSES = 32
 _SOMEBODYS_HOME = re.compile(r"~[A-Za-z0-9._-]*/*(?:\.?\*)?")
 _FORK_BOMB = Refusal("fork_bomb", "it starts itself again and again until the machine stops")
 _FETCH_AND_RUN = Refusal("fetch_and_run", "it runs whatever it fetches from the network")
@@ -81,7 +49,8 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     if name in CREDENTIAL_TOOLS:
         return _CREDENTIALS
     if any(
-        use.access == "write" and use.path is not None and _DEVICE.match(use.path) for use in judgement.uses
+        use.access == "write" and use.path is not None and _DEVICE.match(normpath(use.path))
+        for use in judgement.uses
     ):
         return _DEVICE_WRITE
     if name.startswith("mkfs") or name in ("wipefs", "shred", "blkdiscard", "mke2fs"):
@@ -112,7 +81,8 @@ def _hits_protected(name: str, judgement: Judgement) -> Refusal | None:
     recursive = name in ("mv", "unlink") or any(_is_recursive(word.known) for word in words)
     if not recursive:
         return None
-    for word in words[:-1] if name == "mv" else words:
+    given = [Word(text, text, starts=text) for text in judgement.spoken] if UNKNOWN in words else []
+    for word in [*(words[:-1] if name == "mv" else words), *given]:
         refusal = _protected(
             word, judgement, "deletes" if name in ("rm", "mv", "unlink") else "changes the rights on"
         )
@@ -178,7 +148,7 @@ def _protected(word: Word, judgement: Judgement, verb: str) -> Refusal | None:
     homes = {judgement.home, account_home()}
     if _SOMEBODYS_HOME.fullmatch(word.source):
         return Refusal(f"{kind}_home", f"it {verb} a home folder")
-    for place in judgement.places(word):
+    for place in _places(word, judgement):
         everything = _EVERYTHING_IN.search(place) if word.glob or word.text is not None else None
         path = normpath(place[: everything.start()] or "/") if everything else normpath(place)
         path = "/" + path.lstrip("/")
@@ -189,6 +159,40 @@ def _protected(word: Word, judgement: Judgement, verb: str) -> Refusal | None:
         if path in _SYSTEM_FOLDERS:
             return Refusal(f"{kind}_system", f"it {verb} a folder of the system")
     return None
+
+
+def _places(word: Word, judgement: Judgement) -> list[str]:
+    """Every path a word may mean, guesses included."""
+    if word.text is not None:
+        return judgement.places(word)
+    guesses = [Word(text, text, starts=text) for text in _guesses(word.source, judgement)]
+    return [place for guess in guesses for place in judgement.places(guess)]
+
+
+def _guesses(source: str, judgement: Judgement) -> list[str]:
+    """What an unknown word may become: its variables by what the script puts in them, its braces spelled out."""
+    texts = [source]
+    for name, values in [("HOME", [judgement.home]), *judgement.assigned.items()]:
+        variable = re.compile(rf"\$(?:{re.escape(name)}(?![A-Za-z0-9_])|\{{{re.escape(name)}[^}}]*\}})")
+        texts = [
+            variable.sub(lambda _, value=value: value, text) if variable.search(text) else text
+            for text in texts
+            for value in values[:_MAX_GUESSES]
+        ][:_MAX_GUESSES]
+    texts = [spelled for text in texts for spelled in _spelled(text)][:_MAX_GUESSES]
+    plain = (re.sub(r"['\"\\]", "", text) for text in texts)
+    return [
+        judgement.home + text[1:] if re.match(r"~(?:/|$)", text) else text
+        for text in plain
+        if "$" not in text
+    ]
+
+
+def _spelled(text: str) -> list[str]:
+    match = _BRACES.search(text)
+    if match is None:
+        return [text]
+    return [text[: match.start()] + choice + text[match.end() :] for choice in match[1].split(",")]
 
 
 # what was fetched is run
@@ -293,10 +297,16 @@ def refused_functions(*, multiplies: bool) -> Refusal | None:
 
 _REMOVERS = frozenset({"remove-item", "ri", "rd", "del", "erase", "rmdir"})
 _STATEMENT = re.compile(r"[;|&{}()\n]|&&|\|\|")
+_PS_RUNS = re.compile(r"(?<![\w-])(?:iex|invoke-expression)(?![\w-])", re.IGNORECASE)
+_PS_FETCHES = re.compile(
+    r"(?<![\w-])(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod|start-bitstransfer)(?![\w-])|downloadstring|downloadfile|webclient",
+    re.IGNORECASE,
+)
 _PS_TOKEN = re.compile(r"\"[^\"]*\"|'[^']*'|[^\s,]+")
 _PS_SYSTEM = re.compile(
     r"(?:[a-z]:|\\\\[?.]\\[a-z]:|\$(?:env:|\{env:)?(?:systemdrive|homedrive)\}?|%systemdrive%)[\\/]*(?:\*(?:\.\*)?)?"
-    r"|(?:[a-z]:|\$(?:env:)?systemdrive|%systemdrive%)?[\\/]+(?:windows|users|program ?files(?: \(x86\))?|programdata|system32|progra~[12])(?:[\\/].*)?"
+    r"|(?:[a-z]:|\$(?:env:)?systemdrive|%systemdrive%)?[\\/]+"
+    r"(?:windows|users|program ?files(?: \(x86\))?|programdata|system32|progra~[12])(?:[\\/].*)?"
     r"|(?:\$env:|\$\{env:|%)(?:systemroot|windir|userprofile|programfiles(?:\(x86\))?|programdata|homepath|appdata|home)[}%]?(?:[\\/].*)?"
     r"|(?:~|\$home|\$\{home\})(?:[\\/]*\*?)?|[\\/]+\*?"
     r"|/(?:bin|boot|etc|home|lib|lib64|opt|root|sbin|srv|usr|var|library|system|applications)(?:/\*?)?",
@@ -305,7 +315,12 @@ _PS_SYSTEM = re.compile(
 
 
 def refused_powershell(text: str) -> Refusal | None:
-    """A recursive delete of a system path in a PowerShell or cmd text, whatever its quotes, aliases and order."""
+    """A recursive delete of a system path in a PowerShell or cmd text, whatever its quotes, aliases and order.
+
+    Also running what was fetched.
+    """
+    if _PS_RUNS.search(text) and _PS_FETCHES.search(text):
+        return _FETCH_AND_RUN
     for statement in _STATEMENT.split(text.replace("`", "").replace("^", "")):
         tokens = [token.strip("\"'") for token in _PS_TOKEN.findall(statement)]
         for index, token in enumerate(tokens):
@@ -376,9 +391,9 @@ def _crude_command(names: set[str], words: Sequence[str], home: str) -> Refusal 
     )
     if writes and any(_CRUDE_DEVICE.match(word) for word in words):
         return _DEVICE_WRITE
-    if "rm" in names and any(_is_recursive(word) for word in words):
-        if any(_CRUDE_TARGET.fullmatch(word) or word.rstrip("/*") == home for word in words):
-            return Refusal(
-                "delete_root", "it deletes the whole file system, a folder of the system or your home folder"
-            )
+    deletes = "rm" in names and any(_is_recursive(word) for word in words)
+    if deletes and any(_CRUDE_TARGET.fullmatch(word) or word.rstrip("/*") == home for word in words):
+        return Refusal(
+            "delete_root", "it deletes the whole file system, a folder of the system or your home folder"
+        )
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 
 import msgspec
 
@@ -31,10 +32,13 @@ def understand(command: str, where: Surroundings) -> Understanding:
         part.repository for part in known.parts if part.repository is not None and _relies_on_git(part)
     }
     unsafe = {folder for folder in folders if not is_plain(folder)}
-    if not unsafe:
+    steered = any(_is_steered(part) for part in known.parts)
+    if not unsafe and not steered:
         return known
     parts = tuple(
-        _runs_more(part) if part.repository in unsafe and _relies_on_git(part) else part
+        _runs_more(part)
+        if (part.repository in unsafe and _relies_on_git(part)) or _is_steered(part)
+        else part
         for part in known.parts
     )
     return msgspec.structs.replace(known, parts=parts, command_class=combined(parts))
@@ -44,8 +48,25 @@ def _relies_on_git(part: Part) -> bool:
     return part.command_class in ("read_only", "writes")
 
 
+def _is_steered(part: Part) -> bool:
+    """Whether a file that decides what really runs lies in the folder or above."""
+    return any(_is_above(path) for path in part.steered_by)
+
+
+def _is_above(path: str) -> bool:
+    folder, name = os.path.split(path)
+    while True:
+        if os.path.lexists(os.path.join(folder, name)):
+            return True
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return False
+        folder = parent
+
+
 def _runs_more(part: Part) -> Part:
-    does = f"{part.does}; this repository's settings may run programs"
+    what = "files here" if part.steered_by else "settings"
+    does = f"{part.does}; this repository's {what} may run programs"
     return msgspec.structs.replace(part, command_class="executes", does=does)
 
 

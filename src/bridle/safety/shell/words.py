@@ -37,6 +37,9 @@ class Word(msgspec.Struct, frozen=True):
         return self.text if self.text is not None else ""
 
 
+OPEN_DESCRIPTOR = "/dev/fd/"
+"""What the name of a process substitution begins with."""
+
 UNKNOWN = Word(None, "", split=True)
 """Any number of words nobody knows."""
 
@@ -55,7 +58,13 @@ class Span(msgspec.Struct, frozen=True):
     kind: str
 
 
+def names(text: str) -> frozenset[str]:
+    """The words of a text as a set: how tables of names are written here."""
+    return frozenset(text.split())
+
+
 _EASY = re.compile(r"[A-Za-z0-9_./+=:@%,^-]+")
+_JOINED = re.compile(r"[$`{~<>]")  # the shell joins lines before it looks: `$` + `(x)` is `$(x)`
 _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{}~#]+")
 _QUOTED_RUN = re.compile(r"[^\\\"$`]+")
 _PLACE = re.compile(r"\$(?:(HOME|PWD)(?![A-Za-z0-9_])|\{(HOME|PWD)(?:%/|:?[?-][^}$`\\\"']*)?\})")
@@ -66,7 +75,11 @@ _HARMLESS = re.compile(  # only looks a value up: nothing is assigned, nothing e
 _ARITHMETIC = re.compile(r"\$\(\([0-9 \t\n+*/%<>=!&|^~?:()-]*\)\)")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_ANSI = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.DOTALL)  # fmt: skip
+_ANSI = re.compile(
+    r"\\(?:([abeEfnrtv\\'\"?])|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})"
+    r"|([0-7]{1,3})|(.))",
+    re.DOTALL,
+)
 _ANSI_NAMES = {
     "a": "\a",
     "b": "\b",
@@ -86,6 +99,8 @@ def read_word(source: str, start: int, end: int, spans: Mapping[int, Span], know
     slice_ = source[start:end]
     if _EASY.fullmatch(slice_):
         return Word(slice_, slice_, starts=slice_)
+    if "\\\n" in slice_ and _JOINED.search(slice_):
+        raise Unreadable("a line is continued in the middle of something that has a meaning")
     return _Reading(source, start, end, spans, known).word()
 
 
@@ -238,8 +253,13 @@ class _Reading:
         self._unknown(end, quoted=quoted)
 
     def _substitution(self, *, quoted: bool) -> None:
-        kind = "process_substitution" if self.source[self.at] in "<>" else "command_substitution"
-        self._unknown(self._span_end(kind), quoted=quoted)
+        if self.source[self.at] in "<>":
+            begins = self.at == self.start
+            end = self._span_end("process_substitution")
+            self._unknown(end, quoted=True)
+            self.starts = OPEN_DESCRIPTOR if begins else self.starts
+            return
+        self._unknown(self._span_end("command_substitution"), quoted=quoted)
 
     def _span_end(self, kind: str) -> int:
         span = self.spans.get(self.at)
@@ -258,7 +278,7 @@ class _Reading:
         before = self.source[self.start : self.at]
         after = self.source[self.at + 1 : self.end]
         begins = not before or _ASSIGNMENT.fullmatch(before) is not None
-        if begins and (not after or after[0] in "/:"):
+        if begins and (not after or after[0] == "/" or (before and after[0] == ":")):
             if self.known.home is None:
                 self._unknown(self.at + 1, quoted=True)
             else:

@@ -1,0 +1,69 @@
+"""A script that has been read: plain data between `reading` and `judging`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from bridle.safety.shell.facts import Shape
+from bridle.safety.shell.words import Word
+
+Folders: TypeAlias = frozenset[str | None]
+"""The folders a command may be running in: more than one after a `cd` that may have failed, None for anywhere."""
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """`name=value` before a command or alone. `value` is None for arrays and elements of arrays."""
+
+    name: str
+    value: Word | None
+
+
+class Redirection(msgspec.Struct, frozen=True):
+    """Where input comes from or output goes. `target` is None when only descriptors are moved.
+
+    `body` is the text of a here-document or here-string, None where it is not known.
+    """
+
+    operator: str
+    target: Word | None = None
+    body: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """One simple command as written. Without words it only assigns, redirects or evaluates.
+
+    `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
+    """
+
+    text: str
+    folders: Folders
+    words: list[Word] = field(default_factory=list[Word])
+    assignments: list[Assignment] = field(default_factory=list[Assignment])
+    redirections: list[Redirection] = field(default_factory=list[Redirection])
+    fed_by: list[Command] = field(default_factory=list["Command"])
+    inner: list[Command] = field(default_factory=list["Command"])
+    evaluates: bool = False
+
+
+@dataclass(slots=True)
+class Script:
+    """Every simple command in the order written, and what the whole looks like.
+
+    `defined` are names a function has in it, `multiplies` is set when one of them starts itself more than once.
+    `assigned` are texts that variables may hold, as far as they are plain.
+    """
+
+    commands: list[Command] = field(default_factory=list[Command])
+    shape: Shape = "compound"
+    defined: set[str] = field(default_factory=set[str])
+    assigned: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    multiplies: bool = False
+
+    def note(self, name: str, word: Word) -> None:
+        """Remembers what a variable may hold."""
+        if word.text is not None:
+            self.assigned.setdefault(name, []).append(word.text)
