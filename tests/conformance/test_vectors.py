@@ -1,10 +1,16 @@
 """The vectors that ship, run against our own implementations; and the runner that outsiders use."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridle.base.backoff import Backoff
 from bridle.base.sse import SseFrame, SseFrameBuffer
+from bridle.base.tool_names import mcp_tool_name
 from bridle.conformance import vectors
+from bridle.safety.rules import Rule, evaluate
 
 
 def frames_of(chunks: list[bytes]) -> list[SseFrame]:
@@ -25,9 +31,46 @@ def test_our_backoff_passes_every_vector():
     assert vectors.run_backoff(delay_ms) == []
 
 
+@pytest.mark.requirement("H7.1", "H7.2", "H7.3", "H18.8")
+def test_our_evaluation_of_rules_passes_every_vector():
+    verdicts = {"allow": "allow", "deny": "deny", "prompt": "ask"}
+
+    def evaluated(case):
+        rules = [
+            Rule(rule["tool_pattern"], verdicts[rule["mode"]], reason=rule.get("reason"))
+            for rule in case["rules"]
+        ]
+        verdict, matched = evaluate(rules, case["tool"])
+        mode = next(mode for mode, ours in verdicts.items() if ours == verdict)
+        index = next((at for at, rule in enumerate(rules) if rule is matched), None)
+        return {"mode": mode, "rule": index, "reason": matched.reason if matched else None}
+
+    assert vectors.run("permission-policy", evaluated) == []
+
+
+@pytest.mark.requirement("P1", "P20", "H18.8")
+def test_our_names_for_foreign_tools_pass_every_vector():
+    assert (
+        vectors.run(
+            "mcp-normalization", lambda case: mcp_tool_name(case["server"], case["tool"], set(case["taken"]))
+        )
+        == []
+    )
+
+
+@given(server=st.text(max_size=80), tool=st.text(max_size=80), others=st.integers(0, 12))
+def test_a_name_for_a_foreign_tool_is_always_usable_and_new(server: str, tool: str, others: int):
+    taken: set[str] = set()
+    for _ in range(others + 1):
+        name = mcp_tool_name(server, tool, taken)
+        assert re.fullmatch(r"mcp__[A-Za-z0-9_-]{1,59}", name)
+        assert name not in taken
+        taken.add(name)
+
+
 @pytest.mark.requirement("H3.3", "H18.2")
 def test_the_files_ship_with_enough_cases():
-    assert {"sse-frames", "backoff-timing"} <= set(vectors.names())
+    assert {"sse-frames", "backoff-timing", "permission-policy", "mcp-normalization"} <= set(vectors.names())
     assert len(vectors.load("sse-frames")) >= 60
     assert len(vectors.load("backoff-timing")) >= 20
 

@@ -39,7 +39,7 @@ def exit_plan_tool(mode: Callable[[], Mode], mode_before: Callable[[], Mode]) ->
 
     return Tool(
         name="exit_plan_mode",
-        description="In plan mode, when the plan is ready: show it to the person, who decides whether you carry it out.",
+        description="In plan mode, when the plan is ready: show it to the person, who decides if you carry it out.",
         args=PlanArgs,
         risk="read",
         run=exit_plan_mode,
