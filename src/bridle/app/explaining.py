@@ -101,7 +101,7 @@ def standing(
         tools=builtin_tools(Jobs(lambda _event: None)),
         where=where,
         cwd=cwd,
-        understand=understand or understanding(env),
+        understand=understand or understanding(env, cwd),
         mode=lambda: chosen,
         saved=saved if settings.persist_grants else None,
     )

@@ -61,7 +61,7 @@ def gates(
     return Gates(registry, paths, permissions, layers)
 
 
-def understanding(env: Mapping[str, str]) -> Understand:
+def understanding(env: Mapping[str, str], workspace: str) -> Understand:
     """What reads commands for a session whose commands run with this environment. The parser comes with the first."""
 
     home, search_path = env.get("HOME", ""), env.get("PATH", "")
@@ -70,7 +70,9 @@ def understanding(env: Mapping[str, str]) -> Understand:
     def understand(command: str, cwd: str) -> Understanding:
         place = places.get(cwd)
         if place is None:
-            place = places[cwd] = Surroundings(cwd=cwd, home=home, search_path=search_path)
+            place = places[cwd] = Surroundings(
+                cwd=cwd, home=home, search_path=search_path, workspace=workspace
+            )
         return _reader()(command, place)
 
     return understand

@@ -101,7 +101,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
     jobs = Jobs(journal.emit)
     spill = Spill(os.path.join(ground.where.state, "outputs", log.session))
-    understand = understanding(env)
+    understand = understanding(env, cwd)
     saved = SavedGrants(ground.where.state, clock.now_ms) if settings.persist_grants else None
     gate = gates(
         settings,

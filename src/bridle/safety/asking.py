@@ -52,7 +52,7 @@ def offers(query: Query, *, persists: bool) -> tuple[Offer, ...]:
     if query.asks_anew:
         return ()
     tool = granted_tool(query.tool)
-    subjects = (query.command,) if query.command is not None else tuple(path.shown for path in query.paths)
+    subjects = query.subjects
     literal = bool(subjects) and all(_can_be_kept(subject) for subject in subjects)
     found: list[Offer] = []
     if key := query.key:

@@ -61,8 +61,6 @@ def guarded(policy: PathPolicy, understand: Understand = nothing_known) -> ToolL
         found = _inspect(call, policy, understand)
         if isinstance(found, ToolOutput):
             return found
-        if found.command is NO_COMMAND:
-            return await proceed(msgspec.structs.replace(call, subjects=found.subjects))
         parts, named, only_reads = found.command
         mutating = call.mutating and not only_reads
         return await proceed(
@@ -153,10 +151,16 @@ def _moved(call: ToolCall, found: _Found) -> ToolOutput | None:
         if seen.content != subject.content:
             changed = Blocked("ChangedSinceApproval", "changed", matched=subject.resolved)
             return _blocked(subject, changed)
-        if subject.kind == "command" and (call.parts, call.named) != found.command[:2]:
+        if subject.kind == "command" and not _is_as_before(call, found.command):
             problem = "it would do something else than when it was checked"
             return _blocked(subject, Blocked("NeverAllowed", "moved", problem, matched=subject.value))
     return None
+
+
+def _is_as_before(call: ToolCall, command: Checked) -> bool:
+    """Whether a command still means what it meant, and still only reads where the call relies on that."""
+    relies_on_reading = not call.mutating and call.definition.mutating(call.args)
+    return (call.parts, call.named) == command[:2] and (command.only_reads or not relies_on_reading)
 
 
 def _content_digest(resolved: str) -> str:

@@ -224,7 +224,7 @@ def _granted(query: Query, grants: Iterable[Grant]) -> Grant | None:
     What is exceptional passes with literal ones only.
     """
     mine = [grant for grant in grants if query.tool in ALIASES.get(grant.tool, (grant.tool,))]
-    subjects = [query.command] if query.command is not None else [path.shown for path in query.paths]
+    subjects = query.subjects
     literal = {
         grant.subject: grant for grant in mine if grant.match == "literal" and grant.subject is not None
     }

@@ -73,9 +73,11 @@ def permitted(
 async def _heard(
     hear: Hear | None, call: ToolCall, query: Query, decision: Decision, permissions: Permissions
 ) -> HookWord | None:
+    """A hook's word, if it has one that counts here: what is asked anew each time, no hook allows."""
     if hear is None:
         return None
-    return await hear(call, explanation(query, decision, permissions.mode, call.definition.safety_notes))
+    word = await hear(call, explanation(query, decision, permissions.mode, call.definition.safety_notes))
+    return None if word is not None and word.verdict == "allow" and query.asks_anew else word
 
 
 def _by_hook(asked: Decision, word: HookWord) -> Decision:

@@ -8,6 +8,7 @@ it holds secrets is never quiet, nor is one of Bridle's own. Looks at the file s
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -56,15 +57,16 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision looks at.
 
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
-    says that the command is its parts and nothing besides, so that rules may speak about each of them. `policy_file`:
-    it would change what later runs obey. `secret`: a file looks like it holds some. `escalates`: it wants out of the
-    sandbox, which only a person grants. `must_ask` says why a person is asked whatever else would allow it. `concern`
-    says in a few words why somebody might be asked.
+    says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
+    where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
+    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `must_ask` says why
+    a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked.
     """
 
     tool: str
     risk: Risk
     command: str | None = None
+    workdir: str = ""
     script: Understanding | None = None
     unproven: tuple[Part, ...] = ()
     separable: bool = False
@@ -93,7 +95,19 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         """The program and subcommand of a command that is one program with plain arguments and no more."""
         if self.script is None or self.script.shape != "simple" or not self.separable or self.exceptional:
             return None
-        return self.script.parts[0].key if len(self.script.parts) == 1 else None
+        key = self.script.parts[0].key if len(self.script.parts) == 1 else None
+        return self._where_it_starts(key) if key is not None else None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """What a remembered yes to exactly this is about: the command, or each of the files."""
+        if self.command is not None:
+            return (self._where_it_starts(self.command),)
+        return tuple(path.shown for path in self.paths)
+
+    def _where_it_starts(self, command: str) -> str:
+        """The command as it would be typed in the workspace: `make` in another folder runs another Makefile."""
+        return f"cd {shlex.quote(self.workdir)} && {command}" if self.workdir else command
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -198,15 +212,17 @@ def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, outside: bool)
 
 def _command_query(call: ToolCall, command: str, place: Place, understand: Understand | None) -> Query:
     escalates = bool(getattr(call.args, "escalate", ""))
+    cwd = _starting_folder(call.subjects, place)
+    workdir = place.folders.shown(cwd) if cwd != place.folders.workspace else ""
     if understand is None:
         return Query(
             tool=call.name,
             risk=call.definition.risk,
             command=command,
+            workdir=workdir,
             escalates=escalates,
             concern=ESCALATES if escalates else RUNS_CODE,
         )
-    cwd = _starting_folder(call.subjects, place)
     script = understand(command, cwd)
     touched = [[*_touched(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
@@ -219,6 +235,7 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         tool=call.name,
         risk="dangerous" if dangerous else _command_risk(call.definition.risk, script),
         command=command,
+        workdir=workdir,
         script=script,
         unproven=unproven,
         separable=all(map(is_plain, script.parts)) and consists_of(command, [p.text for p in script.parts]),

@@ -192,10 +192,8 @@ def test_only_a_plain_command_has_a_key_for_any_arguments(command: str, key: str
         assert {part.key for part in parts} == {None}
 
 
-@pytest.mark.parametrize(
-    "search_path", [":/usr/bin", "/usr/bin:", "bin:/usr/bin", "/w/bin:/usr/bin", "/w", "/usr/bin:."]
-)
-def test_nothing_is_proven_where_the_workspace_brings_programs(search_path: str) -> None:
+@pytest.mark.parametrize("search_path", [":/usr/bin", "/usr/bin:", "bin:/usr/bin", "/usr/bin:."])
+def test_nothing_is_proven_where_the_folder_brings_programs(search_path: str) -> None:
     where = Surroundings(cwd="/w", home="/home/ana", search_path=search_path)
     assert understand("ls", where).command_class == "executes"
     assert understand("echo x", where).command_class == "read_only"

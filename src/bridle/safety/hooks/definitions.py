@@ -1,13 +1,16 @@
 """What a hook is: the moment, the tools, the program, how long it may take and what its failure means. Pure.
 
 A command given as a list is started as it stands. A command given as text is split into words; only text that needs a
-shell (pipes, variables, wildcards …) goes through one.
+shell (pipes, variables, wildcards …) goes through one. A script is a Python function of the person's own, and a program
+like any other: the interpreter that calls it (see `calling`), so its deadline and its end hold.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -45,6 +48,8 @@ TIMEOUTS_MS: Mapping[HookEvent, int] = {"PreToolUse": 30_000, "PostToolUse": 30_
 """How long a hook may take where nobody says so; 5 s at the moments that are not named."""
 
 _NEEDS_SHELL = re.compile(r"[|&;<>()$`*?\[\]{}#~!\n\r]|^\s*\w+=")
+_SCRIPT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_CALLING = os.path.join(os.path.dirname(__file__), "calling.py")
 _SHOWN_CHARACTERS = 120
 
 
@@ -125,6 +130,16 @@ def shown_command(command: str | Sequence[str]) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
+def script_argv(script: str, modules: str) -> tuple[str, ...]:
+    """The words that call a function written as `module:function`, looked for in the folder `modules` first.
+
+    Isolated: neither the folder a session works in nor a variable adds to what can be imported. Raises `BadHook`.
+    """
+    if not _SCRIPT.fullmatch(script):
+        raise BadHook(f'script = "{script}" is not a function; write module:function')
+    return (sys.executable, "-I", "-B", _CALLING, modules, script)
+
+
 def default_on_error(event: HookEvent, scope: Scope, defaults: HookDefaults) -> OnError:
     """Closed at the gates; open where a hook only watches, and where the person chose so for their own hooks."""
     if event not in GATING or (scope == "user" and defaults.failure_policy == "open"):
@@ -138,10 +153,14 @@ def hook_from(
     scope: Scope = "user",
     where: str = "",
     folder: str = "",
+    modules: str = "",
     approved: tuple[str, ...] = (),
     defaults: HookDefaults | None = None,
 ) -> Hook:
-    """One entry of `[[hooks]]`, whose values have the types of the table of settings. Raises `BadHook`."""
+    """One entry of `[[hooks]]`, whose values have the types of the table of settings. Raises `BadHook`.
+
+    `modules` is the folder of the person's own Python modules.
+    """
     defaults = defaults or HookDefaults()
     event = event_named(value["event"])
     if event is None:
@@ -149,10 +168,11 @@ def hook_from(
     phase = cast("Phase", value.get("phase", "before_permission"))
     if phase == "after_permission" and event != "PreToolUse":
         raise BadHook('phase = "after_permission" is for PreToolUse only')
+    argv = _argv(value.get("command"), value.get("script"), scope, modules)
     return Hook(
         event=event,
-        argv=argv_of(value["command"]),
-        shown=shown_command(value["command"]),
+        argv=argv,
+        shown=shown_command(value.get("command") or value["script"]),
         tool=value.get("tool", ""),
         timeout_ms=value.get("timeout_ms")
         or defaults.timeout_ms
@@ -164,3 +184,15 @@ def hook_from(
         folder=folder,
         approved=approved,
     )
+
+
+def _argv(
+    command: str | Sequence[str] | None, script: str | None, scope: Scope, modules: str
+) -> tuple[str, ...]:
+    if (command is None) == (script is None):
+        raise BadHook("a hook has either a command or a script")
+    if script is None:
+        return argv_of(command or "")
+    if scope != "user":
+        raise BadHook("script is for your own hooks only")
+    return script_argv(script, modules)

@@ -90,13 +90,14 @@ def find_hooks(
     Raises `BadConfig` for an entry of the person's own that means nothing: a gate must not get lost in silence.
     """
     defaults = defaults or HookDefaults()
+    modules = os.path.join(config_folder, FOLDER)
     entries = list(written)
     found: list[Hook] = []
     ignored: list[IgnoredHook] = []
     for one in (
-        *_from_entries((entry for entry in entries if entry.scope == "project"), project, defaults),
+        *_from_entries((entry for entry in entries if entry.scope == "project"), project, defaults, ""),
         *_from_folder("project", project.folder, project, defaults),
-        *_from_entries((entry for entry in entries if entry.scope == "user"), project, defaults),
+        *_from_entries((entry for entry in entries if entry.scope == "user"), project, defaults, modules),
         *_from_folder("user", config_folder, project, defaults),
     ):
         if isinstance(one, IgnoredHook):
@@ -125,7 +126,7 @@ def _why_not(hook: Hook, cwd: str, project: Project, is_trusted: IsTrusted, *, a
 
 
 def _from_entries(
-    entries: Iterable[WrittenHook], project: Project, defaults: HookDefaults
+    entries: Iterable[WrittenHook], project: Project, defaults: HookDefaults, modules: str
 ) -> Iterator[Hook | IgnoredHook]:
     for entry in entries:
         foreign = entry.scope == "project"
@@ -135,6 +136,7 @@ def _from_entries(
                 scope=entry.scope,
                 where=entry.where,
                 folder=project.root if foreign else "",
+                modules=modules,
                 approved=(entry.path,) if foreign else (),
                 defaults=defaults,
             )

@@ -75,9 +75,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What a script's meaning depends on besides its text: where it starts, whose home `~` is, where programs are.
 
     `cwd` and `home` are absolute and resolved. `search_path` is the PATH the script runs with; empty means that it was
-    not given, and programs are then taken to be the system's.
+    not given, and programs are then taken to be the system's. `workspace` is the folder whose files are not the
+    person's own, `cwd` where it is empty.
     """
 
     cwd: str
     home: str
     search_path: str = ""
+    workspace: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 
 import msgspec
 
@@ -16,6 +17,9 @@ from bridle.safety.shell.words import Unreadable
 
 REMEMBERED = 512
 
+_QUOTING = re.compile(r"\\\n|[\"'\\]")
+_NAME = re.compile(r"[^\s;&|<>()$`/=]+")
+
 
 def understand(command: str, where: Surroundings) -> Understanding:
     """Every part of `command`, what each does, and the worst they do together. Never raises on a text.
@@ -23,11 +27,9 @@ def understand(command: str, where: Surroundings) -> Understanding:
     `read_only` means proven: every program in it is known, and so is every option. Whether a git repository's settings
     run programs is looked up each time; all else is remembered.
     """
-    if (
-        not where.home
-    ):  # a shell without HOME asks the account; an empty `~` must not be mistaken for this folder
+    if not where.home:  # a shell without HOME asks the account; an empty `~` is not the folder it starts in
         where = msgspec.structs.replace(where, home=account_home())
-    known = understand_text(command, where)
+    known = understand_text(command, where, trusted_path=not _may_bring_its_own(command, where))
     folders = {
         part.repository for part in known.parts if part.repository is not None and _relies_on_git(part)
     }
@@ -71,11 +73,11 @@ def _runs_more(part: Part) -> Part:
 
 
 @functools.lru_cache(maxsize=REMEMBERED)
-def understand_text(command: str, where: Surroundings) -> Understanding:
+def understand_text(command: str, where: Surroundings, *, trusted_path: bool) -> Understanding:
     """The part of `understand` that looks at no file."""
     try:
         script = read_script(command, home=where.home, folders=frozenset({where.cwd}))
-        place = Place(start=where.cwd, home=where.home, trusted_path=_is_trusted(where))
+        place = Place(start=where.cwd, home=where.home, trusted_path=trusted_path)
         findings = judge(script, place)
     except (Unreadable, RecursionError) as problem:
         why = str(problem) if isinstance(problem, Unreadable) else "it is nested too deeply"
@@ -105,12 +107,43 @@ def _not_understood(command: str, problem: str, where: Surroundings) -> Understa
     )
 
 
-def _is_trusted(where: Surroundings) -> bool:
-    """Whether no folder programs are looked for in belongs to where the script runs: it could bring its own `ls`."""
-    if not where.search_path:
+def _may_bring_its_own(command: str, where: Surroundings) -> bool:
+    """Whether a word of the script names a program in a folder of the workspace that programs are looked for in.
+
+    An activated environment is such a folder: it may hold `python`, and it must not hold `ls`.
+    """
+    folders = _own_folders(where)
+    if folders is None:
         return True
-    inside = where.cwd.rstrip("/") + "/"
-    return all(
-        entry.startswith("/") and entry.rstrip("/") != where.cwd.rstrip("/") and not entry.startswith(inside)
-        for entry in where.search_path.split(":")
+    return any(_holds_one_of(folder, _words_in(command)) for folder in folders)
+
+
+@functools.lru_cache(maxsize=64)
+def _own_folders(where: Surroundings) -> tuple[str, ...] | None:
+    """The folders of the search path that lie in the workspace; None when one moves with the folder a script is in."""
+    entries = where.search_path.split(":") if where.search_path else []
+    if not all(entry.startswith("/") for entry in entries):
+        return None
+    roots = [os.path.realpath(root) for root in (where.cwd, where.workspace) if root]
+    resolved = [os.path.realpath(entry) for entry in entries]
+    return tuple(
+        entry for entry in resolved if any(entry == root or entry.startswith(f"{root}/") for root in roots)
     )
+
+
+def _words_in(command: str) -> frozenset[str] | None:
+    """Everything that could be a program's name, quoting taken out; None where that is not so simple."""
+    if "$'" in command:
+        return None
+    bare = _QUOTING.sub("", command)
+    return frozenset(_NAME.findall(bare))
+
+
+def _holds_one_of(folder: str, words: frozenset[str] | None) -> bool:
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return words is None or not words.isdisjoint(names)
