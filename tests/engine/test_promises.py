@@ -141,6 +141,22 @@ async def test_a_secret_in_a_calls_input_runs_as_it_is_and_is_stored_nowhere():
     assert secret.encode() not in model.bodies[1]
 
 
+@pytest.mark.requirement("D10.5")
+@pytest.mark.parametrize("chunk", [1, 7, 400])
+async def test_a_secret_the_model_says_is_masked_for_everybody_however_it_streams(chunk):
+    secret = "AKIA" + "QWERTYUIOPASDFGH"
+    answers = (say(f"The key is {secret}, really.", chunk=chunk), say("Ok."))
+    model = RecordingModel(scripted(*answers))
+    async with harness(model) as session:
+        seen = await session.ask("which key?")
+        await session.ask("go on")
+        stored = b"".join(encode_payload(envelope.event) for envelope in await session.stored())
+    said = "".join(event.text for event in of_kind(seen, TextDelta))
+    assert said == "[scripted] The key is «redacted:aws-access-key», really."
+    assert secret.encode() not in stored
+    assert secret.encode() not in model.bodies[1]
+
+
 async def test_a_key_in_use_is_masked_whatever_it_looks_like():
     key = "plain" + "words" + "as-a-key"
     journal = journal_on(NotingLog(), secrets=lambda: (key,))

@@ -277,7 +277,7 @@ async def test_a_whole_turn_goes_over_the_wire(connect: Connect) -> None:
     call_sent, result = second[len(first) :]
     assert call_sent["tool_calls"][0]["id"] == result["tool_call_id"] == "call_1_1"
     assert json.loads(call_sent["tool_calls"][0]["function"]["arguments"]) == {"command": "echo hi"}
-    assert result["content"].startswith("hi")
+    assert result["content"] == "<untrusted-tool-result>hi\n</untrusted-tool-result>"
 
 
 @pytest.mark.requirement("D8.72")

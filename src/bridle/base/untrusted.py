@@ -26,6 +26,8 @@ def wrap(kind: str, text: str) -> str:
 
 def neutralise(text: str) -> str:
     """`text` with the `<` of everything that looks like a wrapper's tag written as `&lt;`."""
+    if "<" not in text and "\uff1c" not in text:
+        return text
     return _tags().sub(lambda tag: "&lt;" + tag[0][1:], text)
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from bridle.base.untrusted import wrap
 from bridle.protocol.events import (
     AnyEvent,
     Compacted,
@@ -51,7 +52,7 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
     started: ToolCallStarted | None = None
 
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
@@ -73,6 +74,17 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     inputs: dict[int, PendingInput]
     wire_ids: set[str]
     mode_before_plan: Mode = "default"
+
+
+_OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
+"""Outcomes of calls that did not run to an end: their content is Bridle's own sentence and not from outside."""
+
+
+def _for_the_model(result: ToolResult) -> str:
+    """What a tool brought back is data, whatever it says; the wrapper tells the model so."""
+    if result.outcome in _OUR_WORDS or not result.content:
+        return result.content
+    return wrap("tool-result", result.content)
 
 
 class Conversation:
@@ -262,7 +274,7 @@ class Conversation:
         self._results[event.call_id] = ToolResultBlock(
             wire_id=open_call.call.wire_id,
             tool=event.tool,
-            text=event.content,
+            text=_for_the_model(event),
             failed=event.outcome != "ok",
         )
         if len(self._results) == len(self._calls):
