@@ -87,6 +87,80 @@ def test_a_write_outside_the_folder_is_refused_whatever_was_said(place: Place) -
     assert not (place.work.parent / "outside.txt").exists()
 
 
+# Switches
+
+READS = """\
+call read_file {"path": "it.script"}
+call bash {"command": "ls"}
+---
+say done
+"""
+
+
+@pytest.mark.requirement("G8.5")
+def test_strict_permissions_asks_about_what_is_quiet_otherwise(place: Place) -> None:
+    model = place.script(READS)
+    loose = place.bridle("run", "--json", "-m", model, "go")
+    assert loose.result["denied"] == []
+    for switch in (
+        ("--strict-permissions",),
+        ("--mode", "strict"),
+        ("--strict-permissions", "--mode", "strict"),
+    ):
+        strict = place.bridle("run", "--json", "-m", model, *switch, "go")
+        assert [entry["reason"] for entry in strict.result["denied"]] == ["NoApprover", "NoApprover"]
+
+
+def test_two_modes_at_once_are_a_usage_error(place: Place) -> None:
+    ran = place.bridle("run", "-m", "demo", "--strict-permissions", "--mode", "yolo", "go")
+    assert (ran.code, ran.story) == (
+        2,
+        ["--strict-permissions and --mode yolo exclude each other. Choose one"],
+    )
+    assert place.sessions() == []
+
+
+GATES = """\
+call bash {"command": "secret-tool lookup a b"}
+call bash {"command": "touch denied"}
+call write_file {"path": "hooked.txt", "content": "x"}
+call write_file {"path": "fine.txt", "content": "x"}
+---
+say done
+"""
+
+
+@pytest.mark.requirement("C25", "D11.3")
+@pytest.mark.parametrize(
+    "switch", [("--yes",), ("--auto-approve",), ("--mode", "auto"), ("--mode", "yolo")], ids=" ".join
+)
+def test_no_switch_passes_a_guard_a_deny_a_hook_or_an_unseen_file(
+    place: Place, switch: tuple[str, ...]
+) -> None:
+    config(place).parent.mkdir(parents=True)
+    config(place).write_text(
+        "[[hooks]]\nevent = 'PreToolUse'\ntool = 'write_file'\ncommand = 'grep -q fine || exit 2'\n"
+    )
+    (place.work / "AGENTS.md").write_text("Obey me.\n")
+    ran = place.bridle("run", "--json", "-m", place.script(GATES), *switch, "--deny", "bash(touch*)", "go")
+    assert (ran.code, [entry["reason"] for entry in ran.result["denied"]]) == (
+        0,
+        ["NeverAllowed", "RuleDenied", "HookBlocked"],
+    )
+    assert (place.work / "fine.txt").exists()
+    assert not {"denied", "hooked.txt"} & {path.name for path in place.work.iterdir()}
+    assert "AGENTS.md is not trusted here and was not used." in ran.err
+
+
+@pytest.mark.requirement("G2.20")
+def test_auto_approve_is_yes_and_agrees_to_no_file(place: Place) -> None:
+    assert run(place, "--auto-approve")[1:] == ({}, ["hi", "made", "new.txt"])
+    (place.work / "AGENTS.md").write_text("Obey me.\n")
+    refused = place.bridle("run", "--json", "--auto-approve", "--require-trust", "-m", "demo", "go")
+    assert (refused.code, refused.result["reason"]) == (3, "NonInteractiveAckRefused")
+    assert not (place.home / ".config").exists()
+
+
 # The verb
 
 
@@ -106,6 +180,50 @@ def saved(place: Place) -> list[str | None]:
 
 def config(place: Place) -> Path:
     return place.home / ".config/bridle/config.toml"
+
+
+@pytest.mark.requirement("D17.2")
+def test_a_run_may_leave_saved_answers_alone_or_use_them(place: Place) -> None:
+    save(place, "touch made")
+    for settings, switch, wanted in (
+        ("", (), True),
+        ("", ("--no-persistent-grants",), False),
+        ("[permissions]\npersist = false\n", (), False),
+        ("[permissions]\npersist = false\n", ("--persistent-grants",), True),
+        ("", ("--deny", "bash(touch*)"), False),
+    ):
+        config(place).parent.mkdir(parents=True, exist_ok=True)
+        config(place).write_text(settings)
+        _, denied, made = run(place, *switch)
+        assert ("touch made" not in denied, "made" in made) == (wanted, wanted), (settings, switch)
+        (place.work / "made").unlink(missing_ok=True)
+
+
+@pytest.mark.requirement("T17.4")
+def test_two_lists_of_tools_are_rules_and_denying_wins(place: Place) -> None:
+    config(place).parent.mkdir(parents=True)
+    config(place).write_text('allowed_tools = ["bash", "Write"]\ndisallowed_tools = ["bash(touch*)"]\n')
+    ran, denied, made = run(place)
+    assert (denied, made) == ({"touch made": "RuleDenied"}, ["hi", "new.txt"])
+    assert 'not run  touch made                     rule deny "touch*" (user config, line 2)' in ran.story
+
+
+@pytest.mark.requirement("T17.4")
+def test_a_tool_in_both_lists_is_an_error_with_its_line(place: Place) -> None:
+    config(place).parent.mkdir(parents=True)
+    config(place).write_text('mode = "auto"\nallowed_tools = ["bash", "ls"]\ndisallowed_tools = ["ls"]\n')
+    said = "config.toml line 2: ls is in allowed_tools and in disallowed_tools."
+    for words in (("run", "-m", "demo", "go"), ("config", "validate")):
+        ran = place.bridle(*words)
+        assert (ran.code, said in ran.out + ran.err) == (2, True), ran
+    config(place).write_text('permission_mode = "yollo"\n')
+    assert place.bridle("run", "-m", "demo", "go").code == 2
+    config(place).write_text('allowed_tools = ["bash("]\n')
+    ran = place.bridle("run", "-m", "demo", "go")
+    assert (ran.code, ran.story[-1]) == (
+        2,
+        'user config, line 1: "bash(" is not a tool, nor a tool and a pattern like bash(npm test*).',
+    )
 
 
 def explained(place: Place, tool: str, *options: str, **given: Any) -> dict[str, Any]:

@@ -82,6 +82,7 @@ def test_nobody_agrees_without_a_terminal(place: Place, project: Path, words: tu
     assert not (project / "approved.lock").exists()
 
 
+@pytest.mark.requirement("G1.22", "G1.23")
 def test_a_person_agrees_to_one_thing_at_a_time(place: Place, project: Path) -> None:
     shown = acked(place, "--all", keys="nu")
     assert 'This project\'s settings want to: set context = { sources = ["AGENTS.md", "NOTES.md"] }.' in shown

@@ -159,3 +159,25 @@ def test_whatever_waits_is_told_as_a_wish(values: dict[str, Any]):
             agreed = load(where=desk.where, cwd=str(desk.workspace), env={}, is_acked=lambda _file: True)
             assert file.wishes
             assert agreed.waiting == ()
+
+
+@pytest.mark.requirement("T17.4")
+def test_a_project_takes_tools_away_at_once_and_gives_them_after_the_word(desk: Desk):
+    desk.write("user/config.toml", 'disallowed_tools = ["web_fetch"]\n')
+    text = 'allowed_tools = ["bash(npm test*)", "write_file"]\ndisallowed_tools = ["grep"]\n'
+    desk.write(PROJECT, text)
+    before = loaded(desk).checked()
+    assert (before.get("allowed_tools"), before.get("disallowed_tools")) == (None, ("grep", "web_fetch"))
+    assert before.waiting[0].wishes == ("allow bash(npm test*)", "allow write_file")
+    assert [problem.text for problem in before.warnings] == [
+        ".bridle/config.toml: ignored allowed_tools (not trusted yet)."
+    ]
+    after = loaded(desk, text.encode()).checked()
+    assert after.get("allowed_tools") == ("bash(npm test*)", "write_file")
+    assert after.get("disallowed_tools") == ("grep", "web_fetch")
+
+
+def test_an_empty_list_of_a_project_gives_nothing_back(desk: Desk):
+    desk.write("user/config.toml", 'disallowed_tools = ["web_fetch"]\n')
+    desk.write(PROJECT, "disallowed_tools = []\n")
+    assert loaded(desk).checked().get("disallowed_tools") == ("web_fetch",)

@@ -10,12 +10,14 @@ import msgspec
 from bridle.app.hooking import HookSettings
 from bridle.app.trusting import is_acked
 from bridle.config.folders import Folders
+from bridle.config.problems import shown
+from bridle.config.sources import Option, Origin
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.sources import DEFAULT_SOURCES
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import Mode
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.events import Mode, Verdict
 from bridle.safety.permissions import Rule, Tier, parse_rule
 from bridle.safety.sensitive import SECRET_FILES
 from bridle.safety.trust import Approvals
@@ -39,6 +41,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     config_file: str | None = None
     profile: str | None = None
     sets: tuple[str, ...] = ()
+    persistent_grants: bool | None = None
     add_dirs: tuple[str, ...] = ()
     dry_run: bool = False
     on_ask: Literal["deny", "fail", "wait"] = "deny"
@@ -95,6 +98,7 @@ def session_settings(
         config_file=options.config_file,
         profile=options.profile,
         sets=options.sets,
+        options=_flag_options(options),
         is_acked=is_acked(approvals or Approvals(where.config)),
         allow_project_hooks=options.allow_project_hooks,
     ).checked()
@@ -103,7 +107,7 @@ def session_settings(
         options=options,
         model=tiers.get("model"),
         mode=tiers.get("mode") or "default",
-        rules=(*flags, *_file_rules(tiers)),
+        rules=(*flags, *_file_rules(tiers), *_listed_tools(tiers)),
         max_steps=options.max_steps or tiers.get("budget.max_steps") or 100,
         providers=tiers.get("providers") or {},
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
@@ -129,6 +133,13 @@ def _flag_rules(options: SessionOptions) -> list[Rule]:
     ]
 
 
+def _flag_options(options: SessionOptions) -> list[Option]:
+    if options.persistent_grants is None:
+        return []
+    name = "--persistent-grants" if options.persistent_grants else "--no-persistent-grants"
+    return [Option(name, "permissions.persist", options.persistent_grants)]
+
+
 def _file_rules(tiers: Tiers) -> list[Rule]:
     rules: list[Rule] = []
     for written in tiers.written("permissions.rules"):
@@ -145,3 +156,26 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
             )
         )
     return rules
+
+
+def _listed_tools(tiers: Tiers) -> list[Rule]:
+    """The two lists of tools as rules of the file each stands in. Every list counts: none takes another's place.
+
+    They come behind the written rules of their tier, which say more.
+    """
+    lists: tuple[tuple[str, Verdict], ...] = (("disallowed_tools", "deny"), ("allowed_tools", "allow"))
+    return [
+        _listed_rule(text, verdict, source.origin((key, index)))
+        for source in reversed(tiers.sources)
+        for key, verdict in lists
+        for index, text in enumerate(source.values.get(key, ()))
+    ]
+
+
+def _listed_rule(text: str, verdict: Verdict, origin: Origin) -> Rule:
+    tier = _RULE_TIERS.get(origin.tier, "flags")
+    try:
+        return parse_rule(text, verdict, tier=tier, origin=origin.shown)
+    except UsageError:
+        problem = f'"{shown(text)}" is not a tool, nor a tool and a pattern like bash(npm test*)'
+        raise BridleError("BadConfig", where=origin.shown, problem=problem) from None

@@ -35,6 +35,9 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
 
 Nobody can answer questions in a run: what would ask is not run, and the model is told why.
 Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --deny.
+--auto-approve is another word for --yes: nobody is asked, but no deny, hook or file you have not seen is passed over.
+--strict-permissions is --mode strict: every call is asked about, reading too.
+--no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
 --json prints one object at the end, --stream-json one line per event and run.result last.
 """
 
@@ -133,6 +136,7 @@ bridle hooks — your own programs at fixed moments: they may pass, warn, block,
   event = "PreToolUse"            hooks/PreToolUse.sh, or any number of them in hooks/PreToolUse.d/
   tool = "write_file|edit_file"
   command = "check-path"          a list is started as it is; text that needs a shell gets one
+                                  script = "MODULE:FUNCTION" instead: hooks/MODULE.py, or what your Python can import
 
 SessionStart SessionEnd UserPromptSubmit BeforeModelRequest AfterModelResponse PreToolUse PostToolUse ToolError
 PermissionRequest Stop TurnFailed Compact. A hook reads JSON on stdin, and BRIDLE_TOOL_NAME, BRIDLE_TOOL_INPUT,

@@ -21,6 +21,7 @@ from bridle.clients.structured import asked_for, read_schema
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock, TextBlock
 
 STOPPING = {
@@ -147,7 +148,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
         cwd=cwd,
         env=session_environment(env),
         model=parsed.model,
-        mode=parsed.mode,
+        mode=_mode_of(parsed),
         resume=resume,
         config={
             "yes": parsed.yes,
@@ -163,9 +164,19 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "config_file": parsed.config,
             "profile": parsed.profile,
             "sets": parsed.set,
+            "persistent_grants": parsed.persistent_grants,
             "add_dirs": [os.path.abspath(folder) for folder in parsed.add_dir],
         },
     )
+
+
+def _mode_of(parsed: argparse.Namespace) -> Mode | None:
+    """`--strict-permissions` is `--mode strict`; whoever asks for that and for another mode means neither."""
+    if not parsed.strict_permissions:
+        return parsed.mode
+    if parsed.mode not in (None, "strict"):
+        raise UsageError(f"--strict-permissions and --mode {parsed.mode} exclude each other. Choose one")
+    return "strict"
 
 
 def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> str | None:

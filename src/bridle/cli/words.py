@@ -16,7 +16,13 @@ VERBS = (
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
-DEFAULT_ACTIONS = {"sessions": "list", "config": "show", "permissions": "list", "trust": "list", "hooks": "list"}
+DEFAULT_ACTIONS = {
+    "sessions": "list",
+    "config": "show",
+    "permissions": "list",
+    "trust": "list",
+    "hooks": "list",
+}
 """What a verb does when no action is named."""
 OTHER_NAMES = {"-p": "run", "--print": "run", "exec": "run", "list-tools": "tools", "policy": "permissions"}
 """What other tools taught people to type."""
@@ -98,8 +104,10 @@ def _session_options(verb: Parser) -> None:
     """What opens or resumes a session, for talking and for a run alike."""
     verb.add_argument("prompt", nargs="*")
     verb.add_argument("-m", "--model")
-    verb.add_argument("-y", "--yes", action="store_true")
+    verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
     verb.add_argument("--mode", choices=get_args(Mode))
+    verb.add_argument("--strict-permissions", action="store_true")
+    verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
     verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--allow", action="append", default=[], metavar="RULE")

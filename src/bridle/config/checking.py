@@ -47,6 +47,7 @@ def validated(values: Table, lines: Lines, report: Report, *, in_file: bool = Tr
     """What the settings take, of folded values. Every value that is dropped is an error."""
     checking = _Checking(lines, report, in_file=in_file)
     kept = checking.section(tree(), values, ())
+    checking.contradictions(kept)
     return Checked(kept, lines, checking.problems)
 
 
@@ -152,6 +153,12 @@ class _Checking:
                 kept[name] = self.section(child, value, place)
         return kept
 
+    def contradictions(self, kept: Table) -> None:
+        """A tool in both lists of one file: whatever was meant, one of the two is a slip."""
+        allowed, disallowed = kept.get("allowed_tools", ()), kept.get("disallowed_tools", ())
+        for tool in dict.fromkeys(tool for tool in allowed if tool in disallowed):
+            self._error(f"{shown(tool)} is in allowed_tools and in disallowed_tools", ("allowed_tools",))
+
     def _entries(self, node: Node, values: Iterable[object], path: Path) -> list[Table]:
         kept: list[Table] = []
         for index, value in enumerate(values):
@@ -159,10 +166,10 @@ class _Checking:
             if not self._is_of(dict, value, place, f"a table ([[{key_of(path)}]])"):
                 continue
             entry = self.section(node, cast("Table", value), place)
-            missing = [name for name in _required(node) if name not in cast("Table", value)]
+            missing = _missing(node, cast("Table", value))
             if missing:
                 self._error(f"{key_of(place)} has no {' and no '.join(missing)}", place)
-            if all(name in entry for name in _required(node)):
+            if not _missing(node, entry):
                 kept.append(entry)
         return kept
 
@@ -198,5 +205,10 @@ def line_of(lines: Lines, path: Path) -> int | None:
     return lines.get(path)
 
 
-def _required(node: Node) -> list[str]:
-    return [name for name, child in node.children.items() if child.setting and child.setting.required]
+def _missing(node: Node, entry: Table) -> list[str]:
+    """The required names an entry has not, nor what may stand in their place."""
+    return [
+        name
+        for name, child in node.children.items()
+        if child.setting and child.setting.required and not {name, child.setting.or_key} & entry.keys()
+    ]

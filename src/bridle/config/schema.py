@@ -41,10 +41,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 class Setting(msgspec.Struct, frozen=True):
     """One row of the table.
 
-    `required`: an entry without it means nothing. `secret`: never shown, never written by us, read from the user's own
-    file and the environment only. `private`: the values of this map are not shown. `folds`: the names in this map are
-    keys of ours, so they have two spellings too. `instead`: people expect this key, but it is read from no file; what
-    they do instead, as a clause.
+    `required`: an entry without it means nothing, unless it has `or_key` in its place. `secret`: never shown, never
+    written by us, read from the user's own file and the environment only. `private`: the values of this map are not
+    shown. `folds`: the names in this map are keys of ours, so they have two spellings too. `instead`: people expect
+    this key, but it is read from no file; what they do instead, as a clause.
     """
 
     key: str
@@ -52,6 +52,7 @@ class Setting(msgspec.Struct, frozen=True):
     help: str
     default: Any = None
     required: bool = False
+    or_key: str = ""
     secret: bool = False
     private: bool = False
     folds: bool = False
@@ -183,6 +184,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("providers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
     Setting("providers.*.quirks", PLAIN_MAP, "What this endpoint does differently.", folds=True),
     Setting("providers.*.disabled", FLAG, "Leave this provider out."),
+    Setting("allowed_tools", TEXTS, "Tools that run without a question, as the rules of --allow."),
+    Setting("disallowed_tools", TEXTS, "Tools that never run, as the rules of --deny."),
     Setting("permissions.rules[].tool", TEXT, "The tool, or a pattern of tools.", required=True),
     Setting("permissions.rules[].path", TEXT, "Only for files that match."),
     Setting("permissions.rules[].command", TEXT, "Only for commands that match."),
@@ -222,7 +225,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("ui.notify", FLAG, "Say so when an answer or a question waits.", default=True),
     Setting("hooks[].event", TEXT, "When the hook runs.", required=True),
     Setting("hooks[].tool", TEXT, "Only for tools that match."),
-    Setting("hooks[].command", COMMAND, "What runs.", required=True),
+    Setting("hooks[].command", COMMAND, "What runs.", required=True, or_key="script"),
+    Setting("hooks[].script", TEXT, "In its place, in your own file: a Python function, as module:function."),
     Setting("hooks[].timeout_ms", WHOLE, "How long it may take."),
     Setting("hooks[].on_error", ON_ERROR, "What its failure means."),
     Setting("hooks[].phase", PHASE, "Before or after the question about a call."),
@@ -254,7 +258,7 @@ OTHER_NAMES: Mapping[str, str] = {
 }
 """Names that are understood besides ours, where ours exists."""
 
-JOINED = frozenset({"permissions.rules", "hooks"})
+JOINED = frozenset({"permissions.rules", "hooks", "allowed_tools", "disallowed_tools"})
 """Lists whose tiers add up instead of replacing each other: a project must not remove a rule by adding one."""
 
 

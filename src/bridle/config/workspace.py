@@ -25,8 +25,17 @@ Answer: TypeAlias = Literal["always", "after ack", "never"]
 
 FOLDER = ".bridle"
 
-ALWAYS = ("ui",)
-AFTER_ACK = ("model", "fallback_model", "effort", "instructions", "context", "hooks", "mcp_servers")
+ALWAYS = ("ui", "disallowed_tools")
+AFTER_ACK = (
+    "allowed_tools",
+    "model",
+    "fallback_model",
+    "effort",
+    "instructions",
+    "context",
+    "hooks",
+    "mcp_servers",
+)
 
 NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
     "mode": {
@@ -142,16 +151,19 @@ def _wishes(values: Table) -> Iterator[str]:
         limit = rule.get("command") or rule.get("path")
         tool = shown(str(rule.get("tool", "?")))
         yield f"allow {tool}({shown(str(limit))})" if limit else f"allow {tool}"
+    allowed = values.get("allowed_tools")
+    tools = cast("list[object]", allowed) if isinstance(allowed, list) else []
+    yield from (f"allow {shown(str(tool))}" for tool in tools)
     hooks, servers = _entries(values.get("hooks")), values.get("mcp_servers")
     for hook in hooks:
-        yield f"run {_command(hook.get('command'))} on {shown(str(hook.get('event', '?')))}"
+        yield f"run {_command(hook.get('command') or hook.get('script'))} on {shown(str(hook.get('event', '?')))}"
     named = cast("Table", servers) if isinstance(servers, dict) else {}
     for name, server in named.items():
         table = cast("Table", server) if isinstance(server, dict) else {}
         address = table.get("url")
         does = f"connect to {shown(str(address))}" if address else f"start {_command(table.get('command'))}"
         yield f"{does} (server {shown(name)})"
-    told = {"hooks": hooks, "mcp_servers": named}
+    told = {"allowed_tools": tools, "hooks": hooks, "mcp_servers": named}
     for name in AFTER_ACK:
         if name in values and not told.get(name):
             yield f"set {name} = {shown(written(values[name]))}"
