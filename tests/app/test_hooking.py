@@ -11,6 +11,7 @@ from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import (
     ContextAdded,
     HookError,
+    HookTimeout,
     Notice,
     PermissionDecided,
     PermissionRequested,
@@ -133,6 +134,67 @@ async def test_a_hook_that_denies_a_question_is_heard_before_yes(home: Home) -> 
     (result,) = of_kind(events, ToolResult)
     assert (result.outcome, result.reason) == ("denied", "HookBlocked")
     assert "not today" in result.content
+
+
+MODULE = """
+def no_a(told):
+    print("looking at", told["toolInput"]["command"])
+    if told["toolInput"]["command"] == "touch a":
+        return {"decision": "block", "message": f"not on {told['event']}"}
+
+def slip(told):
+    return False
+
+class Late:
+    def forever(told):
+        while True:
+            pass
+    forever = staticmethod(forever)
+"""
+
+
+def scripts(home: Home, script: str, more: str = "") -> None:
+    """A hook that is a function of the module beside the person's own settings."""
+    folder = home.root / "config" / "hooks"
+    folder.mkdir(parents=True)
+    (folder / "mine.py").write_text(MODULE)
+    text = f'[[hooks]]\nevent = "PreToolUse"\ntool = "bash"\nscript = "{script}"\n{more}'
+    (folder.parent / "config.toml").write_text(text)
+    (home.work / "mine.py").write_text("raise SystemExit(0)\n")  # what lies in the project is not imported
+
+
+@pytest.mark.requirement("D10.10", "C7")
+async def test_a_hook_may_be_a_python_function_of_the_persons_own(home: Home) -> None:
+    scripts(home, "mine:no_a")
+    steps = (call("bash", command="touch a"), call("bash", command="touch b"), say("Done."))
+    async with home.session(*steps, mode="yolo") as session:
+        events = await session.ask("go")
+    first, second = of_kind(events, ToolResult)
+    assert (first.outcome, first.reason, second.outcome) == ("blocked", "HookBlocked", "ok")
+    assert "mine:no_a" in first.content
+    assert "not on PreToolUse" in first.content
+    assert sorted(path.name for path in home.work.iterdir()) == ["b", "mine.py"]
+    assert [path.name for path in (home.root / "config" / "hooks").iterdir()] == ["mine.py"]
+
+
+@pytest.mark.requirement("D10.10")
+@pytest.mark.parametrize(
+    ("script", "more", "event"),
+    [
+        ("mine:slip", "", HookError),
+        ("mine:nothing_of_this_name", "", HookError),
+        ("no_such_module:f", "", HookError),
+        ("mine:Late.forever", "timeout_ms = 900", HookTimeout),
+    ],
+)
+async def test_a_function_that_fails_or_is_late_blocks(
+    home: Home, script: str, more: str, event: type
+) -> None:
+    scripts(home, script, more)
+    async with home.session(call("bash", command="touch a"), say("Done."), mode="yolo") as session:
+        events = await session.ask("go")
+    assert outcomes(events) == ["blocked"]
+    assert [one.command for one in of_kind(events, event)] == [script]
 
 
 async def test_a_blocked_input_never_reaches_the_model(home: Home) -> None:

@@ -79,6 +79,72 @@ async def test_where_nothing_may_be_kept_nobody_is_offered_it():
     assert (outcomes(events), of_kind(events, GrantAdded)) == (["ok"], [])
 
 
+@pytest.mark.requirement("G8.6")
+async def test_a_yes_for_the_session_dies_with_it_and_is_written_nowhere(tmp_path):
+    options = {"folder": str(tmp_path / "work"), "home": str(tmp_path / "home"), "answers": True}
+    (tmp_path / "work").mkdir()
+    first_turn = (*writing("a.txt", "a.txt"), say("Done."))
+    async with harness(scripted(*first_turn), **options) as session:
+        number = await session.send("go")
+        await answered(session, "pattern", number)
+        assert outcomes(await session.turn_of(number)) == ["ok", "ok"]
+        first = session.id
+    assert not (tmp_path / "home/state/grants.json").exists()
+    for resumed, before in ((None, ()), (first, first_turn)):
+        model = scripted(*before, *writing("a.txt"), say("Done."))
+        async with harness(model, resume=resumed, **options) as session:
+            number = await session.send("again")
+            await answered(session, "deny", number)
+            assert outcomes(await session.turn_of(number)) == ["denied"]
+
+
+CONFIG = """
+disallowed_tools = ["write_file(*.lock)"]
+[[permissions.rules]]
+tool = "write_*"
+path = "docs/**"
+verdict = "ask"
+[[permissions.rules]]
+tool = "write_file"
+path = "**"
+verdict = "allow"
+"""
+
+
+@pytest.mark.requirement("G8.7", "D11.40")
+async def test_the_settings_decide_what_is_allowed_asked_and_denied(tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text(CONFIG)
+    model = scripted(*writing("a.txt", "docs/b.txt", "c.lock"), say("Done."))
+    async with harness(model, home=str(tmp_path)) as session:
+        events = await session.ask("go")
+    assert [(result.outcome, result.reason) for result in of_kind(events, ToolResult)] == [
+        ("ok", None),
+        ("denied", "NoApprover"),
+        ("denied", "RuleDenied"),
+    ]
+    assert [(decided.decided_by, decided.step) for decided in of_kind(events, PermissionDecided)] == [
+        ("rule", 4),
+        ("nobody", 4),
+        ("rule", 2),
+    ]
+
+
+@pytest.mark.requirement("D11.5")
+async def test_no_permission_reveals_a_tool_that_is_hidden():
+    model = scripted(call("exit_plan_mode", plan="1."), *writing("a"), say("Ok."))
+    options = {"allow": ("exit_plan_mode", "*"), "yes": True}
+    async with harness(model, mode="yolo", **options) as session:
+        events = await session.ask("go")
+        prefix = session.conversation.prefix
+    assert [result.reason for result in of_kind(events, ToolResult)] == ["UnknownTool", None]
+    assert "exit_plan_mode" not in {tool.name for tool in prefix.tools}
+    async with harness(scripted(*writing("a"), say("Ok."))) as session:
+        events = await session.ask("go")
+        assert "write_file" in {tool.name for tool in session.conversation.prefix.tools}
+    assert [result.reason for result in of_kind(events, ToolResult)] == ["NoApprover"]
+
+
 @pytest.mark.requirement("G16.8")
 async def test_a_plan_that_is_approved_ends_plan_mode():
     model = scripted(call("exit_plan_mode", plan="1. write a.txt"), *writing("a.txt"), say("Done."))

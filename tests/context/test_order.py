@@ -59,3 +59,15 @@ async def test_instructions_from_the_settings_join_the_system_text(tmp_path: Pat
     (prefix,) = of_kind(events, PrefixSet)
     assert "Answer in rhymes." in prefix.system
     assert b"Answer in rhymes." in model.bodies[0]
+
+
+@pytest.mark.requirement("D10.6")
+async def test_a_session_begins_by_telling_the_model_where_it_works() -> None:
+    async with harness(scripted(say("Hi."))) as session:
+        events = await session.ask("go")
+        folder = session.folder
+    (prefix,) = of_kind(events, PrefixSet)
+    facts = dict(line.split(": ", 1) for line in prefix.system.splitlines() if line.count(": ") == 1)
+    assert facts["Folder"] == folder
+    assert all(facts[name] for name in ("System", "Date", "Commands run in"))
+    assert {"read_file", "bash"} <= {tool.name for tool in prefix.tools}

@@ -98,6 +98,7 @@ async def test_a_command_starts_inside_although_reading_outside_is_not_blocked(c
     assert (await layer(calls.make("bash", risk="shell", path="src", command="ls"), calls.proceed)).ok
 
 
+@pytest.mark.requirement("D10.9", "D10.2")
 async def test_a_guard_that_breaks_blocks(calls, workspace) -> None:
     broken = PathPolicy(folders=SessionFolders(workspace=None))
     output = await guarded(broken)(calls.make(path="src/a.py"), calls.proceed)
@@ -158,7 +159,7 @@ async def test_protected_folders_stay_closed_when_the_workspace_is_known_to_be_c
     assert within.clear == ""
 
 
-@pytest.mark.requirement("D10.4")
+@pytest.mark.requirement("D10.4", "D9.14")
 @pytest.mark.parametrize("path", [".env", "src/.env.local", "tls/server.key", "harmless.txt", "in/.ENV"])
 async def test_a_file_that_may_hold_secrets_is_not_written(calls, workspace, path: str) -> None:
     (workspace / "harmless.txt").symlink_to(".env")

@@ -58,6 +58,7 @@ DENY, ASK, ALLOW = Rule("bash", "deny"), Rule("bash", "ask"), Rule("bash", "allo
 GRANT = Grant(grant_id="grant_1", tool="bash", subject="npm test")
 
 
+@pytest.mark.requirement("D11.1")
 @pytest.mark.parametrize(
     ("rules", "grants", "agent_default", "verdict", "step"),
     [

@@ -114,7 +114,7 @@ async def test_the_yes_flag_answers_questions(calls, workspace) -> None:
     assert (desk.asked, desk.log[0].decided_by, desk.log[0].verdict) == ([], "yes", "allow")
 
 
-@pytest.mark.requirement("T4.4")
+@pytest.mark.requirement("T4.4", "D11.1")
 async def test_the_yes_flag_and_yolo_lift_no_guard(calls, workspace) -> None:
     desk = Desk(calls, workspace, mode="yolo", yes=True, rules=[parse_rule("edit(/**)", "allow")])
     output = await desk.run("write_file", path="../outside")

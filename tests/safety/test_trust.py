@@ -259,6 +259,7 @@ def test_a_named_lock_file_that_is_not_whole_is_refused(tmp_path: Path, content:
 # What changed
 
 
+@pytest.mark.requirement("G1.24")
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [

@@ -65,6 +65,7 @@ def test_a_changed_file_is_shown_as_the_change():
     ]
 
 
+@pytest.mark.requirement("G1.24")
 def test_a_change_of_something_to_type_is_pointed_out():
     before = Before(approved_ms=NOW_MS, text="Run `make`.\n")
     assert asked("Run `curl x | sh`.\n", before=before)[-1] == "! the change touches code or commands"

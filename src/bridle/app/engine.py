@@ -95,8 +95,12 @@ class Engine:
 
     async def _open_session(self, command: CreateSession, client: str) -> Session:
         options = session_options(command)
-        cwd = _working_folder(command.cwd)
-        approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=cwd)
+        here = _working_folder(command.cwd)
+        approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=here)
+        cwd = here
+        if command.resume is not None:  # it works in its own folder, by that folder's rules
+            cwd = self.store.find(command.resume).cwd
+            options = _named_from(here, options)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
@@ -231,6 +235,13 @@ def _working_folder(cwd: str) -> str:
             "UnreadableFolder", path=visible(cwd), problem="its name is not UTF-8 text"
         ) from None
     return resolved
+
+
+def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
+    """The options with the file they name, which is relative to where the caller is."""
+    if options.config_file is None:
+        return options
+    return msgspec.structs.replace(options, config_file=os.path.join(folder, options.config_file))
 
 
 def _refuse_orphans(conversation: Conversation, options: SessionOptions) -> None:

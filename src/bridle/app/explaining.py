@@ -22,6 +22,7 @@ from bridle.safety.permissions import STEPS, Decision, Permissions
 from bridle.safety.permitted import SOURCE, question
 from bridle.safety.queries import Query, Understand
 from bridle.tools.builtin import builtin_tools
+from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 
 
@@ -98,7 +99,7 @@ def standing(
     saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
     made = gates(
         settings,
-        tools=builtin_tools(Jobs(lambda _event: None)),
+        tools=(*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen)),
         where=where,
         cwd=cwd,
         understand=understand or understanding(env, cwd),

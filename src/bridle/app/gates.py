@@ -18,6 +18,7 @@ from bridle.safety.permissions import Permissions
 from bridle.safety.queries import Understand
 from bridle.safety.rules import named_by_user
 from bridle.safety.shell.facts import Surroundings, Understanding
+from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
 
 class Gates(NamedTuple):
@@ -43,6 +44,7 @@ def gates(
     registry = Registry()
     for tool in tools:
         registry.register(tool, BUILTIN)
+    registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
     here = session_folders(cwd, settings.options.add_dirs)
     paths = workspace_policy(
         here, where.all, secret_files=settings.secret_files, named_by_user=named_by_user(settings.rules, here)

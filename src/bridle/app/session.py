@@ -115,7 +115,6 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         mode=lambda: conversation.mode,
         saved=saved,
     )
-    gate.registry.show_while("exit_plan_mode", lambda: conversation.mode == "plan")
     here = gate.paths.folders
     found = session_hooks(
         settings.hooks,

@@ -41,13 +41,14 @@ def instructions(
         conversation = step.journal.conversation
         chosen = conversation.model
         assert chosen is not None, "a session is created with a model"
-        current = conversation.prefix
-        if in_force is None or (in_force.provider, in_force.model) != (chosen.provider, chosen.model):
+        current, visible = conversation.prefix, tools()
+        wanted = (chosen.provider, chosen.model, visible)
+        if in_force is None or (in_force.provider, in_force.model, in_force.tools) != wanted:
             in_force = PrefixSet(
                 provider=chosen.provider,
                 model=chosen.model,
                 system=current.system if current is not None else await system(),
-                tools=tools(),
+                tools=visible,
             )
             if redacted(in_force) != current:
                 step.emit(in_force)

@@ -32,7 +32,7 @@ from bridle.protocol.commands import (
     ShellRequest,
 )
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import Envelope, IdentityClass, ModeChanged, ModelChanged
+from bridle.protocol.events import Envelope, IdentityClass, ModelChanged
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
 
@@ -111,10 +111,10 @@ class Multiplexer:
                 return await self._run_slash(client, command)
             case SetMode():
                 session = self.session(command.session)
-                return self._recorded(session, client, ModeChanged(mode=command.mode))
+                return Accepted(session=session.id, event=session.set_mode(client, command.mode))
             case EnterPlanMode():
                 session = self.session(command.session)
-                return self._recorded(session, client, ModeChanged(mode="plan"))
+                return Accepted(session=session.id, event=session.set_mode(client, "plan"))
             case ExitPlanMode():
                 session = self.session(command.session)
                 number = session.leave_plan_mode(client, approved=command.approve)
@@ -124,7 +124,8 @@ class Multiplexer:
                 return Accepted(session=session.id, event=session.revoke(client, command.grant_id))
             case SetModel():
                 session = self.session(command.session)
-                return self._recorded(session, client, self._choose_model(command.model))
+                number = session.journal.emit(self._choose_model(command.model), originator=client.id)
+                return Accepted(session=session.id, event=number)
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
 
@@ -159,11 +160,6 @@ class Multiplexer:
         if found is None:
             raise CommandRefused("UnknownSession", session=session)
         return found
-
-    @staticmethod
-    def _recorded(session: Session, client: Client, event: ModeChanged | ModelChanged) -> Accepted:
-        number = session.journal.emit(event, originator=client.id)
-        return Accepted(session=session.id, event=number)
 
 
 class InProcessConnection:

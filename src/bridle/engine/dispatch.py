@@ -26,7 +26,7 @@ from bridle.protocol.events import (
 )
 
 BY_PERSON = 0
-"""The step of a call that no model asked for: a person typed it."""
+"""The step of a call that no model asked for: it came with somebody's input."""
 
 
 class ToolLayers(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +158,7 @@ class Dispatcher:
             step=step,
             originator=self._journal.originator,
             identity=identity,
-            by_person=step == BY_PERSON,
+            by_person=step == BY_PERSON and identity == "human",
             problem=requested.problem,
             write=progress.write,
             passed_gates=begin,

@@ -39,17 +39,23 @@ def known_and_visible(registry: Registry) -> ToolLayer:
 
 
 def validated() -> ToolLayer:
-    """Input is untrusted until here. Behind this layer `args` is typed and `mutating` is decided."""
+    """Input is untrusted until here. Behind this layer `args` is typed and `mutating` is decided.
+
+    The input goes on under the names the tool has: hooks, questions and the record read what the tool reads.
+    """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         tool = call.definition
         if call.problem is not None:
             return _failed("InvalidInput", tool=call.name, problem=call.problem)
         try:
-            args = msgspec.convert(_snake_case(call.input, tool.args), tool.args)
+            given = _snake_case(call.input, tool.args)
+            args = msgspec.convert(given, tool.args)
         except msgspec.ValidationError as problem:
             return _failed("InvalidInput", tool=call.name, problem=str(problem))
-        return await proceed(msgspec.structs.replace(call, args=args, mutating=tool.mutating(args)))
+        return await proceed(
+            msgspec.structs.replace(call, input=given, args=args, mutating=tool.mutating(args))
+        )
 
     return layer
 
@@ -124,10 +130,13 @@ def _failed(reason: str, **data: Any) -> ToolOutput:
 
 
 def _snake_case(value: dict[str, Any], args: type[msgspec.Struct]) -> dict[str, Any]:
-    """Accepts `timeoutMs` for `timeout_ms`, for names the tool has and the input does not use already."""
+    """Accepts `timeoutMs` for `timeout_ms`, for names the tool has and the input does not use already.
+
+    Of two spellings of one name neither is chosen: the second stays as it is, and no tool knows it.
+    """
     folded: dict[str, Any] = {}
     for name, item in value.items():
         snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
-        known = snake in args.__struct_fields__ and snake not in value
+        known = snake in args.__struct_fields__ and snake not in value and snake not in folded
         folded[snake if known else name] = item
     return folded

@@ -33,8 +33,10 @@ from bridle.protocol.events import (
     EndCause,
     Error,
     GrantRevoked,
+    IdentityClass,
     InputAccepted,
     InputMode,
+    Mode,
     ModeChanged,
     RequestedCall,
     SessionEnded,
@@ -46,6 +48,7 @@ from bridle.protocol.events import (
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
 GO_ON = ("go on", "stop here")
+FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +141,14 @@ class Session:
             raise CommandRefused("UnknownGrant", grant=grant_id)
         return self.journal.emit(GrantRevoked(grant_id=grant_id), originator=client.id)
 
+    def set_mode(self, client: Client, mode: Mode) -> int:
+        """Another mode, from now on; an agent chooses only one in which less happens by itself."""
+        current = self.journal.conversation.mode
+        looser = FROM_TIGHT_TO_LOOSE.index(mode) > FROM_TIGHT_TO_LOOSE.index(current)
+        if client.identity == "agent" and looser:
+            raise CommandRefused("SelfApproval")
+        return self.journal.emit(ModeChanged(mode=mode), originator=client.id)
+
     def leave_plan_mode(self, client: Client, *, approved: bool) -> int:
         """A person ends planning, or looked at the plan and wants more of it. Returns the last event."""
         conversation = self.journal.conversation
@@ -178,7 +189,7 @@ class Session:
     async def _run_shell(self, request: ShellRequest) -> None:
         """The command as work of its own, then whatever was put into the inbox meanwhile."""
         given = {"command": request.command}
-        work = asyncio.create_task(self._call_for_person("bash", given))
+        work = asyncio.create_task(self._call_of_input("bash", given, "human"))
         self._turn = work
         await asyncio.wait((work,))
         self._turn = None
@@ -187,9 +198,10 @@ class Session:
             self.journal.emit(ContextAdded(source="shell", content=(TextBlock(text=text),)))
         await self._run()
 
-    async def _call_for_person(self, tool: str, given: dict[str, Any]) -> ToolResult:
+    async def _call_of_input(self, tool: str, given: dict[str, Any], identity: IdentityClass) -> ToolResult:
+        """A call no model asked for. A person who typed it is not asked about it; an agent's is like any other."""
         call = RequestedCall(call_id=self._ids.new("call"), wire_id="", tool=tool, input=given)
-        (result,) = await self._dispatcher.run((call,), step=BY_PERSON, identity="human")
+        (result,) = await self._dispatcher.run((call,), step=BY_PERSON, identity=identity)
         return result
 
     async def _submit(self, content: tuple[InputBlock, ...]) -> None:
@@ -203,11 +215,11 @@ class Session:
         if submitted.context:
             self.journal.emit(ContextAdded(source="hook", content=(TextBlock(text=submitted.context),)))
 
-    async def _read_mentions(self, content: tuple[InputBlock, ...]) -> None:
-        """The files a person pointed at join the conversation behind their words."""
+    async def _read_mentions(self, content: tuple[InputBlock, ...], identity: IdentityClass) -> None:
+        """The files somebody pointed at join the conversation behind their words."""
         for mention in content:
             if isinstance(mention, FileMention):
-                result = await self._call_for_person("read_file", {"path": mention.path})
+                result = await self._call_of_input("read_file", {"path": mention.path}, identity)
                 text = f"{mention.path}:\n{result.content}"
                 self.journal.emit(ContextAdded(source="mention", content=(TextBlock(text=text),)))
 
@@ -265,7 +277,7 @@ class Session:
 
         try:
             await self._submit(pending.event.content)
-            await self._read_mentions(pending.event.content)
+            await self._read_mentions(pending.event.content, pending.event.identity)
             return await run_turn(
                 ask=ask,
                 run_calls=run_calls,

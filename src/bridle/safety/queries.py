@@ -7,16 +7,18 @@ it holds secrets is never quiet, nor is one of Bridle's own. Looks at the file s
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 import msgspec
 
 from bridle.engine.tools import Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk, Verdict
-from bridle.safety.paths import PathRefused, SessionFolders, is_inside_same_folder, resolve
+from bridle.safety.paths import PathRefused, SessionFolders, is_beneath_any, is_inside_same_folder, resolve
 from bridle.safety.patterns import consists_of, is_plain
 from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
 from bridle.safety.shell.facts import Part, PathUse, Understanding
@@ -27,6 +29,9 @@ Understand: TypeAlias = Callable[[str, str], Understanding]
 MAX_MATCHES = 200
 """A pattern that means more files than this is about files nobody knows."""
 _NO_FILE = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
+_SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
+"""Programs that show what files below a folder hold, which no other harmless one does by itself."""
+_SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
 # Why somebody is asked, in a few words; "it" is the call or its file.
 ESCALATES = "it asks to run outside the sandbox"
@@ -261,6 +266,32 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
     for use in part.uses:
         for path in _meant(use, cwd):
             yield _file(path, use, cwd, place)
+    program = (part.words[0] or "").rpartition("/")[2] if part.words else ""
+    if program in _SEARCHING:
+        secret = any(place.holds_secrets(name) or fnmatchcase(".env", name) for name in _sought(part.words))
+        if secret or _searches_ours(part, cwd, place):
+            yield _Touched(access="read", resolved=None, secret=secret)
+
+
+def _sought(words: Sequence[str | None]) -> Iterator[str]:
+    """The names of the files that a search is limited to, as its options have them; those it leaves out are not."""
+    for word, following in zip(words, (*words[1:], None), strict=True):
+        option, equals, value = (word or "").partition("=")
+        if option in _SEARCH_FILTERS:
+            name = value if equals else following or ""
+        elif option.startswith("-g"):
+            name = option.removeprefix("-g")
+        else:
+            continue
+        if not name.startswith("!"):
+            yield name.rpartition("/")[2]
+
+
+def _searches_ours(part: Part, cwd: str, place: Place) -> bool:
+    """Whether a search through folders may come by Bridle's own: nobody runs Bridle in their home folder for that."""
+    named = (os.path.join(cwd, use.path) for use in part.uses if use.path is not None)
+    roots = set(map(os.path.realpath, named)) or {cwd}
+    return any(is_beneath_any(os.path.realpath(folder), roots) for folder in place.protected)
 
 
 def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:

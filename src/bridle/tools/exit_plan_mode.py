@@ -12,6 +12,7 @@ from msgspec import Meta
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.events import Mode, ModeChanged
 
+EXIT_PLAN_MODE = "exit_plan_mode"
 GO_AHEAD = ("go ahead", "keep planning")
 NOBODY = "Nobody is here to approve the plan. End with the plan as your answer."
 NOT_PLANNING = "This session is not in plan mode. Go on with the work."
@@ -38,7 +39,7 @@ def exit_plan_tool(mode: Callable[[], Mode], mode_before: Callable[[], Mode]) ->
         return ToolOutput(content=f"Approved. The mode is {after} now: carry it out.\n")
 
     return Tool(
-        name="exit_plan_mode",
+        name=EXIT_PLAN_MODE,
         description="In plan mode, when the plan is ready: show it to the person, who decides if you carry it out.",
         args=PlanArgs,
         risk="read",

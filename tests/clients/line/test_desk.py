@@ -70,7 +70,7 @@ class Bench:
         return [effect for effect in self.effects if isinstance(effect, Decided)]
 
 
-@pytest.mark.requirement("G8.1")
+@pytest.mark.requirement("G8.1", "D11.43")
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
@@ -160,6 +160,7 @@ def test_a_draft_keeps_the_keyboard_until_tab_and_survives_the_answer() -> None:
     assert bench.draft == "half a sentence"
 
 
+@pytest.mark.requirement("D13.31")
 def test_an_empty_draft_and_a_quiet_second_give_a_waiting_question_the_keyboard() -> None:
     bench = Bench()
     bench.type("go on\r")

@@ -147,6 +147,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.requirement("D13.32")
 @pytest.mark.parametrize("columns", [44, 100])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_reads_like_this(name: str, columns: int) -> None:
@@ -160,6 +161,7 @@ def test_a_long_command_is_shown_in_pages(columns: int) -> None:
     check_golden("question-command-pages", columns, text(question, columns, rows=20, position="1 of 2"))
 
 
+@pytest.mark.requirement("D11.43")
 def test_everything_that_is_approved_is_on_the_screen() -> None:
     question = asked("bash", command="echo " + "x" * 300 + " && rm -rf /")
     rows = text(question, 44).splitlines()
@@ -205,5 +207,6 @@ def test_a_change_that_no_line_shows_is_said() -> None:
     assert [row.text for row in question.body] == ["    …    only the end of the file changes"]
 
 
+@pytest.mark.requirement("D13.32")
 def test_a_change_says_how_many_lines_come_and_go() -> None:
     assert QUESTIONS["question-edit"].title == "Change src/cart.py?   +3 \u22121"

@@ -32,7 +32,7 @@ def test_without_a_decision_the_exit_code_counts() -> None:
     assert answer(-9) == Unusable("killed by signal 9")
 
 
-@pytest.mark.requirement("D10.8")
+@pytest.mark.requirement("D10.8", "C7")
 def test_a_decision_on_stdout_wins_over_the_exit_code() -> None:
     said = {"decision": "allow", "message": "m", "patch": {"path": "b"}, "metadata": {"k": [1]}}
     wanted = Answer(decision="allow", message="m", patch={"path": "b"}, metadata={"k": [1]})

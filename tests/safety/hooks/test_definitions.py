@@ -61,6 +61,7 @@ def test_every_event_has_its_own_deadline_unless_somebody_says_otherwise() -> No
     assert hook_from(written(timeout_ms=9), defaults=defaults).timeout_ms == 9
 
 
+@pytest.mark.requirement("C7")
 def test_errors_block_at_the_gates_and_warn_elsewhere() -> None:
     for event in EVENTS:
         wanted = "block" if event in GATING else "warn"
@@ -116,3 +117,28 @@ def test_no_pattern_breaks_and_an_alternative_can_only_add(pattern: str, tool: s
     if pattern and concerns(pattern, tool):
         assert concerns(f"{pattern}|other", tool)
     assert concerns(f"zzz|{shlex.quote('read_file')}", "read_file")
+
+
+@pytest.mark.requirement("D10.10")
+def test_a_script_is_a_function_of_ones_own_and_nobody_elses() -> None:
+    entry = {"event": "PreToolUse", "script": "checks.paths:only_docs", "tool": "edit", "timeout_ms": 70}
+    hook = hook_from(entry, modules="/own/hooks")
+    assert (hook.shown, hook.argv[-2:], hook.timeout_ms) == (
+        "checks.paths:only_docs",
+        ("/own/hooks", "checks.paths:only_docs"),
+        70,
+    )
+    with pytest.raises(BadHook, match="for your own hooks only"):
+        hook_from(entry, scope="project")
+    with pytest.raises(BadHook, match="either a command or a script"):
+        hook_from({**entry, "command": "x"})
+    with pytest.raises(BadHook, match="either a command or a script"):
+        hook_from({"event": "PreToolUse"})
+
+
+@pytest.mark.parametrize(
+    "script", ["", "checks", "checks:", ":f", "checks:f()", "-c:f", "a b:c", "a:b:c", "../x:f"]
+)
+def test_what_names_no_function_is_refused(script: str) -> None:
+    with pytest.raises(BadHook, match="write module:function"):
+        hook_from({"event": "Stop", "script": script})

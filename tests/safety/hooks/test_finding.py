@@ -136,6 +136,7 @@ def test_the_program_a_projects_hook_names_has_to_be_approved_too(place: Place) 
     assert (hook.folder, hook.argv) == (str(place.root), ("scripts/notify", "--now"))
 
 
+@pytest.mark.requirement("G1.22")
 def test_the_persons_own_hooks_count_without_ceremony_and_look_last(place: Place) -> None:
     place.entry("user", 1, event="PreToolUse", command="own")
     place.entry("project", 1, event="PreToolUse", command="theirs")

@@ -40,6 +40,7 @@ _FIND_VALUES = names(
     "-mtime -atime -ctime -mmin -amin -cmin -perm -user -group -uid -gid -links -inum -maxdepth -mindepth "
     "-regextype -fstype -used -printf -newermt -newerat -newerct"
 )
+_FIND_NAMES = names("-name -iname -path -ipath -wholename -iwholename -regex -iregex")
 _FIND_FILES = names("-newer -anewer -cnewer -samefile -neweraa -neweram -newerma -newermm")
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls"})
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
@@ -77,15 +78,18 @@ def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
 
 def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word]) -> Sequence[Inner]:
     inner: list[Inner] = []
+    names: list[str] = []
     while words:
         name = words.pop(0).text
         if name in _FIND_FLAGS:
             if name == "-follow":
                 judgement.use(UNKNOWN, "read")
+            elif name in ("!", "-not"):
+                names.append("*")
             continue
         if name in _FIND_RUNS:
             end = _action_end(words)
-            filled = [piece for word in words[:end] for piece in _found(word, roots)]
+            filled = [piece for word in words[:end] for piece in _found(word, roots, names)]
             inner.append(Inner(tuple(filled)))
             words = words[end + 1 :]
             continue
@@ -97,6 +101,8 @@ def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word])
         value = words.pop(0) if words else None
         if value is None or value.split or name is None or (value.glob and _may_act(value.known)):
             judgement.unproven("its conditions are not known")
+        elif name in _FIND_NAMES:
+            names.append(value.known.replace("\\", "").rpartition("/")[2] or "*")
         elif name in _FIND_FILES:
             judgement.use(value, "read")
         elif name in _FIND_WRITES or name == "-fprintf":
@@ -116,15 +122,36 @@ def _action_end(words: Sequence[Word]) -> int:
     return len(words)
 
 
-def _found(word: Word, roots: Sequence[Word]) -> Sequence[Word]:
-    """A bare `{}` becomes something below one of the roots; inside a longer word it stays unknown."""
+def _found(word: Word, roots: Sequence[Word], names: Sequence[str]) -> Sequence[Word]:
+    """A bare `{}` becomes something below one of the roots; inside a longer word it stays unknown.
+
+    What it is looked for by comes beside it: whoever looks for `.env` reads secrets. A wildcard of `find` means hidden
+    files too.
+    """
     if word.text != "{}":
         return [_filled(word)]
+    fits = dict.fromkeys(("*", *names, *(_hidden(name) for name in names or ["*"] if name[0] in "*?[")))
     below: list[Word] = []
     for root in roots:
-        text = None if root.text is None else f"{root.text.rstrip('/')}/*"
-        below.append(Word(text, word.source, starts=text or root.starts or "./", glob=True))
+        if root.text is None:
+            below.append(Word(None, word.source, starts=root.starts or "./", glob=True))
+            continue
+        folder = root.text.rstrip("/")
+        for name in fits:
+            text = f"{folder}/{name}"
+            below.append(Word(text, word.source, starts=text, glob=True))
     return below
+
+
+def _hidden(name: str) -> str:
+    """The hidden files that `find` means by a name with a wildcard in front, as a shell would write them."""
+    match name[0]:
+        case "*":
+            return f".{name}" if name.strip("*") else ".[!.]*"
+        case "?":
+            return f".{name[1:]}"
+        case _:
+            return f".{name.partition(']')[2]}"
 
 
 def _may_act(pattern: str) -> bool:
