@@ -11,7 +11,7 @@ from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
     "path",
     [".env", "app/.env", ".ENV", ".env.local", ".env.production", "deploy/prod.env", "server.pem", "tls/server.key",
      "id_rsa", "id_ed25519_work", "app.p12", "release.keystore", "/home/me/.ssh/deploy", ".ssh/authorized_keys",
-     ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".aws/credentials", "/root/.docker/config.json",
+     ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".aws/credentials", "/home/ana/.docker/config.json",
      ".kube/config", ".config/gcloud/access/x.db", ".config/gh/hosts.yml", ".cargo/credentials.toml", "secrets.yaml",
      "config/secrets.json", "credentials.json", "client_secret_12.json", "token.json", "infra/terraform.tfstate",
      "\uff0eenv", ".e\u200dnv", ".AWS/Credentials"],

@@ -130,7 +130,9 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
     "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
-    "OutputUnwritable": Sentence("The output cannot be written ({problem}). It is in the session: {session}."),
+    "OutputUnwritable": Sentence(
+        "The output cannot be written ({problem}). It is in the session: {session}."
+    ),
     "SchemaMismatch": Sentence("The answer does not fit the schema: {problem}."),
     "TurnInterrupted": Sentence("Bridle stopped without warning during this turn."),
     "EngineFault": Sentence("Something inside Bridle failed ({problem}). The session is intact; try again."),
