@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-ALLOWED = {"PIL", "apsw", "h11", "httpx2", "jsonschema", "msgspec", "tomlkit"}
+ALLOWED = {
+    "PIL",
+    "apsw",
+    "h11",
+    "httpx2",
+    "jsonschema",
+    "msgspec",
+    "tomlkit",
+    "tree_sitter",
+    "tree_sitter_bash",
+}
 FORBIDDEN_SDKS = {
     "openai",
     "anthropic",

@@ -478,7 +478,7 @@ async def test_the_key_is_in_the_header_of_the_request_and_nowhere_else(office: 
         assert not shows_the_key(request.body)
     (printed,) = results(second)
     assert "PATH=" in printed
-    assert printed.rstrip().endswith("end")
+    assert printed.removesuffix("</untrusted-tool-result>").rstrip().endswith("end")
     for file in office.home.rglob("*"):
         assert not (file.is_file() and shows_the_key(file.read_bytes())), file
 
@@ -520,7 +520,8 @@ async def test_a_key_of_any_shape_that_a_command_finds_in_our_process_stays_here
     async with ModelServer.playing(call("bash", command=command), say("ok")) as server:
         ran = await office.ask(server, "-y", "x", **{VARIABLE: SHAPELESS})
     (printed,) = results(server.chats[1])
-    assert (ran.code, printed.rstrip().endswith("end")) == (0, True)
+    whole = printed.removesuffix("</untrusted-tool-result>").rstrip().endswith("end")
+    assert (ran.code, whole) == (0, True)
     assert SHAPELESS not in printed
 
 

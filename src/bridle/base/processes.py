@@ -345,7 +345,8 @@ async def run_in_foreground(argv: Sequence[str], *, cwd: str, env: Mapping[str, 
     if not argv:
         raise ValueError("argv needs at least the program")
     with _TerminalLent() as lent:
-        program = lent.program = _spawn_in_foreground(argv, cwd, env)
+        program = _spawn_in_foreground(argv, cwd, env)
+        lent.to(program)
         try:
             code = await asyncio.to_thread(program.wait)
         except asyncio.CancelledError:
@@ -359,7 +360,8 @@ class _TerminalLent:
     """Our terminal while somebody else has it: its state is kept, and what it sends to us is not for us."""
 
     def __init__(self) -> None:
-        self.program: subprocess.Popen[bytes] | None = None
+        self._program: subprocess.Popen[bytes] | None = None
+        self._terminated = False
         self._modes: dict[int, list[Any]] = {}
         self._blocking: dict[int, bool] = {}
         self._handlers: dict[signal.Signals, Any] = {}
@@ -384,9 +386,18 @@ class _TerminalLent:
                 termios.tcsetattr(fd, termios.TCSADRAIN, modes)
                 os.set_blocking(fd, self._blocking[fd])
 
+    def to(self, program: "subprocess.Popen[bytes]") -> None:
+        """This program has it now; a termination that came while it was being started is for it too."""
+        self._program = program
+        if self._terminated:
+            program.terminate()
+
     def _take(self, number: int, _frame: object) -> None:
-        if number == signal.SIGTERM and self.program is not None:  # sent to us alone
-            self.program.terminate()
+        if number != signal.SIGTERM:  # the terminal sent it to the program as well
+            return
+        self._terminated = True
+        if self._program is not None:
+            self._program.terminate()
 
 
 def _spawn_in_foreground(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
