@@ -146,7 +146,6 @@ def test_trust_can_be_taken_back_by_path_id_or_altogether(place: Place, project:
     assert place.bridle("trust", "revoke", "nothing.md").code == 2
 
 
-@pytest.mark.requirement("G39.2")
 def test_every_nested_instruction_file_is_agreed_to_by_itself(place: Place, project: Path) -> None:
     (project / "web").mkdir()
     (project / "web/AGENTS.md").write_text("Use tabs.\n")
