@@ -18,6 +18,8 @@ class Noting(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
+    def write(self, data: bytes) -> None: ...
+
     def is_closing(self) -> bool:
         return False
 
@@ -68,3 +70,11 @@ async def test_a_full_buffer_is_read_on_only_when_it_was_taken() -> None:
     assert not transport.reading.is_set()
     connection.take()
     await asyncio.wait_for(transport.reading.wait(), 5)
+
+
+async def test_many_short_answers_on_one_connection_are_no_stream() -> None:
+    connection, transport = connected()
+    for _ in range(40):
+        await connection.send(b"GET / HTTP/1.1\r\n\r\n", b"", 5)
+        connection.data_received(b"short")
+        assert transport.reading.is_set()

@@ -215,6 +215,7 @@ class Connection(asyncio.Protocol):
     async def send(self, head: bytes, body: bytes, write_s: float) -> bool:
         """Hand the request to the system. False: the server answered or went away before it had it all."""
         assert self._transport is not None
+        self._steady = 0
         room = max(0, _PIECE_BYTES - len(head))
         self._transport.write(head + body[:room])
         await self._until_written(write_s)
