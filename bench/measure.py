@@ -32,6 +32,13 @@ class Figure:
     at_least: bool = False
 
     @property
+    def strain(self) -> float:
+        """How much of its target it takes: 1 is just met, less is better."""
+        if self.target is None:
+            return 0.0
+        return self.target / self.value if self.at_least else self.value / self.target
+
+    @property
     def verdict(self) -> str:
         if self.target is None:
             return ""

@@ -145,6 +145,8 @@ def _bare(text: str) -> str:
 
 
 def _words(text: str) -> list[str] | None:
+    if not _QUOTING.search(text):
+        return text.split()
     import shlex  # hardly ever needed before the first command
 
     try:

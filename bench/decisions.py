@@ -1,0 +1,89 @@
+"""What it costs to decide about a call, and what a hook adds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from measure import Figure, middle, scratch
+
+from bridle.app.explaining import explain, standing
+from bridle.base.clock import SystemClock
+from bridle.base.processes import Processes
+from bridle.safety.hooks.context import Actor, context_of
+from bridle.safety.hooks.definitions import hook_from
+from bridle.safety.hooks.running import run_command, started_by
+from bridle.safety.shell.understanding import understand_text
+from bridle.safety.spawn import EnvOnlySpawn
+
+ROUNDS = 5
+SPAWNS = 100
+COMMANDS = (
+    "ls -la src", "git status --short", "git log --oneline -20 | head", "git diff HEAD~1 -- src", "cat README.md",
+    "head -50 a.py", "wc -l src/*.py", "rg -n 'def main' src",
+    "grep -rn TODO --include='*.py' src", "find . -name '*.py'",
+    "find src -type f | sort | uniq -c", "sed -n '1,40p' a.py", "awk '{print $1}' data.txt | sort", "jq '.a[0]' x.json",
+    "cd src && ls", "du -sh * | sort -h", "diff a.py b.py", "which python3", "python3 --version",
+    "npm test",
+    "npm run build && npm test", "make", "make test 2>&1 | tail -20", "pytest -q tests/test_a.py",
+    "cargo build --release",
+    "go test ./...", "docker ps", "pip list", "git add -A && git commit -m 'x y'", "git push origin main", "mkdir -p out",
+    "rm -rf build", "cp a.py b.py", "mv a.py src/", "curl -s https://example.org/x.json | jq .", "echo hi > out.txt",
+    'for f in *.py; do wc -l "$f"; done', "bash -c 'ls | wc -l'", "env FOO=1 python3 x.py", "timeout 5 npm test",
+)  # fmt: skip
+
+
+def decisions() -> list[Figure]:
+    """The gates and the decision about ordinary commands that nobody has seen before."""
+    with scratch() as folder:
+        took_ms = asyncio.run(_decisions(folder))
+    slowest = sorted(took_ms)[int(len(took_ms) * 0.95)]
+    how = f"N={ROUNDS} x {len(COMMANDS)} commands, nothing remembered, p95 {slowest:.2f} ms"
+    return [Figure(name="decision about a command", value=middle(took_ms), unit="ms", target=1, how=how)]
+
+
+async def _decisions(folder: str) -> list[float]:
+    env = {"HOME": folder, "PATH": "/usr/bin:/bin", "BRIDLE_HOME": os.path.join(folder, "bridle")}
+    here = standing(env, cwd=folder, mode="default")
+    took_ms: list[float] = []
+    for number in range(ROUNDS + 1):
+        for command in COMMANDS:
+            understand_text.cache_clear()
+            begun = time.perf_counter()
+            explained = await explain(here, "bash", {"command": command})
+            if number:
+                took_ms.append((time.perf_counter() - begun) * 1000)
+            assert explained.verdict in ("allow", "ask"), (command, explained.message)
+    return took_ms
+
+
+def hooks() -> list[Figure]:
+    """A hook that says nothing, against the same program started and waited for."""
+    with scratch() as folder:
+        bare_ms, hook_ms = asyncio.run(_hooks(folder))
+    how = f"N={SPAWNS}, spawn of true {bare_ms:.2f} ms, as a hook {hook_ms:.2f} ms"
+    return [Figure(name="hook before a call", value=hook_ms / bare_ms, unit="x", how=how)]
+
+
+async def _hooks(folder: str) -> tuple[float, float]:
+    processes = Processes()
+    env = {"PATH": "/usr/bin:/bin"}
+    start = started_by(EnvOnlySpawn(processes), env)
+    hook = hook_from({"event": "PreToolUse", "command": ["true"]})
+    context = context_of("PreToolUse", Actor(session="sess_bench", cwd=folder), 1, tool_name="bash")
+    bare_ms: list[float] = []
+    hook_ms: list[float] = []
+    try:
+        for _ in range(SPAWNS):
+            begun = time.perf_counter()
+            process = await processes.start(["true"], cwd=folder, env=env, on_output=lambda _chunk: None)
+            assert await process.wait() == 0
+            between = time.perf_counter()
+            ran = await run_command(hook, context, start=start, clock=SystemClock())
+            assert ran.exit_code == 0
+            bare_ms.append((between - begun) * 1000)
+            hook_ms.append((time.perf_counter() - between) * 1000)
+    finally:
+        await processes.close()
+    return middle(bare_ms), middle(hook_ms)
