@@ -27,8 +27,8 @@ COMMANDS = (
     "cd src && ls", "du -sh * | sort -h", "diff a.py b.py", "which python3", "python3 --version",
     "npm test",
     "npm run build && npm test", "make", "make test 2>&1 | tail -20", "pytest -q tests/test_a.py",
-    "cargo build --release",
-    "go test ./...", "docker ps", "pip list", "git add -A && git commit -m 'x y'", "git push origin main", "mkdir -p out",
+    "cargo build --release", "go test ./...", "docker ps", "pip list",
+    "git add -A && git commit -m 'x y'", "git push origin main", "mkdir -p out",
     "rm -rf build", "cp a.py b.py", "mv a.py src/", "curl -s https://example.org/x.json | jq .", "echo hi > out.txt",
     'for f in *.py; do wc -l "$f"; done', "bash -c 'ls | wc -l'", "env FOO=1 python3 x.py", "timeout 5 npm test",
 )  # fmt: skip

@@ -31,6 +31,14 @@ MAX_MATCHES = 200
 _NO_FILE = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
+MAX_GLANCED = 2_000
+GLANCE_DEPTH = 2
+"""How far a folder is looked through for secrets before a search in it is called quiet."""
+_NOT_OURS = frozenset(
+    {".git", "node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
+)
+_RECURSIVE = re.compile(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
+_SHOWS_HIDDEN = re.compile(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
 # Why somebody is asked, in a few words; "it" is the call or its file.
@@ -267,8 +275,10 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         for path in _meant(use, cwd):
             yield _file(path, use, cwd, place)
     program = (part.words[0] or "").rpartition("/")[2] if part.words else ""
-    if program in _SEARCHING:
-        secret = any(place.holds_secrets(name) or fnmatchcase(".env", name) for name in _sought(part.words))
+    if program in _SEARCHING or (program == "git" and "--no-index" in part.words):
+        sought = [*_sought(part.words)]
+        secret = any(place.holds_secrets(name) or fnmatchcase(".env", name) for name in sought)
+        secret = secret or (not sought and _comes_by_secrets(part, program, cwd, place))
         if secret or _searches_ours(part, cwd, place):
             yield _Touched(access="read", resolved=None, secret=secret)
 
@@ -289,9 +299,48 @@ def _sought(words: Sequence[str | None]) -> Iterator[str]:
 
 def _searches_ours(part: Part, cwd: str, place: Place) -> bool:
     """Whether a search through folders may come by Bridle's own: nobody runs Bridle in their home folder for that."""
-    named = (os.path.join(cwd, use.path) for use in part.uses if use.path is not None)
-    roots = set(map(os.path.realpath, named)) or {cwd}
+    roots = _searched(part, cwd)
     return any(is_beneath_any(os.path.realpath(folder), roots) for folder in place.protected)
+
+
+def _searched(part: Part, cwd: str) -> set[str]:
+    named = (os.path.join(cwd, use.path) for use in part.uses if use.path is not None)
+    return set(map(os.path.realpath, named)) or {cwd}
+
+
+def _comes_by_secrets(part: Part, program: str, cwd: str, place: Place) -> bool:
+    """Whether a search through folders would show what a file holds that looks like it holds secrets.
+
+    Only so far as a glance goes: dependencies and deep folders are not looked through.
+    """
+    options = [word for word in part.words if word is not None and word.startswith("-")]
+    skips_hidden = program in ("rg", "ag") and not any(_SHOWS_HIDDEN.match(option) for option in options)
+    if program not in ("rg", "ag", "git") and not any(_RECURSIVE.match(option) for option in options):
+        return False
+    roots = {cwd} if program == "git" else _searched(part, cwd)
+    return any(_holds_a_secret(root, place, skips_hidden=skips_hidden) for root in roots)
+
+
+def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
+    folders, left = [(root, 0)], MAX_GLANCED
+    while folders:
+        folder, depth = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return False
+                    if skips_hidden and entry.name.startswith("."):
+                        continue
+                    if not entry.is_dir(follow_symlinks=False):
+                        if place.holds_secrets(entry.path):
+                            return True
+                    elif depth < GLANCE_DEPTH and entry.name not in _NOT_OURS:
+                        folders.append((entry.path, depth + 1))
+        except OSError:
+            continue
+    return False
 
 
 def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
