@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-@pytest.mark.requirement("D10.1", "T14.1")
+@pytest.mark.requirement("D10.1", "T14.1", "D7.5")
 async def test_every_moment_of_a_session_is_told(home: Home) -> None:
     told = (
         "SessionStart", "SessionEnd", "UserPromptSubmit", "BeforeModelRequest", "AfterModelResponse",
@@ -246,3 +246,23 @@ async def test_a_broken_gate_blocks_and_is_recorded(home: Home) -> None:
     assert outcomes(events) == ["blocked"]
     (error,) = of_kind(events, HookError)
     assert error.exit_code == 7
+
+
+CHANGES = [
+    call("bash", command="touch made"),
+    call("write_file", path="made", content="x"),
+    call("edit_file", path="here", old_string="a", new_string="b"),
+    call("apply_patch", patch="*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"),
+]
+
+
+@pytest.mark.requirement("D1.3")
+@pytest.mark.parametrize("change", CHANGES, ids=["bash", "write_file", "edit_file", "apply_patch"])
+async def test_nothing_changes_but_through_hooks_and_permission(home: Home, change) -> None:
+    (home.work / "here").write_text("a")
+    async with home.session(change, say("Done."), mode="safe") as session:
+        assert outcomes(await session.ask("go")) == ["denied"]
+    home.hook("PreToolUse", "exit 2")
+    async with home.session(change, say("Done."), mode="yolo") as session:
+        assert outcomes(await session.ask("go")) == ["blocked"]
+    assert [(path.name, path.read_text()) for path in home.work.iterdir()] == [("here", "a")]

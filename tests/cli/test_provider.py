@@ -78,7 +78,7 @@ def shows_the_key(text: str | bytes, key: str = KEY) -> bool:
 # Answers
 
 
-@pytest.mark.requirement("G11.5", "D8.3")
+@pytest.mark.requirement("G11.5", "D8.3", "D1.2")
 async def test_a_model_from_config_and_environment_answers_on_stdout(office: Office) -> None:
     async with ModelServer.playing(answer(think("Hm."), say("Grüße ✓\nand more."))) as server:
         ran = await office.ask(server, "hello", "there")

@@ -92,3 +92,18 @@ def test_commands_are_found_with_comments_prompts_and_continued_lines() -> None:
         ("bridle", 0),
         ("make", 0),
     ]
+
+
+@pytest.mark.requirement("G2.1")
+def test_the_page_on_safety_names_every_principal() -> None:
+    page = (ROOT / "docs/safety.md").read_text(encoding="utf-8")
+    table = page.partition("## Who is who")[2]
+    for principal in (
+        "you, at",
+        "another client",
+        "an agent",
+        "files of a project",
+        "web pages",
+        "MCP servers",
+    ):
+        assert principal in table

@@ -265,13 +265,21 @@ async def test_a_listing_that_is_none_says_so(connect: Connect) -> None:
 # The whole engine over the wire
 
 
-@pytest.mark.requirement("T6.2")
+@pytest.mark.requirement("T6.2", "T15.3", "D14.4")
 async def test_a_whole_turn_goes_over_the_wire(connect: Connect) -> None:
     script = (answer(say("I look."), call("bash", command="echo hi")), say("It says hi."))
     async with ModelServer.playing(*script) as server:
         async with harness(connect(server.url), yes=True) as session:
             events = await session.ask("what does it say?")
+            stored = await session.stored()
         assert outcomes(events) == ["ok"]
+        kinds = [type(event).__name__ for event in events]
+        assert [kind for kind in kinds if kind in ("TextDelta", "StepEnded", "ToolCallStarted", "TurnEnded")] == [
+            "TextDelta", "StepEnded", "ToolCallStarted", "TextDelta", "StepEnded", "TurnEnded",
+        ]  # fmt: skip
+        assert not any("data: {" in str(entry.event) for entry in stored), (
+            "what came as lines is stored as events"
+        )
         first, second = (chat.json["messages"] for chat in server.chats)
     assert second[: len(first)] == first
     call_sent, result = second[len(first) :]
