@@ -563,6 +563,7 @@ async def test_a_continued_session_sends_the_same_bytes_first(office: Office) ->
         assert later.body.endswith(earlier.body[len(begins) :]), "tools and settings are the same bytes"
 
 
+@pytest.mark.requirement("D7.4")
 async def test_images_follow_the_text_in_the_order_of_their_flags(office: Office) -> None:
     images = {"red.png": png(b"\xff\x00\x00"), "blue.png": png(b"\x00\x00\xff")}
     for name, data in images.items():
@@ -576,7 +577,9 @@ async def test_images_follow_the_text_in_the_order_of_their_flags(office: Office
         address,
         "data:image/png;base64," + base64.b64encode(images["blue.png"]).decode(),
     ]
-    assert server.chats[0].json["messages"][-1] == {
+    messages = server.chats[0].json["messages"]
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert messages[-1] == {
         "role": "user",
         "content": [
             {"type": "text", "text": "what is it?"},

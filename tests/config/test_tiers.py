@@ -391,7 +391,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(desk: Desk):
 # Profiles
 
 
-@pytest.mark.requirement("G38.3", "G38.4", "G38.5")
+@pytest.mark.requirement("G38.3", "G38.4", "G38.5", "G25.4")
 def test_profiles_are_found_by_name_or_path_and_unknown_keys_warn(desk: Desk):
     assert desk.load(profile="careful").checked().get("sandbox.network") == "deny"
     desk.write(
