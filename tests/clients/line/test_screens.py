@@ -240,7 +240,7 @@ async def test_a_limit_that_ends_a_turn_is_said_once(columns: int) -> None:
 @pytest.mark.parametrize("columns", [44, 100])
 async def test_a_question_a_no_with_a_note_and_what_was_not_run(columns: int) -> None:
     scene = Scene(*PAST)
-    async with at_terminal(scene, CREATE, columns=columns, saved_days=7) as (person, _):
+    async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
         await person.types("clean up\r", then="clean up")
         scene.tell(

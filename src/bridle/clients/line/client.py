@@ -291,7 +291,7 @@ class _Client:
         return Setting(
             folder=visible(self._facts.folder, newlines=False),
             sandbox=sandbox,
-            saved_days=self._facts.saved_days,
+            network="network on",
             before=self._facts.read_text,
         )
 

@@ -47,7 +47,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     the choice of model came from, `lines` are further start lines (sandbox, rules). `history` are the prompts of
     earlier sessions, oldest first; `save_prompt` keeps one more. `is_file` answers for a path relative to the folder,
     `read_text` gives a file's text as it is now or None if there is none. `short_id` is a beginning of a session's id
-    that is unique. `saved_days` is how long a yes for this folder is kept, None if it is not.
+    that is unique.
     """
 
     clock: Clock
@@ -61,4 +61,3 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_file: Callable[[str], bool] = _no_text
     read_text: Callable[[str], str | None] | None = None
     short_id: Callable[[str], str] = _whole
-    saved_days: int | None = None

@@ -67,7 +67,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     sandbox: str = ""
     network: str = ""
-    saved_days: int | None = None  # the offers of a question say it
     before: Callable[[str], str | None] | None = None
 
 
