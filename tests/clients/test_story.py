@@ -54,7 +54,10 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             result("timeout", reason="ToolTimeout", duration_ms=120_000),
             "ran      npm test                       stopped: it took too long   120.0 s",
         ),
-        (result("cancelled", duration_ms=900), "stopped  npm test"),
+        (
+            result("cancelled", duration_ms=900),
+            "not run  npm test                       stopped before it began",
+        ),
         (result("unknown"), "unknown  npm test                       Bridle stopped while it ran"),
         (
             result("denied", reason="NoApprover", duration_ms=5),
@@ -99,6 +102,25 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
 )
 def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
     assert told(event) == [line]
+
+
+def test_a_call_that_had_begun_was_stopped() -> None:
+    story = Story()
+    asked = e.ToolCallRequested(call_id="call_1", tool="bash", input={"command": "npm test"}, step=1)
+    begun = e.ToolCallStarted(
+        call_id="call_1", tool="bash", input={"command": "npm test"}, mutating=True, input_sha256=""
+    )
+    lines = [line for event in (asked, begun, result("cancelled")) for line in story.lines(event)]
+    assert lines == ["stopped  npm test"]
+
+
+def test_hooks_that_fail_are_told_in_words() -> None:
+    late = e.HookTimeout(event="PreToolUse", command="scripts/check", timeout_ms=5000)
+    broken = e.HookError(event="Stop", command="scripts/bell", exit_code=1, message="exit code 1")
+    assert Story().lines(late) == [
+        "Hook 'PreToolUse' command 'scripts/check' exceeded its 5s deadline. Killed."
+    ]
+    assert Story().lines(broken) == ["Hook scripts/bell failed at Stop: exit code 1"]
 
 
 @pytest.mark.parametrize(

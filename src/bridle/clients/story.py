@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from bridle.base.visible import visible
 from bridle.protocol import events as e
+from bridle.protocol.errors import sentence
 
 COMMAND_WIDTH = 60
 
@@ -28,6 +29,7 @@ class Story:
         self._denied: dict[str, e.PermissionDecided] = {}
         self._text: list[str] = []
         self._typed: set[str] = set()
+        self._started: set[str] = set()
         self._provider = "the provider"
 
     def lines(self, event: e.AnyEvent) -> list[str]:
@@ -40,6 +42,9 @@ class Story:
                 return []
             case e.PermissionDecided():
                 self._take_decision(event)
+                return []
+            case e.ToolCallStarted():
+                self._started.add(event.call_id)
                 return []
             case e.ToolResult():
                 return self._result(event)
@@ -59,7 +64,16 @@ class Story:
                 return [visible(self._failure(event))]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]
-            case e.HookTimeout() | e.HookError() | e.MCPServerDown():
+            case e.HookTimeout():
+                data = {
+                    "event": event.event,
+                    "command": event.command,
+                    "timeout_s": f"{event.timeout_ms / 1000:g}",
+                }
+                return [visible(sentence("HookTimeout", data))]
+            case e.HookError():
+                return [visible(f"Hook {event.command} failed at {event.event}: {event.message}")]
+            case e.MCPServerDown():
                 return [visible(str(event))]
             case e.BackgroundStarted():
                 return [f"started  {_short(event.command)} (in the background)"]
@@ -85,7 +99,6 @@ class Story:
                 | e.ThinkingDelta()
                 | e.CostIncremented()
                 | e.PermissionRequested()
-                | e.ToolCallStarted()
                 | e.ToolCallProgress()
                 | e.QuestionAsked()
                 | e.QuestionAnswered()
@@ -139,6 +152,8 @@ class Story:
         ran = result.outcome in ("ok", "error", "timeout") and result.reason not in _NEVER_RAN
         if result.outcome == "unknown":
             return [f"unknown  {what:<30} Bridle stopped while it ran"]
+        if result.outcome == "cancelled" and result.call_id not in self._started:
+            return [f"not run  {what:<30} stopped before it began"]
         if result.outcome == "cancelled":
             return [f"stopped  {what}"]
         if not ran:
