@@ -25,6 +25,9 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 Output = Callable[[bytes], None]
+Starting = Callable[[], "subprocess.Popen[bytes]"]
+Within = Callable[[Starting], "subprocess.Popen[bytes]"]
+"""Calls what it is given, in a thread of its choosing: what that thread has given up, the process never has."""
 Reason = Literal[
     "not found", "not executable", "no such folder", "invalid argument", "too long", "no resources"
 ]
@@ -255,12 +258,15 @@ class Processes:
         on_output: Output,
         on_error: Output | None = None,
         stdin: bytes | None = None,
+        pass_fds: Sequence[int] = (),
+        within: Within | None = None,
     ) -> Process:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program); raises `CannotStart`.
 
         Output arrives as it is written, in pieces of at most 64 KB; nothing is kept. Without `on_error`,
         stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
-        one.
+        one. `pass_fds` are open in the process under the same numbers, and stay the caller's. `within` makes the
+        call that starts it.
         """
         if self._closed:
             raise RuntimeError("these processes are closed")
@@ -269,7 +275,7 @@ class Processes:
         if self._guardian is None:
             self._guardian = _Guardian()
         pipes = _Pipes(on_output, on_error, stdin)
-        popen = _spawn(argv, cwd, env, pipes)
+        popen = _spawn(argv, cwd, env, pipes, pass_fds, within)
         process = Process(popen, self._forget)
         self._running[process.pid] = process
         self._tell(f"+{process.pid}\n")
@@ -530,9 +536,15 @@ class _Pipes:
             os.close(fd)
 
 
-def _spawn(argv: Sequence[str], cwd: str, env: Mapping[str, str], pipes: _Pipes) -> subprocess.Popen[bytes]:
-    try:
-        pipes.open()
+def _spawn(
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    pipes: _Pipes,
+    pass_fds: Sequence[int],
+    within: Within | None,
+) -> subprocess.Popen[bytes]:
+    def starting() -> subprocess.Popen[bytes]:
         # No preexec_fn: without one, vfork is used and our own size does not matter.
         return subprocess.Popen(
             argv,
@@ -542,7 +554,12 @@ def _spawn(argv: Sequence[str], cwd: str, env: Mapping[str, str], pipes: _Pipes)
             stdout=pipes.stdout,
             stderr=pipes.stderr,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
+
+    try:
+        pipes.open()
+        return starting() if within is None else within(starting)
     except (OSError, ValueError) as error:
         pipes.close_ours()
         raise CannotStart(argv[0], _reason(error, cwd)) from error

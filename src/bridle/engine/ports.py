@@ -123,13 +123,18 @@ SandboxMode: TypeAlias = Literal["off", "read-only", "workspace-write"]
 class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What a started command may do, as far as the adapter can enforce it.
 
-    `variables` are laid over the cleaned environment: what Bridle itself tells the command.
+    `writable` are folders (or files) beside what every command of this mode may write. `scratch` is a folder of the
+    session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
+    settings of the repository may be written, because that is what was asked for. `variables` are laid over the
+    cleaned environment: what Bridle itself tells the command.
     """
 
     mode: SandboxMode
     workspace: str
     writable: tuple[str, ...] = ()
     network: Literal["inherit", "deny"] = "inherit"
+    scratch: str = ""
+    git_config: bool = False
     variables: Mapping[str, str] = {}
 
 
