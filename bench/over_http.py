@@ -19,9 +19,9 @@ from bridle.base.http import HttpConnections, StreamedResponse
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.engine.ports import ModelPart, ModelRequest
 from bridle.protocol.events import TextDelta, ToolResult
-from bridle.providers.chat_provider import OpenAIChat
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.openai_chat import ChatWire
+from bridle.providers.remote import RemoteModel
 
 _CHAT = "POST /v1/chat/completions"
 _KEY_ENV = "BENCH_SERVER_KEY"
@@ -217,7 +217,7 @@ class _Watched:
 
     def __init__(self, url: str, connections: _Counting) -> None:
         endpoint = Endpoint(name="bench", base_url=url, key_env=_KEY_ENV)
-        self._inner = OpenAIChat(endpoint, lambda: _KEY, connections)
+        self._inner = RemoteModel(endpoint, lambda: _KEY, connections)
         self._connections = connections
         self.asked: list[Spent] = []
 

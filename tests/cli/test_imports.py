@@ -4,6 +4,7 @@ A name that stands here costs time before the first word. Whoever needs one impo
 gets shorter only with a reason.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,13 +12,16 @@ import sys
 
 import pytest
 
+from bridle.conformance.servers import ModelServer
+from bridle.providers.script import say
 from cli_kit import Place
 
-# Says on its last line what was imported by the time the command ended.
-WITNESS = """
+# Says on its last line what was loaded by the time the command ended. What is put off is there, and still empty.
+LOADED = "(name for name, module in list(sys.modules.items()) if type(module).__name__ != '_Empty')"
+WITNESS = f"""
 import atexit, sys
 from bridle.cli import main
-atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+atexit.register(lambda: print(*{LOADED}, file=sys.stderr))
 main()
 """
 
@@ -29,12 +33,30 @@ NEVER = {
     "importlib.metadata", "http.client", "email", "unittest", "multiprocessing", "xml", "urllib.request",
     "tomllib", "pdb", "doctest", "curses",
 }  # fmt: skip
-# asyncio imports ssl and socket; msgspec imports uuid (so platform), typing_extensions and inspect: a command that
+# asyncio imports socket, subprocess and logging; msgspec imports typing, datetime, decimal and uuid: a command that
 # reads the log or runs a turn has those anyway. These it does not need.
 ENGINE = NEVER | {
     "json", "random", "tempfile", "zipfile", "pathlib", "difflib", "shutil", "importlib.resources", "ctypes",
     "concurrent.futures.process", "bz2", "lzma", "secrets",
+    # put off by bridle.cli.importing, and what comes with them
+    "inspect", "ast", "dis", "tokenize", "ssl", "_ssl", "asyncio.sslproto", "gettext", "locale", "platform",
+    "msgspec.inspect",
 }  # fmt: skip
+# Of ours, what a turn without settings, files to trust, hooks, calls, images and a schema never touches.
+TURN = ENGINE | {
+    "shlex", "base64", "dataclasses", "bridle.clients.images", "bridle.clients.structured",
+    "bridle.commands.prompts", "bridle.config.lines", "bridle.safety.hooks", "bridle.safety.shell.understanding",
+    "bridle.safety.trust.changes", "bridle.safety.trust.launches", "bridle.base.http", "bridle.providers.remote",
+    "bridle.tools.patches", "bridle.tools.searching", "bridle.app.explaining",
+}  # fmt: skip
+OVER_HTTP = ENGINE | {
+    "bridle.providers.script", "bridle.providers.scripted", "bridle.providers.anthropic",
+    "bridle.providers.openai_responses", "bridle.providers.local_servers",
+}  # fmt: skip
+# It tries out what could confine a command, for which it makes files.
+DOCTOR = ENGINE - {"tempfile", "random", "shutil", "bz2", "lzma", "platform"}
+OWN_MODULES = 150
+"""How many of ours a turn may import: finding and opening one costs more than running a small one."""
 HELP = ENGINE | {
     "asyncio", "msgspec", "apsw", "argparse", "subprocess", "ssl", "socket", "logging", "threading",
     "re", "typing", "dataclasses", "enum", "functools", "collections", "contextlib", "inspect",
@@ -67,12 +89,12 @@ def _modules(place: Place, code: str, *words: str) -> set[str]:
     [
         (("--version",), HELP | {"bridle.cli.help", "bridle.cli.verbs"}),
         (("--help",), HELP | {"bridle.cli.verbs"}),
-        (("run", "-m", "demo", "hi"), ENGINE),
+        (("run", "-m", "demo", "hi"), TURN),
         (("sessions", "list"), ENGINE),
         (("config",), ENGINE | {"asyncio", "apsw", "bridle.app", "bridle.sessions"}),
         (("tools",), ENGINE | {"apsw", "bridle.app", "bridle.sessions"}),
         (("models", "--keys"), ENGINE | {"bridle.sessions"}),
-        (("doctor", "--offline"), ENGINE),
+        (("doctor", "--offline"), DOCTOR),
         (("completion", "bash"), ENGINE | {"asyncio", "apsw", "bridle.app", "bridle.sessions"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -83,8 +105,27 @@ def test_an_entry_point_imports_nothing_it_does_not_need(
     assert imported(place, *words) & forbidden == set()
 
 
+async def test_a_turn_over_http_imports_nothing_it_does_not_need(place: Place) -> None:
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    async with ModelServer.playing(say("ok")) as server:
+        (folder / "config.toml").write_text(f'[providers.work]\nbase_url = "{server.origin}/v1"\n')
+        loaded = await asyncio.to_thread(imported, place, "run", "-m", "work:some-model", "hi")
+    assert len(server.chats) == 1
+    assert loaded & (OVER_HTTP - {"tomllib"}) == set()
+
+
+def test_a_turn_imports_no_more_of_ours_than_it_may(place: Place) -> None:
+    ours = {name for name in imported(place, "run", "-m", "demo", "hi") if name.startswith("bridle.")}
+    assert len(ours) <= OWN_MODULES
+
+
 def test_the_witness_sees_what_is_imported(place: Place) -> None:
     assert {"asyncio", "msgspec", "apsw", "bridle.app"} <= imported(place, "run", "-m", "demo", "hi")
+    assert "gettext" not in imported(place, "config")
+    assert "inspect" in _modules(
+        place, WITNESS.replace("main()", "import inspect; inspect.stack; main()"), "config"
+    )
 
 
 def test_looking_at_sessions_that_are_not_there_makes_nothing(place: Place) -> None:

@@ -11,6 +11,7 @@ from bridle.protocol.commands import (
     AnswerPermission,
     AnswerQuestion,
     AttachSession,
+    CancelTurn,
     SendInput,
     SetMode,
     ShellRequest,
@@ -205,6 +206,17 @@ async def test_the_mode_can_change_while_a_session_lives():
         await session.connection.send(SetMode(session=session.id, mode="auto"))
         await session.ask("again")
         assert os.listdir(session.folder) == ["c"]
+
+
+async def test_stopping_a_command_a_person_typed_does_not_stop_what_they_say_next():
+    async with harness(scripted(say("Hi."))) as session:
+        person = session.engine.connect(name="terminal", answers=True)
+        await person.send(ShellRequest(session=session.id, command="sleep 60"))
+        await session.until(ToolCallStarted)
+        await person.send(CancelTurn(session=session.id))
+        await session.until(ToolResult)
+        events = await session.ask("hello")
+        assert events[-1].stop == "end_turn"
 
 
 async def test_a_command_a_person_typed_is_not_asked_about_and_stays_out_of_the_conversation():

@@ -19,8 +19,8 @@ from bridle.engine.ports import ModelRequest
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import PrefixSet, TextDelta
 from bridle.protocol.messages import Message, TextBlock
-from bridle.providers.chat_provider import OpenAIChat
 from bridle.providers.endpoints import Endpoint
+from bridle.providers.remote import RemoteModel
 from bridle.providers.script import call, say
 
 HERE = Path(__file__).parent
@@ -65,9 +65,9 @@ async def http() -> AsyncIterator[HttpConnections]:
     await made.close()
 
 
-def provider(origin: str, http: HttpConnections, *, streaming: bool = True) -> OpenAIChat:
+def provider(origin: str, http: HttpConnections, *, streaming: bool = True) -> RemoteModel:
     endpoint = Endpoint(name="aimock", base_url=f"{origin}/v1", local=True, placeholder_key="none")
-    return OpenAIChat(endpoint, lambda: None, http, streaming=streaming)
+    return RemoteModel(endpoint, lambda: None, http, streaming=streaming)
 
 
 @pytest.mark.requirement("T6.2")

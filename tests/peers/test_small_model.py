@@ -15,8 +15,8 @@ from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol.events import StepEnded, TextDelta, TurnEnded
-from bridle.providers.chat_provider import OpenAIChat
 from bridle.providers.endpoints import Endpoint
+from bridle.providers.remote import RemoteModel
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 
@@ -61,17 +61,17 @@ def base_url() -> Iterator[str]:
 
 
 @pytest.fixture
-async def model(base_url: str) -> AsyncIterator[OpenAIChat]:
+async def model(base_url: str) -> AsyncIterator[RemoteModel]:
     connections = HttpConnections(env={}, clock=SystemClock())
-    yield OpenAIChat(Endpoint(name="small", base_url=base_url, local=True), lambda: None, connections)
+    yield RemoteModel(Endpoint(name="small", base_url=base_url, local=True), lambda: None, connections)
     await connections.close()
 
 
-async def test_a_real_model_lists_itself(model: OpenAIChat) -> None:
+async def test_a_real_model_lists_itself(model: RemoteModel) -> None:
     assert len(await model.models()) == 1
 
 
-async def test_a_real_model_answers_a_turn_with_words_and_usage(model: OpenAIChat) -> None:
+async def test_a_real_model_answers_a_turn_with_words_and_usage(model: RemoteModel) -> None:
     async with harness(model) as session:
         events = await session.ask("Say hello.")
     ended = events[-1]

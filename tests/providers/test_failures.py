@@ -18,7 +18,7 @@ from bridle.providers.failures import (
     retry_after_s,
     unreachable,
 )
-from bridle.providers.openai_chat import vendor_error
+from bridle.providers.vendor_errors import vendor_error
 
 KEY = "sk-" + "a1b2c3d4" * 4
 WORK = Endpoint(name="work", base_url="https://models.example/v1", key_env="WORK_API_KEY")
@@ -52,7 +52,11 @@ def body(message: str, **more: object) -> bytes:
         (404, body("The model `gtp-5` does not exist", code="model_not_found"), "UnknownModel", False),
         (404, b'{"error": "model \\"gtp-5\\" not found, try pulling it first"}', "UnknownModel", False),
         (400, body("gtp-5 is not a valid model ID", code=400), "UnknownModel", False),
+        (404, body("model: claude-x", type="not_found_error"), "UnknownModel", False),
         (404, b"<html>", "ProviderRejected", False),
+        (400, body("Your credit balance is too low to access the API."), "NoCredit", False),
+        (400, body("prompt is too long: 200001 tokens > 200000 maximum"), "ContextTooLong", False),
+        (400, body("input length and `max_tokens` exceed context limit: 1 + 2 > 2"), "ContextTooLong", False),
         (400, body("This is too long", code="context_length_exceeded"), "ContextTooLong", False),
         (400, body("This model's maximum context length is 8192 tokens."), "ContextTooLong", False),
         (413, b"", "ContextTooLong", False),

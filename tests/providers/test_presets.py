@@ -1,17 +1,21 @@
 """Vendors as data: addresses, keys, headers, and what a person's own settings change."""
 
+import json
+
 import pytest
 
+from bridle.app.models import Models
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
-from bridle.conformance.servers import ModelServer
+from bridle.conformance.servers import MODELS, ModelServer
 from bridle.engine.ports import ModelDone, ModelRequest, ModelText
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Message, Parameters, TextBlock
-from bridle.providers.chat_provider import OpenAIChat
-from bridle.providers.endpoints import API_KEY, BEARER, Auth, Endpoint, Quirks, inferred_auth
+from bridle.providers.endpoints import API_KEY, BEARER, Auth, Endpoint, Quirks, WireName, inferred_auth
 from bridle.providers.presets import PRESETS, configured, key_variables, preset, with_keys
+from bridle.providers.remote import RemoteModel
 from bridle.providers.script import say
+from bridle.providers.wires import dialect
 
 ADDRESSES = {
     "openai": ("https://api.openai.com/v1/chat/completions", "OPENAI_API_KEY"),
@@ -49,6 +53,69 @@ def test_presets_have_names_of_their_own() -> None:
     assert {*ADDRESSES, "anthropic", "azure"} == set(names)
     assert all(endpoint.title for endpoint in PRESETS)
     assert preset("nobody") is None
+
+
+@pytest.mark.requirement("D8.60")
+def test_anthropic_is_a_preset_on_its_own_wire() -> None:
+    endpoint = known("anthropic")
+    assert (endpoint.wire, endpoint.key_env) == ("anthropic", "ANTHROPIC_API_KEY")
+    spoken = dialect(endpoint)
+    assert endpoint.url(spoken.path) == "https://api.anthropic.com/v1/messages"
+    assert endpoint.url(spoken.models_path) == "https://api.anthropic.com/v1/models?limit=1000"
+    assert endpoint.request_headers("the-key")["x-api-key"] == "the-key"
+    assert spoken.headers == {"anthropic-version": "2023-06-01"}
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        ("claude-3-7-sonnet-20250219", "enabled"),
+        ("claude-sonnet-4-20250514", "enabled"),
+        ("claude-opus-4-0", "enabled"),
+        ("claude-opus-4-1-20250805", "enabled"),
+        ("claude-haiku-4-5", "enabled"),
+        ("claude-sonnet-4-5-20250929", "enabled"),
+        ("claude-opus-4-6", "adaptive"),
+        ("claude-sonnet-5", "adaptive"),
+    ],
+)
+def test_a_model_is_asked_to_think_in_the_way_it_knows(model: str, asked: str) -> None:
+    prefix = PrefixSet(provider="a", model=model, system="", parameters=Parameters(effort="high"))
+    head = json.loads(dialect(known("anthropic")).wire.head(prefix) + b"]}")
+    assert head["thinking"]["type"] == asked
+    assert ("output_config" in head) == (asked == "adaptive")
+
+
+@pytest.mark.parametrize(
+    ("wire", "base_url", "address"),
+    [
+        ("anthropic", "https://gateway.example/v1", "https://gateway.example/v1/messages"),
+        ("anthropic", "https://gateway.example/anthropic/", "https://gateway.example/anthropic/v1/messages"),
+        ("anthropic", "https://gateway.example?team=blue", "https://gateway.example/v1/messages?team=blue"),
+        ("openai_responses", "https://gateway.example/v1", "https://gateway.example/v1/responses"),
+        ("openai_chat", "https://gateway.example/v1", "https://gateway.example/v1/chat/completions"),
+    ],
+)
+def test_a_person_chooses_the_wire_of_an_endpoint(wire: WireName, base_url: str, address: str) -> None:
+    endpoint = configured("work", {"wire": wire, "base_url": base_url})
+    spoken = dialect(endpoint)
+    assert (spoken.wire.name, endpoint.url(spoken.path)) == (wire, address)
+    header = "x-api-key" if wire == "anthropic" else "authorization"
+    assert header in endpoint.request_headers("the-key")
+    bearer = configured("work", {"wire": wire, "base_url": base_url, "auth": "bearer"})
+    assert bearer.request_headers("the-key")["authorization"] == "Bearer the-key"
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic"])
+async def test_the_settings_of_a_provider_choose_its_wire(wire: WireName) -> None:
+    async with ModelServer.playing(say("Hello.")) as server:
+        models = Models(env={"WORK_KEY": "k" * 10}, clock=SystemClock())
+        models.configure({"work": {"wire": wire, "base_url": server.url, "key_env": "WORK_KEY"}})
+        chosen = models.choose("work:any-model")
+        provider = models.provider(chosen.provider, chosen.model)
+        assert provider.wire.name == wire
+        assert [model.name for model in await models.chat("work").models()] == list(MODELS)
+        await models.close()
 
 
 @pytest.mark.requirement("G11.2")
@@ -148,7 +215,7 @@ async def test_a_new_vendor_is_one_entry_and_no_code() -> None:
         env = {"NEWCOMER_API_KEY": "k1"}
         (chosen,) = with_keys(env, presets)
         connections = HttpConnections(env={}, clock=SystemClock())
-        provider = OpenAIChat(chosen, lambda: env["NEWCOMER_API_KEY"], connections)
+        provider = RemoteModel(chosen, lambda: env["NEWCOMER_API_KEY"], connections)
         prefix = PrefixSet(
             provider="newcomer", model="n-1", system="", parameters=Parameters(max_tokens=5, temperature=0.5)
         )

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from bridle.base.processes import Processes
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.paths import session_folders
-from bridle.safety.sandboxed import sandboxed
 from bridle.safety.spawn import ALLOWED_NAMES, EnvOnlySpawn, allowed_environment
 
 
@@ -68,17 +66,3 @@ async def test_the_adapter_names_itself_and_cleans_the_environment(tmp_path) -> 
         await processes.close()
     assert seen.startswith(b"flag-\n")
     assert b"secret" not in seen
-
-
-async def test_every_call_gets_the_policy_of_the_session(calls, workspace) -> None:
-    folders = session_folders(str(workspace), ["../shop-old"])
-    await sandboxed(folders)(calls.make(), calls.proceed)
-    await sandboxed(folders, mode="read-only", network="deny")(calls.make(), calls.proceed)
-    assert [call.policy for call in calls.ran] == [
-        SpawnPolicy(
-            mode="workspace-write",
-            workspace=folders.workspace,
-            writable=(folders.workspace, *folders.added),
-        ),
-        SpawnPolicy(mode="read-only", workspace=folders.workspace, network="deny"),
-    ]

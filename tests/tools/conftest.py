@@ -11,6 +11,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import deadline, known_and_visible, validated
+from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import BUILTIN, EVERYTHING, Registry, ToolCall, ToolContext, ToolOutput
 from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.paths import session_folders
@@ -39,10 +40,11 @@ class Bench:
         for tool in builtin_tools(self.jobs):
             assert registry.register(tool, BUILTIN)
         folders = session_folders(str(workspace))
+        policy = SpawnPolicy(mode="workspace-write", workspace=folders.workspace)
         clock = SystemClock()
         self._run = ToolLayers(
             one_at_a_time=(known_and_visible(registry), validated(), guarded(PathPolicy(folders=folders))),
-            together=(deadline(clock), capped(self.spill), redacted(), sandboxed(folders)),
+            together=(deadline(clock), capped(self.spill), redacted(), sandboxed(policy)),
         ).around(self._execute)
         self._clock = clock
 

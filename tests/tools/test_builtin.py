@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from bridle.engine.tools import BUILTIN, Registry, ToolOrigin
+from bridle.safety.patterns import tool_matches
 from bridle.tools.builtin import SCHEMA_FILE, builtin_tools
 from bridle.tools.jobs import Jobs
 from bridle.tools.schemas import document
@@ -21,6 +22,7 @@ DECLARED = {
     "grep": ("read", "parallel_safe", "none"),
     "glob": ("read", "parallel_safe", "none"),
     "ls": ("read", "parallel_safe", "none"),
+    "web_fetch": ("network", "parallel_safe", "network"),
     "todo": ("read", "serial", "none"),
     "ask_user": ("read", "serial", "none"),
 }
@@ -33,6 +35,37 @@ def test_every_tool_declares_risk_concurrency_side_effect_and_notes() -> None:
     assert all(tool.safety_notes for tool in BUILTIN_TOOLS if tool.risk != "read")
 
 
+@pytest.mark.requirement("G7.20")
+def test_there_are_tools_for_files_search_shell_and_web_under_both_kinds_of_names() -> None:
+    older = {
+        "Read": "read_file", "Write": "write_file", "Edit": "edit_file", "Bash": "bash", "Grep": "grep", "Glob": "glob",
+        "Ls": "ls", "WebFetch": "web_fetch",
+    }  # fmt: skip
+    assert {*older.values()} <= {tool.name for tool in BUILTIN_TOOLS}
+    assert [name for name, tool in older.items() if not tool_matches(name, tool)] == []
+
+
+@pytest.mark.requirement("G7.21")
+def test_tools_say_whether_they_change_anything() -> None:
+    given = {
+        "write_file": {"path": "a", "content": ""},
+        "edit_file": {"path": "a", "old_string": "a", "new_string": "b"},
+        "apply_patch": {"patch": "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch"},
+        "bash": {"command": "true"},
+        "read_file": {"path": "a"},
+        "grep": {"pattern": "a"},
+        "glob": {"pattern": "a"},
+        "ls": {},
+        "web_fetch": {"url": "https://example.com/"},
+    }
+    mutating = [
+        tool.name
+        for tool in BUILTIN_TOOLS
+        if tool.name in given and tool.mutating(msgspec.convert(given[tool.name], tool.args))
+    ]
+    assert mutating == ["write_file", "edit_file", "apply_patch", "bash"]
+
+
 @pytest.mark.requirement("G7.3")
 def test_a_tool_is_a_name_a_schema_of_its_arguments_and_one_function() -> None:
     for tool in BUILTIN_TOOLS:
@@ -43,7 +76,7 @@ def test_a_tool_is_a_name_a_schema_of_its_arguments_and_one_function() -> None:
 
 
 def test_what_the_model_reads_about_them_stays_small() -> None:
-    assert len(msgspec.json.encode([tool.schema() for tool in BUILTIN_TOOLS])) < 6000
+    assert len(msgspec.json.encode([tool.schema() for tool in BUILTIN_TOOLS])) < 6400
 
 
 def test_the_kept_schemas_are_those_of_the_arguments() -> None:

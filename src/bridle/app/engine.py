@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.app.fetching import web
 from bridle.app.models import Models
+from bridle.app.sandboxing import MachineSpawn
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.trusting import require_trust, session_approvals
@@ -16,7 +19,6 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.commands.prompts import prompt_of
 from bridle.config.folders import Folders, folders
 from bridle.control.multiplex import InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
@@ -24,26 +26,28 @@ from bridle.engine.ports import Provider
 from bridle.engine.resume import closing_events, orphans
 from bridle.engine.session import Session
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.protocol.events import ContextAdded, Degraded, IdentityClass, Mode, ModelChanged, SessionCreated
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
-from bridle.safety.spawn import EnvOnlySpawn, allowed_environment
+from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
 from bridle.safety.trust import Approvals
 from bridle.sessions.store import SessionStore, StoredLog
+
+if TYPE_CHECKING:
+    from bridle.tools.web_fetch import Fetch
 
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept when its session closes."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
-UNSANDBOXED = (
-    "Commands are not sandboxed: they run with your rights; only the environment is cleaned. "
-    "File tools cannot write outside this folder."
-)
 
 
 class Engine:
-    """Everything of one process: the store, the processes, the sessions and their clients."""
+    """Everything of one process: the store, the processes, the sessions and their clients.
+
+    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Engine:
         env: Mapping[str, str],
         clock: Clock,
         model: Provider | None = None,
+        fetch: Fetch | None = None,
         notice: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._where = where
@@ -61,19 +66,21 @@ class Engine:
         self._ids = Ids(clock.now_ms, os.urandom)
         self._processes = Processes()
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
+        self._sandbox = MachineSpawn(self._processes, where=where, env=env)
         self._ground = Ground(
             where=where,
             clock=clock,
             ids=self._ids,
             models=self.models,
-            spawn=EnvOnlySpawn(self._processes),
+            spawn=self._sandbox,
+            fetch=fetch or web(env, clock),
         )
         self._open: list[tuple[StoredLog, Conversation, int]] = []
         self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
         self.multiplexer = Multiplexer(
             open_session=self._open_session,
             choose_model=self.models.choose,
-            prompt_of=prompt_of,
+            prompt_of=_prompt_of,
             ids=self._ids,
             hello=handshake(),
         )
@@ -104,6 +111,12 @@ class Engine:
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
+        if (
+            settings.sandbox.required
+            and settings.sandbox.mode != "off"
+            and await self._sandbox.held_by() is None
+        ):
+            raise CommandRefused("SandboxRequired")
         self.models.configure(settings.providers)
         chosen = await self._chosen(command, settings)
         log = self._open_log(command, cwd)
@@ -161,8 +174,8 @@ class Engine:
             raise UsageError("This session has no model. Name one: -m provider:model")
         self.models.provider(model.provider, model.model)
 
-    @staticmethod
     async def _begin(
+        self,
         composed: Composed,
         command: CreateSession,
         log: str,
@@ -174,6 +187,8 @@ class Engine:
         journal = composed.session.journal
         conversation = journal.conversation
         resumed = command.resume is not None
+        policy = composed.policy
+        held_by = OFF if policy.mode == "off" else self._ground.spawn.adapter
         for event in closing_events(conversation):
             journal.emit(event)
         journal.emit(
@@ -183,13 +198,17 @@ class Engine:
                 profile=command.profile or "default",
                 mode=command.mode or (conversation.mode if resumed else mode),
                 resumed=resumed,
+                sandbox=held_by,
+                confined=policy.mode if held_by != UNCONFINED else "off",
+                network=policy.network,
             )
         )
         if chosen is not None and chosen != conversation.model:
             journal.emit(chosen)
         for notice in composed.notices:
             journal.emit(notice)
-        journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=UNSANDBOXED))
+        if held_by == UNCONFINED:
+            journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {})))
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
@@ -220,6 +239,12 @@ def session_store(env: Mapping[str, str]) -> SessionStore:
 def session_environment(env: Mapping[str, str]) -> dict[str, str]:
     """What of a caller's environment its session's tools may see."""
     return allowed_environment(env)
+
+
+def _prompt_of(name: str, arguments: str) -> str | None:
+    from bridle.commands.prompts import prompt_of
+
+    return prompt_of(name, arguments)
 
 
 def _working_folder(cwd: str) -> str:

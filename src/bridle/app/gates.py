@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from bridle.app.settings import SessionSettings
 from bridle.config.folders import Folders
@@ -21,7 +22,7 @@ from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
 
-class Gates(NamedTuple):
+class Gates(msgspec.Struct, frozen=True):
     """The objects a call passes before anybody is asked. `layers` stand in this order, outermost first."""
 
     registry: Registry
@@ -45,9 +46,15 @@ def gates(
     for tool in tools:
         registry.register(tool, BUILTIN)
     registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
+    registry.show_while("web_fetch", lambda: settings.sandbox.network == "inherit")
     here = session_folders(cwd, settings.options.add_dirs)
     paths = workspace_policy(
-        here, where.all, secret_files=settings.secret_files, named_by_user=named_by_user(settings.rules, here)
+        here,
+        where.all,
+        mode=settings.paths,
+        allowed=session_folders(cwd, settings.allowed_paths).added,
+        secret_files=settings.secret_files,
+        named_by_user=named_by_user(settings.rules, here),
     )
     permissions = Permissions(
         folders=here,

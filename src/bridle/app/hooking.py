@@ -13,7 +13,7 @@ from bridle.config.tiers import Written
 from bridle.config.workspace import project_folder
 from bridle.context.sources import repository_root
 from bridle.engine.journal import Journal
-from bridle.engine.ports import Spawn
+from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.safety.paths import SessionFolders
@@ -42,6 +42,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     here: SessionFolders
     journal: Journal
     spawn: Spawn
+    policy: SpawnPolicy
     env: Mapping[str, str]
     clock: Clock
     approvals: Approvals
@@ -85,7 +86,7 @@ def session_hooks(settings: HookSettings, around: Around) -> SessionHooks:
         found.hooks,
         actor=Actor(session=journal.session, cwd=cwd),
         around=Surroundings(
-            start=started_by(around.spawn, around.env),
+            start=started_by(around.spawn, around.env, around.policy),
             clock=around.clock,
             emit=journal.emit,
             is_trusted=is_trusted,

@@ -14,14 +14,13 @@ from bridle.base.clock import Clock
 from bridle.engine.ports import Provider
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import ModelChanged
-from bridle.providers.script import find_script, parse_script, script_name
-from bridle.providers.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
-    from bridle.providers.chat_provider import OpenAIChat
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
+    from bridle.providers.remote import RemoteModel
+    from bridle.providers.scripted import ScriptedModel
 
 DEMO = "demo"
 SHORTEST_KEY = 8
@@ -37,7 +36,7 @@ class Models:
         self._given = given
         self._sections: dict[str, Mapping[str, Any]] = {}
         self._scripts: dict[str, ScriptedModel] = {}
-        self._chats: dict[str, OpenAIChat] = {}
+        self._chats: dict[str, RemoteModel] = {}
         self._connections: HttpConnections | None = None
         self._chosen = ""
         self._keys: set[str] = set()
@@ -53,6 +52,8 @@ class Models:
         """Reads `provider:model` and makes sure that it can be asked."""
         provider, model = self._split(name)
         if provider == DEMO and self._given is None:
+            from bridle.providers.script import script_name
+
             model = script_name(model or "hello")
         self._chosen = provider
         self.provider(provider, model)
@@ -69,15 +70,13 @@ class Models:
             )
         return self.chat(provider)
 
-    def chat(self, name: str) -> OpenAIChat:
-        """The provider of an endpoint. Raises when nobody knows it or its protocol is not spoken yet."""
+    def chat(self, name: str) -> RemoteModel:
+        """The provider of an endpoint. Raises when nobody knows it."""
         if name not in self._chats:
-            from bridle.providers.chat_provider import OpenAIChat
+            from bridle.providers.remote import RemoteModel
 
             endpoint = self.endpoint(name)
-            if endpoint.wire != "openai_chat":
-                raise CommandRefused("NotSupported", what=f"The protocol of {name} ({endpoint.wire})")
-            self._chats[name] = OpenAIChat(endpoint, lambda: self._key(endpoint), self.connections)
+            self._chats[name] = RemoteModel(endpoint, lambda: self._key(endpoint), self.connections)
         return self._chats[name]
 
     def endpoint(self, name: str) -> Endpoint:
@@ -126,7 +125,7 @@ class Models:
         """The model nobody named: of a server on this machine. A key alone does not say which model it is for."""
         keyed = self.with_keys()
         for endpoint in keyed:
-            if endpoint.models and endpoint.wire == "openai_chat":
+            if endpoint.models:
                 return ModelChanged(provider=endpoint.name, model=endpoint.models[0])
         for server in await self.local_servers():
             for model in server.models:
@@ -162,6 +161,9 @@ class Models:
 
     def _script(self, model: str) -> ScriptedModel:
         if model not in self._scripts:
+            from bridle.providers.script import find_script, parse_script
+            from bridle.providers.scripted import ScriptedModel
+
             path, text = find_script(model)
             self._scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
         return self._scripts[model]

@@ -14,10 +14,12 @@ import msgspec
 from bridle.app.gates import gates, understanding
 from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
 from bridle.app.models import Models
+from bridle.app.sandboxing import clear_away, session_policy
 from bridle.app.settings import SessionSettings
 from bridle.app.trusting import ApprovedEdits, consent
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import Ids
+from bridle.commands.git import diff_command
 from bridle.config.folders import Folders
 from bridle.context.instructions import instructions, system_text
 from bridle.context.sources import InstructionFile, find_instruction_files, instruction_text
@@ -26,7 +28,7 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import Dispatcher, ToolLayers
 from bridle.engine.journal import Journal
 from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated
-from bridle.engine.ports import Spawn
+from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.questions import Questions
 from bridle.engine.session import Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
@@ -51,7 +53,9 @@ from bridle.tools.jobs import Jobs
 from bridle.tools.output import Spill, capped
 
 if TYPE_CHECKING:
+    from bridle.base.git_repository import Repository
     from bridle.safety.hooks.hooks import Hooks
+    from bridle.tools.web_fetch import Fetch
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +66,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     ids: Ids
     models: Models
     spawn: Spawn
+    fetch: Fetch
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +85,7 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
     session: Session
     hooks: Hooks | None
+    policy: SpawnPolicy
     notices: tuple[Notice, ...]
 
 
@@ -106,7 +112,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     gate = gates(
         settings,
         tools=(
-            *builtin_tools(jobs),
+            *builtin_tools(jobs, ground.fetch),
             exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan),
         ),
         where=ground.where,
@@ -116,6 +122,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         saved=saved,
     )
     here = gate.paths.folders
+    scratch = os.path.join(ground.where.state, "tmp", log.session)
+    policy = session_policy(settings.sandbox, here, env=env, scratch=scratch)
     found = session_hooks(
         settings.hooks,
         Around(
@@ -123,6 +131,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             here=here,
             journal=journal,
             spawn=spawn,
+            policy=policy,
             env=env,
             clock=clock,
             approvals=opened.approvals,
@@ -161,9 +170,13 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             deadline(clock),
             capped(spill),
             redacted(),
-            sandboxed(here),
+            sandboxed(policy, understand),
         ),
     )
+
+    async def end() -> None:
+        await jobs.close()
+        clear_away(scratch)
 
     async def execute(call: ToolCall) -> ToolOutput:
         context = ToolContext(
@@ -205,12 +218,15 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         questions=questions,
         stopwatch=stopwatch,
         ids=ground.ids,
-        at_end=jobs.close,
+        at_end=end,
         revoke_grant=gate.permissions.revoke,
+        slash=(diff_command(lambda: _repository(spawn, cwd, env), cwd=cwd, shows=seen.shows_content),),
         watcher=hooks,
         limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
     )
-    return Composed(session=session, hooks=hooks, notices=tuple(_notices(settings, found, saved)))
+    return Composed(
+        session=session, hooks=hooks, policy=policy, notices=tuple(_notices(settings, found, saved))
+    )
 
 
 def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants | None) -> Iterator[Notice]:
@@ -222,6 +238,12 @@ def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants 
     if saved is not None and (problem := saved.problem()) is not None:
         message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
         yield Notice(reason="GrantsUnreadable", message=message)
+
+
+def _repository(spawn: Spawn, cwd: str, env: Mapping[str, str]) -> Repository:
+    from bridle.app.looking import repository_of  # not before somebody asks about it
+
+    return repository_of(spawn, cwd=cwd, env=env)
 
 
 def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:

@@ -18,6 +18,7 @@ from bridle.context.sources import DEFAULT_SOURCES
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
+from bridle.safety.path_guard import PathMode
 from bridle.safety.permissions import Rule, Tier, parse_rule
 from bridle.safety.sensitive import SECRET_FILES
 from bridle.safety.trust import Approvals
@@ -49,6 +50,17 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     lockfile: str | None = None
     require_trust: bool = False
     allow_project_hooks: bool = False
+    sandbox: str | None = None
+    network: str | None = None
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What settings and options say about the border around commands."""
+
+    mode: Literal["auto", "off", "read-only", "workspace-write"] = "auto"
+    network: Literal["inherit", "deny"] = "inherit"
+    required: bool = False
+    writable: tuple[str, ...] = ()
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +80,9 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     persist_grants: bool = True
     waiting: tuple[WorkspaceFile, ...] = ()
     require_trust: bool = False
+    sandbox: SandboxSettings = SandboxSettings()
+    paths: PathMode = "workspace"
+    allowed_paths: tuple[str, ...] = ()
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -123,6 +138,14 @@ def session_settings(
         persist_grants=tiers.get("permissions.persist") is not False,
         waiting=tiers.waiting,
         require_trust=options.require_trust or bool(tiers.get("trust.required")),
+        sandbox=SandboxSettings(
+            mode=tiers.get("sandbox.mode") or "auto",
+            network=tiers.get("sandbox.network") or "inherit",
+            required=bool(tiers.get("sandbox.required")),
+            writable=tuple(tiers.get("sandbox.writable") or ()),
+        ),
+        paths=tiers.get("paths") or "workspace",
+        allowed_paths=tuple(tiers.get("allowed_paths") or ()),
     )
 
 
@@ -134,10 +157,13 @@ def _flag_rules(options: SessionOptions) -> list[Rule]:
 
 
 def _flag_options(options: SessionOptions) -> list[Option]:
-    if options.persistent_grants is None:
-        return []
-    name = "--persistent-grants" if options.persistent_grants else "--no-persistent-grants"
-    return [Option(name, "permissions.persist", options.persistent_grants)]
+    keep = options.persistent_grants
+    given: tuple[tuple[str, str, object], ...] = (
+        ("--persistent-grants" if keep else "--no-persistent-grants", "permissions.persist", keep),
+        ("--sandbox", "sandbox.mode", options.sandbox),
+        ("--network", "sandbox.network", options.network),
+    )
+    return [Option(name, key, value) for name, key, value in given if value is not None]
 
 
 def _file_rules(tiers: Tiers) -> list[Rule]:

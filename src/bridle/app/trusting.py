@@ -31,11 +31,11 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
 from bridle.safety.trust.approvals import Approvals, content_digest, read_lockfile
 from bridle.safety.trust.asking import CHOICES, USE, Before, Reviewed, file_question, launch_question
-from bridle.safety.trust.launches import Launch, launch_of
 from bridle.safety.trust.lockfile import Kind
 
 if TYPE_CHECKING:
     from bridle.safety.hooks.finding import WrittenHook
+    from bridle.safety.trust.launches import Launch
 
 LOCKFILE_VARIABLE = "BRIDLE_APPROVED_LOCK"
 
@@ -274,6 +274,8 @@ def project_items(
 
 def server_launch(server: Mapping[str, Any], *, root: str, search_path: str) -> Launch:
     """What an MCP server of the project's settings would run."""
+    from bridle.safety.trust.launches import launch_of
+
     env = cast("Mapping[str, str]", server.get("env") or {})
     return launch_of(_words(server), root=root, cwd=root, env=env, search_path=search_path)
 

@@ -297,7 +297,7 @@ class HttpConnections:
     ) -> StreamedResponse:
         try:
             sent = await connection.send(head, body, timeouts.write_s)
-            answer = await _read_head(connection, url, method, timeouts.first_byte_s, self._clock)
+            answer = await read_head(connection, url, method, timeouts.first_byte_s, self._clock)
         except BadAnswer as error:
             connection.abort()
             raise HttpFault("protocol", url.origin, str(error)) from None
@@ -358,9 +358,8 @@ def _head(url: Url, proxy: Proxy | None, method: str, headers: Mapping[str, str]
     return request_head(method, target, url.authority, headers, body_size=body_size, extra=extra)
 
 
-async def _read_head(
-    connection: Connection, url: Url, method: str, first_byte_s: float, clock: Clock
-) -> Head:
+async def read_head(connection: Connection, url: Url, method: str, first_byte_s: float, clock: Clock) -> Head:
+    """The head of the answer to the request that was sent. Raises HttpFault and BadAnswer."""
     until = clock.monotonic() + first_byte_s
     reader = HeadReader(method)
     while True:

@@ -107,7 +107,7 @@ async def open_socket(url: Url, proxy: Proxy | None, clock: Clock) -> socket.soc
     try:
         sock = await _connect(url if proxy is None else proxy, clock)
     except OSError as error:
-        kind, problem = _unreached(error)
+        kind, problem = unreached(error)
         if proxy is not None:
             kind, problem = "proxy", f"the proxy {proxy.address} cannot be reached ({problem})"
         raise HttpFault(kind, url.origin, problem) from error
@@ -127,11 +127,12 @@ async def _connect(place: Url | Proxy, clock: Clock) -> socket.socket:
         found = look_up(flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await in_thread(look_up)
-    attempts: list[Attempt] = [partial(_connect_one, family, address) for family, _, _, _, address in found]
-    return await (attempts[0]() if len(attempts) == 1 else _first(attempts, clock))
+    attempts: list[Attempt] = [partial(connect_one, family, address) for family, _, _, _, address in found]
+    return await (attempts[0]() if len(attempts) == 1 else first_connected(attempts, clock))
 
 
-async def _connect_one(family: int, address: Any) -> socket.socket:
+async def connect_one(family: int, address: Any) -> socket.socket:
+    """A non-blocking socket connected to exactly this address. Raises OSError."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -143,7 +144,7 @@ async def _connect_one(family: int, address: Any) -> socket.socket:
     return sock
 
 
-async def _first(attempts: list[Attempt], clock: Clock) -> socket.socket:
+async def first_connected(attempts: list[Attempt], clock: Clock) -> socket.socket:
     """The first attempt to succeed. They begin in order, each when an earlier one failed or is taking long."""
     failure: BaseException = OSError()
     still_to_do = attempts[::-1]
@@ -202,7 +203,8 @@ def proxy_lines(proxy: Proxy) -> list[str]:
     return [] if authorization is None else [f"proxy-authorization: {authorization}"]
 
 
-def _unreached(error: OSError) -> tuple[FaultKind, str]:
+def unreached(error: OSError) -> tuple[FaultKind, str]:
+    """What a failed connection is called, and the end of a sentence about it."""
     if isinstance(error, socket.gaierror):
         return "dns", "the name of the host was not found"
     if isinstance(error, ConnectionRefusedError):

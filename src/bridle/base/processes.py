@@ -4,7 +4,8 @@ Every process leads a session (so a process group) of its own. The group is sign
 alone, and it is signalled before its leader is reaped: until then the kernel cannot give the same number to
 somebody else.
 
-A process that moves itself to another session escapes the group; stopping that is the sandbox's work.
+A process that moves itself to another session escapes the group. `escapees` finds it, for a `Processes` that adopts
+orphans; a sandbox with a process namespace lets none go in the first place.
 
 `run_in_foreground` is the exception: a program that a person asked for, such as their editor, has the terminal and
 stays in our own group, so that its keys reach it.
@@ -21,15 +22,27 @@ import subprocess
 import termios
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
+
+from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
 
 Output = Callable[[bytes], None]
 Starting = Callable[[], "subprocess.Popen[bytes]"]
 Within = Callable[[Starting], "subprocess.Popen[bytes]"]
-"""Calls what it is given, in a thread of its choosing: what that thread has given up, the process never has."""
+"""Calls what it is given, in a thread of its choosing: what that thread has given up, the process never has.
+
+It may be a `Witness` too: then it is asked which processes are of the making of the one it started.
+"""
 Reason = Literal[
-    "not found", "not executable", "no such folder", "invalid argument", "too long", "no resources"
+    "not found",
+    "not executable",
+    "no such folder",
+    "invalid argument",
+    "too long",
+    "no resources",
+    "no sandbox",
 ]
 
 _CHUNK = 64 * 1024
@@ -40,6 +53,8 @@ _DRAIN_S = 0.1
 _LAST_READS = 16
 """After that, at most what a full pipe can hold is still read."""
 _GUARDIAN_EXIT_S = 2.0
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.3
+"""How soon and how long it is looked again whether something of a process is still dying; each time twice as late."""
 
 
 class CannotStart(Exception):
@@ -67,7 +82,13 @@ class Process:
     Cancelling a task inside `wait()` only cancels the waiting.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes], finished: Callable[["Process"], None]) -> None:
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        finished: Callable[["Process"], None],
+        ended: Callable[[], None] | None = None,
+        hunt: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.pid = popen.pid
         self.returncode: int | None = None
         self._popen = popen
@@ -79,6 +100,9 @@ class Process:
         self._ended = asyncio.Event()
         self._failure: Exception | None = None
         self._on_finished = finished
+        self._on_ended = ended
+        self._hunt = hunt
+        self._finishing = False
 
     async def wait(self) -> int:
         """The exit code (negative: the signal), once the process is gone and its output has been delivered.
@@ -226,25 +250,41 @@ class Process:
             self._close_pipe(fd)
 
     def _finish_if_quiet(self) -> None:
-        if not self._exited or self._pipes or self._ended.is_set():
+        if not self._exited or self._pipes or self._finishing:
             return
+        self._finishing = True
         if self._drain_timer is not None:
             self._drain_timer.cancel()
         self.signal_group(signal.SIGKILL)  # whatever it left running in the background
+        self._finish(_FIRST_LOOK_S)
+
+    def _finish(self, next_look_s: float) -> None:
+        if self._hunt() and next_look_s < _LAST_LOOK_S:
+            self._loop.call_later(next_look_s, self._finish, next_look_s * 2)
+            return
         self._on_finished(self)
         self.returncode = self._popen.wait()  # it has exited: this only reaps
         self._ended.set()
+        if self._on_ended is not None:
+            self._on_ended()
 
 
 class Processes:
     """Starts processes and answers for them: none survives this object, nor our own process, however it dies.
 
     Belongs to one event loop. `exit_watch` says how an exit is noticed; "pidfd" falls back to "thread" by
-    itself.
+    itself. `adopts_orphans`: a process that escaped from its group dies with the call it came from, too. This is for
+    programs that start all their processes through this one object; every process finds a mark in its environment.
     """
 
-    def __init__(self, *, exit_watch: Literal["pidfd", "thread"] = "pidfd") -> None:
+    def __init__(
+        self, *, exit_watch: Literal["pidfd", "thread"] = "pidfd", adopts_orphans: bool = False
+    ) -> None:
         self._exit_watch = exit_watch
+        self._adopts_orphans = adopts_orphans
+        self._escapees: Escapees | None = None
+        self._mark = ""
+        self._started = 0
         self._running: dict[int, Process] = {}
         self._guardian: _Guardian | None = None
         self._closed = False
@@ -260,23 +300,30 @@ class Processes:
         stdin: bytes | None = None,
         pass_fds: Sequence[int] = (),
         within: Within | None = None,
+        ended: Callable[[], None] | None = None,
     ) -> Process:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program); raises `CannotStart`.
 
         Output arrives as it is written, in pieces of at most 64 KB; nothing is kept. Without `on_error`,
         stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
         one. `pass_fds` are open in the process under the same numbers, and stay the caller's. `within` makes the
-        call that starts it.
+        call that starts it. `ended` is called once nothing of it runs any more.
         """
         if self._closed:
             raise RuntimeError("these processes are closed")
         if not argv:
             raise ValueError("argv needs at least the program")
         if self._guardian is None:
-            self._guardian = _Guardian()
+            self._adopt()
+            self._guardian = _Guardian(self._mark)
+        self._started += 1
+        mark = f"{self._mark}.{self._started}"
+        if self._escapees is not None:
+            env = {**env, MARK: mark}
         pipes = _Pipes(on_output, on_error, stdin)
         popen = _spawn(argv, cwd, env, pipes, pass_fds, within)
-        process = Process(popen, self._forget)
+        call = Call(popen.pid, mark, within if isinstance(within, Witness) else None)
+        process = Process(popen, self._forget, ended, partial(self._hunt, call))
         self._running[process.pid] = process
         self._tell(f"+{process.pid}\n")
         process.attach(pipes.ours, pipes.input)
@@ -321,6 +368,19 @@ class Processes:
             self._guardian.close()
             self._guardian = None
 
+    def _adopt(self) -> None:
+        if self._adopts_orphans and adopt():
+            self._escapees = Escapees()
+            self._mark = os.urandom(12).hex()
+
+    def _hunt(self, call: Call) -> bool:
+        if self._escapees is None:
+            return False
+        ours = set(self._running)
+        if self._guardian is not None:
+            ours.add(self._guardian.pid)
+        return self._escapees.hunt(call, ours)
+
     def _forget(self, process: Process) -> None:
         # Before the leader is reaped, so that the guardian never knows a number that is free again.
         del self._running[process.pid]
@@ -330,7 +390,7 @@ class Processes:
         if self._guardian is not None and not self._guardian.tell(line):
             # Somebody killed it or it is stuck: a new one takes over all groups.
             self._guardian.discard()
-            self._guardian = _Guardian(self._running)
+            self._guardian = _Guardian(self._mark, self._running)
 
     def _open_pidfd(self, pid: int) -> int | None:
         if self._exit_watch == "thread" or not hasattr(os, "pidfd_open"):
@@ -429,17 +489,18 @@ class _Head:
 
 class _Guardian:
     """A tiny shell that outlives us by a moment: when our end of its pipe closes, it ends the groups it
-    knows.
+    knows, and what was started with a mark of ours and has escaped from them.
 
     Only we hold the writing end, so the kernel closes it for us even after SIGKILL.
     """
 
     _SCRIPT = """
 trap '' HUP INT TERM
-groups=
+groups= mark=
 while read -r line; do
   number=${line#?}
   case $line in
+    =*) mark=$number ;;
     +*) groups="$groups $number" ;;
     -*) kept=
         for group in $groups; do [ "$group" = "$number" ] || kept="$kept $group"; done
@@ -450,9 +511,17 @@ done
 for group in $groups; do kill -s TERM -- "-$group"; done
 sleep 0.3 || sleep 1
 for group in $groups; do kill -s KILL -- "-$group"; done
+[ -n "$mark" ] || exit 0
+for round in 1 2 3; do
+  for file in $(grep -lsF -e "$mark." /proc/[0-9]*/environ); do
+    file=${file%/environ}
+    kill -s KILL "${file#/proc/}"
+  done
+  sleep 0.1 || exit
+done
 """
 
-    def __init__(self, groups: Iterable[int] = ()) -> None:
+    def __init__(self, mark: str, groups: Iterable[int] = ()) -> None:
         reading, self._pipe = os.pipe()
         try:
             self._popen = subprocess.Popen(
@@ -470,6 +539,9 @@ for group in $groups; do kill -s KILL -- "-$group"; done
         finally:
             os.close(reading)
         os.set_blocking(self._pipe, False)
+        self.pid = self._popen.pid
+        if mark:
+            self.tell(f"={MARK}={mark}\n")
         for group in groups:
             self.tell(f"+{group}\n")
 
@@ -563,6 +635,9 @@ def _spawn(
     except (OSError, ValueError) as error:
         pipes.close_ours()
         raise CannotStart(argv[0], _reason(error, cwd)) from error
+    except BaseException:
+        pipes.close_ours()
+        raise
     finally:
         pipes.close_theirs()
 

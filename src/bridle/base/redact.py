@@ -1,26 +1,31 @@
 """Secrets are taken out of text, whole or as it streams.
 
-One table of patterns (`PATTERNS`) says what a secret looks like. Its rules make streaming exact: wherever a
-text is cut, `StreamRedactor` gives what `redact` gives for the whole.
+`bridle.base.secret_shapes` says what a secret looks like. Its rules make streaming exact: wherever a text is cut,
+`StreamRedactor` gives what `redact` gives for the whole.
 
-- A match begins with one of a few literal `openings`, so text without them is passed on at once.
+- A match begins with one of a few literal openings, so text without them is passed on at once.
 - Whether a secret begins is decided within a bounded distance (`reach`); until then the text is held back.
 - What follows is masked character by character, however long it is, without being kept.
-- Text further right never undoes a match, and no pattern matches « or »; so redacting twice changes nothing.
+- Text further right never undoes a match, and no shape matches « or »; so redacting twice changes nothing.
 
 Masking is by shape. It lowers the chance that a secret is stored; it does not find every secret.
 """
 
 import functools
 import re
+import string
 from collections.abc import Callable
 
 import msgspec
+
+from bridle.base.secret_shapes import BEFORE, SHAPES, Form, Shape
 
 Marker = Callable[[str], str]
 
 HOLD_BACK_LIMIT = 800
 """`StreamRedactor` never holds back more characters than this."""
+_SHORT = 10
+"""What is kept of a match that is this short holds no secret itself."""
 _END_MARK = 80
 """No `until` matches more characters than this."""
 
@@ -35,240 +40,9 @@ def error_marker(kind: str) -> str:
     return "[redacted]"
 
 
-class Form(msgspec.Struct, frozen=True):
-    """One way a pattern is written: `head` matches what is kept and looks ahead at the secret, `body` is
-    masked.
-
-    With `until`, everything is masked up to and including the next match of it, or to the end of the text.
-    """
-
-    head: str
-    body: str = ""
-    until: str = ""
-
-
-class Pattern(msgspec.Struct, frozen=True):
-    """`openings`: what every match begins with, in any case. `reach`: all that a head may look at, as a
-    regex.
-
-    `apart`: counts only where no letter, digit or underscore stands before it.
-    """
-
-    kind: str
-    openings: tuple[str, ...]
-    reach: str
-    forms: tuple[Form, ...]
-    apart: bool = False
-    any_case: bool = False
-
-
-_BEARER = r"[A-Za-z0-9\-_.~+/=]"
-_USER = r"""[^\s/:@"'<>(){},;«»]{0,256}"""
-_BEFORE_HOST = r"""[^\s/"'<>«»]{1,512}"""  # up to the last @ before the host
-_NAME = r"(?:API[_-]?KEY|ACCESS[_-]?KEY|SECRET[_-]?KEY|PRIVATE[_-]?KEY|TOKEN|SECRET|PASSWORD)"
-_GIVES = r"""(?:\\?["'])?[ ]{0,4}[:=][ ]{0,4}"""
-_UNMASKED = r"(?!«redacted:|\[redacted\])"
-_BARE = r"""[^\s"'`,;&|<>(){}\[\]«»$\\]"""
-
-
-def _assigned(quote: str, inside: str, body: str) -> tuple[Form, Form]:
-    """A quoted value: any value under a NAME in capitals; under other names only one that has a digit."""
-    plausible = rf"(?={inside}{{6}})(?=(?:(?![0-9]){inside}){{0,64}}[0-9])"
-    return (
-        Form(rf"{_NAME}{_GIVES}{quote}{_UNMASKED}(?={inside}|\\[^\r\n«»])", body),
-        Form(rf"(?i:{_NAME}){_GIVES}{quote}{_UNMASKED}{plausible}", body),
-    )
-
-
-PATTERNS: tuple[Pattern, ...] = (
-    Pattern(
-        "private-key",
-        ("-----BEGIN",),
-        r"-----BEGIN[A-Z0-9 ]{0,64}-{0,5}",
-        (
-            Form(
-                r"(?=-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)",
-                until=r"-----END [A-Z0-9 ]{1,60}-----",
-            ),
-        ),
-    ),
-    Pattern(
-        "aws-access-key",
-        ("AKIA", "ASIA"),
-        r"[A-Z0-9]{0,20}",
-        (Form(r"(?=(?:AKIA|ASIA)[A-Z0-9]{16})", r"[A-Z0-9]*"),),
-    ),
-    Pattern(
-        "github-token",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        r"[A-Za-z0-9_]{0,71}",
-        (
-            Form(r"(?=gh[pousr]_[A-Za-z0-9]{30})", r"[A-Za-z0-9_]*"),
-            Form(r"(?=github_pat_[A-Za-z0-9_]{60})", r"[A-Za-z0-9_]*"),
-        ),
-    ),
-    Pattern(
-        "bearer",
-        ("bearer", "Bearer"),
-        rf"[Bb]earer[ \t]{{0,4}}{_BEARER}{{0,20}}",
-        (Form(rf"[Bb]earer[ \t]{{1,4}}(?={_BEARER}{{20}})", rf"{_BEARER}*"),),
-    ),
-    Pattern(
-        "jwt",
-        ("eyJ",),
-        r"[A-Za-z0-9_\-]{0,515}\.?[A-Za-z0-9_\-]{0,8}",
-        (Form(r"(?=eyJ[A-Za-z0-9_\-]{5,512}\.[A-Za-z0-9_\-]{8})", r"[A-Za-z0-9_.\-]*"),),
-    ),
-    Pattern(
-        "api-key",
-        ("sk-",),
-        r"[A-Za-z0-9_\-]{0,24}",
-        (Form(r"(?=sk-(?:or-|ant-|proj-)?[A-Za-z0-9_\-]{16})", r"[A-Za-z0-9_\-]*"),),
-        apart=True,
-    ),
-    Pattern(
-        "slack-token",
-        ("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-"),
-        r"[A-Za-z0-9\-]{0,15}",
-        (Form(r"(?=xox[abeoprs]-[A-Za-z0-9\-]{10})", r"[A-Za-z0-9\-]*"),),
-    ),
-    Pattern(
-        "google-key",
-        ("AIza",),
-        r"[A-Za-z0-9_\-]{0,34}",
-        (Form(r"(?=AIza[A-Za-z0-9_\-]{30})", r"[A-Za-z0-9_\-]*"),),
-    ),
-    Pattern(
-        "password",
-        ("://",),
-        r"://[^\s/]{0,780}",
-        (Form(rf"://{_USER}:{_UNMASKED}(?={_BEFORE_HOST}@)", rf"{_BEFORE_HOST}(?=@)"),),
-    ),
-    Pattern(
-        "secret",
-        (
-            *("api_key", "api-key", "apikey", "access_key", "access-key", "accesskey"),
-            *("private_key", "private-key", "privatekey"),
-            *("token", "secret", "password"),
-        ),
-        r"""[A-Za-z_\-]{0,24}\\?["']?[ ]{0,4}(?:[:=][^\r\n]{0,100})?""",
-        (
-            # NAME=value, but not NAME=$OTHER, which is no secret.
-            Form(rf"""{_NAME}={_UNMASKED}(?!\$[A-Z_{{(])(?=[^\s"'«»\\])""", r"""[^\s"'«»]*"""),
-            *_assigned('"', r'[^"\\\r\n«»]', r'(?:[^"\\\r\n«»]|\\[^\r\n«»])*'),
-            *_assigned("'", r"[^'\\\r\n«»]", r"(?:[^'\\\r\n«»]|\\[^\r\n«»])*"),
-            *_assigned(r"\\[\"']", r"""[^"'\\\r\n«»]""", r"""[^"'\\\r\n«»]*"""),
-            Form(
-                rf"(?i:{_NAME}){_GIVES}{_UNMASKED}(?={_BARE}{{6}})(?=(?:(?![0-9]){_BARE}){{0,64}}[0-9])",
-                rf"{_BARE}*",
-            ),
-        ),
-        any_case=True,
-    ),
-)
-
-# The prefilter for large pieces. Dropping all characters but a few leaves a third of the text, and whatever
-# holds an opening then holds one of these. That is worth the trouble: a regex costs 5 ns a character
-# however simple it is, each of these 0.2. Spaces, quotes and backslashes are dropped too, so text inside
-# JSON looks the same.
-_SIEVE_KEEPS = b"AIJ_-=:/cghkstwxyzCKSTWY"
-_SIEVE_FOLD = bytes.maketrans(b":CKSTWY", b"=ckstwy")
-_SIEVE_DROPS = bytes(set(range(256)) - set(_SIEVE_KEEPS))
-_SIEVE = (
-    *(b"AkIA", b"AsIA", b"AIz", b"yJ", b"sk-", b"xx", b"gh_", b"ghs_", b"gth_t_", b"-----I", b"=//"),
-    *(b"ky=", b"tk=", b"sct=", b"ssw="),  # key= token= secret= password=
-)
-_SIEVE_FROM = 1024
-
-# The prefilter for small pieces, and for what the sieve let through. Every alternative starts at the rarest
-# letter of an opening and looks back from there, because the engine dismisses all other letters by one
-# table lookup.
-_FRAGMENTS = rb"""
-    I(?<=A[KS]I)A | z(?<=AIz)a | J(?<=eyJ) | -(?<=sk-) | -(?<=xox[abeoprs]-) | _(?<=gh[pousr]_)
-  | _(?<=github_pat_) | B(?<=-----B)EGIN | :// | :\\/\\/
-  | k[eE][yY]GIVES | k(?<=[tT][oO]k)[eE][nN]GIVES
-  | K[eE][yY]GIVES | K(?<=[tT][oO]K)[eE][nN]GIVES
-  | c(?<=[sS][eE]c)[rR][eE][tT]GIVES | w(?<=[aA][sS][sS]w)[oO][rR][dD]GIVES
-  | C(?<=[sS][eE]C)[rR][eE][tT]GIVES | W(?<=[aA][sS][sS]W)[oO][rR][dD]GIVES
-""".replace(b"GIVES", rb"""[\\"'\x20]{0,12}[:=]""")
-
-
-def might_hold_secret(data: bytes) -> bool:
-    """False only if `redact` would leave the text alone: the text in UTF-8, or that text inside JSON.
-
-    JSON escapes none of the characters this looks at but the slash.
-    """
-    if b"earer" in data:
-        return True
-    if len(data) >= _SIEVE_FROM:
-        thin = data.translate(_SIEVE_FOLD, _SIEVE_DROPS)
-        if not any(fragment in thin for fragment in _SIEVE):
-            return False
-    return _fragments().search(data) is not None
-
-
-@functools.cache
-def _fragments() -> re.Pattern[bytes]:
-    return re.compile(_FRAGMENTS, re.VERBOSE)
-
-
-def _any_case(word: str) -> str:
-    """A regex that begins with a literal: then the engine dismisses most positions by one table lookup."""
-    rest = "".join(
-        f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else letter for letter in word[1:]
-    )
-    return f"{word[0].lower()}{rest}|{word[0].upper()}{rest}"
-
-
-class _CompiledForm(msgspec.Struct, frozen=True):
-    kind: str
-    head: re.Pattern[str]
-    body: re.Pattern[str]
-    until: re.Pattern[str] | None
-
-
-class _CompiledPattern(msgspec.Struct, frozen=True):
-    reach: re.Pattern[str]
-    apart: bool
-    forms: tuple[_CompiledForm, ...]
-
-
-class _Table(msgspec.Struct, frozen=True):
-    opening: re.Pattern[str]
-    patterns: dict[str, Pattern]  # by opening, in small letters
-    beginnings: frozenset[str]  # of openings, in small letters
-    longest_beginning: int
-
-
-@functools.cache
-def _table() -> _Table:
-    search: list[str] = []
-    patterns: dict[str, Pattern] = {}
-    for pattern in PATTERNS:
-        search += map(_any_case if pattern.any_case else re.escape, pattern.openings)
-        patterns |= dict.fromkeys(map(str.lower, pattern.openings), pattern)
-    beginnings = frozenset(opening[:size] for opening in patterns for size in range(1, len(opening)))
-    return _Table(re.compile("|".join(search)), patterns, beginnings, max(map(len, beginnings)))
-
-
-@functools.cache
-def _compiled(pattern: Pattern) -> _CompiledPattern:
-    """Compiled when its first opening is seen: most runs see none, and all of them together are slow to compile."""
-    forms = tuple(
-        _CompiledForm(
-            pattern.kind,
-            re.compile(form.head, re.ASCII),
-            re.compile(form.body, re.ASCII),
-            re.compile(form.until) if form.until else None,
-        )
-        for form in pattern.forms
-    )
-    return _CompiledPattern(re.compile(pattern.reach, re.ASCII), pattern.apart, forms)
-
-
 def redact(text: str, marker: Marker = stored_marker) -> str:
     """`text` with every secret replaced by `marker(kind)`; names and surroundings stay."""
-    if not might_hold_secret(text.encode("utf-8", "surrogatepass")):
+    if not _worth_a_look(_folded(text)):
         return text
     stream = StreamRedactor(marker)
     return stream.feed(text) + stream.flush()
@@ -279,13 +53,11 @@ def redact_values(text: str, marker: Marker = stored_marker) -> str:
 
     A span with any other character could hold code that runs, so it stays readable, secret or not.
     """
-    if not might_hold_secret(text.encode("utf-8", "surrogatepass")):
-        return text
-    table, done, position = _table(), list[str](), 0
-    while opening := table.opening.search(text, position):
-        start = opening.start()
-        pattern = _compiled(table.patterns[opening[0].lower()])
-        form, kept = _recognised(pattern, text, start, text[start - 1 : start])
+    places = _Places(text, "", final=True)
+    done, position = list[str](), 0
+    while found := places.next_opening(position):
+        start, shape = found
+        form, kept = _recognised(shape, text, start, text[max(start - BEFORE, 0) : start])
         value_at = start + len(kept)
         end = _masked_to(form, text, value_at, final=True)[0] if form is not None else start
         if form is not None and is_plain_value(text[value_at:end]):
@@ -320,18 +92,21 @@ def _error_patterns() -> re.Pattern[str]:
     )
 
 
+def might_hold_secret(data: bytes) -> bool:
+    """False only if `redact` would leave the text alone: the text in UTF-8, or that text inside JSON."""
+    return _worth_a_look(data.translate(_FOLD))
+
+
 class StreamRedactor:
-    """Redacts text that comes in pieces: all that `feed` and `flush` return, joined, is `redact` of the
-    whole.
+    """Redacts text that comes in pieces: all that `feed` and `flush` return, joined, is `redact` of the whole.
 
     Holds back at most `HOLD_BACK_LIMIT` characters, and only where a secret may just be beginning.
     """
 
     def __init__(self, marker: Marker = stored_marker) -> None:
         self._marker = marker
-        self._table = _table()
         self._held = ""
-        self._before = ""  # the character before the held ones; empty where a secret may stand `apart`
+        self._before = ""  # what stands in front of the held text, back to the last secret
         self._inside: _CompiledForm | None = None  # a secret that is still being masked
 
     def feed(self, text: str) -> str:
@@ -345,74 +120,91 @@ class StreamRedactor:
         return rest
 
     def _advance(self, buffer: str, *, final: bool) -> str:
-        position = 0 if self._inside is not None else self._skip_clean(buffer)
-        done = [buffer[:position]]
+        position, done, places = 0, list[str](), None
         while True:
             if self._inside is not None:
                 position, ended = _masked_to(self._inside, buffer, position, final)
                 if not ended:
                     break
                 self._inside = None
-            opening = self._table.opening.search(buffer, position)
-            start = opening.start() if opening else self._end_of_clean(buffer, position, final)
+            places = places or _Places(buffer, self._before, final=final)
+            found = places.next_opening(position)
+            start = found[0] if found else places.end_of_clean(position)
             if start > position:
                 done.append(buffer[position:start])
-                self._before = buffer[start - 1]
+                self._passed(done[-1])
                 position = start
-            if opening is None:
+            if found is None:
                 break
-            pattern = _compiled(self._table.patterns[opening[0].lower()])
-            if not final and _is_open(pattern, buffer, start):
+            shape = found[1]
+            if not final and _is_open(shape, buffer, start):
                 break
-            form, kept = _recognised(pattern, buffer, start, self._before)
+            form, kept = _recognised(shape, buffer, start, self._before)
             if form is None:
                 kept = buffer[start]
-                self._before = kept
                 done.append(kept)
+                self._passed(kept)
             else:
                 # A name or address that is kept may itself hold a secret of another kind.
-                done += (kept[:1], redact(kept[1:], self._marker), self._marker(form.kind))
+                inner = redact(kept[1:], self._marker) if len(kept) > _SHORT else kept[1:]
+                done += (kept[:1], inner, self._marker(form.kind))
                 self._inside, self._before = form, ""
             position += len(kept)
         self._held = buffer[position:]
         return "".join(done)
 
-    def _skip_clean(self, buffer: str) -> int:
-        """The fast way over a large clean piece. An opening in it that led to nothing within 64 more is
-        none."""
-        end = len(buffer) - 64
-        if end < 192 or might_hold_secret(buffer.encode("utf-8", "surrogatepass")):
-            return 0
-        self._before = buffer[end - 1]
-        return end
+    def _passed(self, text: str) -> None:
+        self._before = text[-BEFORE:] if len(text) >= BEFORE else (self._before + text)[-BEFORE:]
 
-    def _end_of_clean(self, buffer: str, position: int, final: bool) -> int:
-        """Everything up to here is clean; from here on an opening may be beginning."""
-        size = len(buffer)
-        if final:
-            return size
-        tail = buffer[max(position, size - self._table.longest_beginning) :].lower()
-        for first in range(len(tail)):
-            if tail[first:] in self._table.beginnings:
-                return size - (len(tail) - first)
-        return size
+
+# Recognising a secret where an opening stands
+
+
+class _CompiledForm(msgspec.Struct, frozen=True):
+    kind: str
+    head: re.Pattern[str]
+    body: re.Pattern[str]
+    until: re.Pattern[str] | None
+    before: re.Pattern[str] | None
+
+
+class _CompiledShape(msgspec.Struct, frozen=True):
+    reach: re.Pattern[str]
+    forms: tuple[_CompiledForm, ...]
+
+
+@functools.cache
+def _compiled(shape: Shape) -> _CompiledShape:
+    """Compiled when its first opening is seen: most runs see none, and all of them together are slow to compile."""
+    return _CompiledShape(
+        re.compile(shape.reach, re.ASCII), tuple(_compiled_form(shape.kind, form) for form in shape.forms)
+    )
+
+
+def _compiled_form(kind: str, form: Form) -> _CompiledForm:
+    return _CompiledForm(
+        kind,
+        re.compile(form.head, re.ASCII),
+        re.compile(form.body, re.ASCII),
+        re.compile(form.until) if form.until else None,
+        re.compile(form.before, re.ASCII) if form.before else None,
+    )
 
 
 def _recognised(
-    pattern: _CompiledPattern, buffer: str, start: int, before: str
+    shape: _CompiledShape, buffer: str, start: int, before: str
 ) -> tuple[_CompiledForm | None, str]:
-    """The form that a secret at `start` has, and what of it is kept; `before` is the character in front of it."""
-    if pattern.apart and (before == "_" or (before.isascii() and before.isalnum())):
-        return None, ""
-    for form in pattern.forms:
-        if head := form.head.match(buffer, start):
+    """The form that a secret at `start` has, and what of it is kept; `before` is the text in front of it."""
+    for form in shape.forms:
+        head = form.head.match(buffer, start)
+        if head and (form.before is None or form.before.search(before)):
             return form, head[0]
     return None, ""
 
 
-def _is_open(pattern: _CompiledPattern, buffer: str, start: int) -> bool:
+def _is_open(shape: _CompiledShape, buffer: str, start: int) -> bool:
     """Whether more text could still change what stands at `start`."""
-    reached = pattern.reach.match(buffer, start)
+    reached = shape.reach.match(buffer, start)
     return reached is not None and reached.end() == len(buffer)
 
 
@@ -425,5 +217,173 @@ def _masked_to(form: _CompiledForm, buffer: str, position: int, final: bool) -> 
         return (size, True) if final else (max(position, size - _END_MARK), False)
     body = form.body.match(buffer, position)
     end = body.end() if body else position
-    escape_cut_in_two = end == size - 1 and buffer[end] == "\\"
-    return end, final or (end < size and not escape_cut_in_two)
+    pair_cut_in_two = end == size - 1 and buffer[end] in "\\."
+    return end, final or (end < size and not pair_cut_in_two)
+
+
+# Finding openings: quickly over most of a text, with care where it may go on
+
+
+_LOOKAHEAD = 40
+"""What follows an opening is worth a look or not within this many characters from its beginning."""
+_BEGINS_WITHIN = 30
+_ENDS_WITHIN = 24
+"""An opening begins so many characters before the place where it is noticed, and ends so many behind it, at most."""
+
+
+_LONGEST_BEGINNING = 24
+"""No opening has more characters."""
+
+
+class _Places:
+    """Where openings stand in a text that follows on `before`. `final`: nothing follows the text."""
+
+    def __init__(self, text: str, before: str, *, final: bool) -> None:
+        self._text = text
+        self._final = final
+        self._sure = len(text) if final else max(len(text) - _LOOKAHEAD, 0)  # so far nothing goes unnoticed
+        self._noticed = (place - len(before) for place in _noticed(before + text))
+        self._next = next(self._noticed, None)
+
+    def next_opening(self, position: int) -> tuple[int, _CompiledShape] | None:
+        """The first opening that may matter at `position` or behind it."""
+        table = _table()
+        while self._next is not None:
+            begin, end = max(self._next - _BEGINS_WITHIN, position), self._next + _ENDS_WITHIN
+            if begin < end and (found := table.opening.search(self._text, begin, end)):
+                return found.start(), _compiled(table.shape_of(found[0]))
+            self._next = next(self._noticed, None)
+        if not self._final and (found := table.opening.search(self._text, max(position, self._sure))):
+            return found.start(), _compiled(table.shape_of(found[0]))
+        return None
+
+    def end_of_clean(self, position: int) -> int:
+        """Everything from `position` up to here holds no opening; from here on one may be beginning."""
+        size = len(self._text)
+        if self._final or position == size:
+            return size
+        beginnings = _table().beginnings
+        tail = self._text[max(position, size - _LONGEST_BEGINNING) :].lower()
+        for length in beginnings.get(tail[-1], ()):
+            if tail[-length:] in beginnings[tail[-1]][length]:
+                return size - length
+        return size
+
+
+class _Table(msgspec.Struct, frozen=True):
+    opening: re.Pattern[str]
+    shapes: dict[str, Shape]  # by opening
+    beginnings: dict[str, dict[int, set[str]]]
+    """Of openings, in small letters: by their last letter and their length, the longest first."""
+
+    def shape_of(self, opening: str) -> Shape:
+        return self.shapes.get(opening) or self.shapes[opening.lower()]
+
+
+@functools.cache
+def _table() -> _Table:
+    shapes: dict[str, Shape] = {}
+    by_first: dict[str, list[str]] = {}  # the engine tries alternatives one by one: the fewer at once, the better
+    for shape in SHAPES:
+        shapes |= dict.fromkeys(shape.openings, shape)
+        for opening in shape.openings:
+            rest = "".join(map(_any_case if shape.any_case else re.escape, opening[1:]))
+            for first in {opening[0], opening[0].upper() if shape.any_case else opening[0]}:
+                by_first.setdefault(first, []).append(rest)
+    search = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in by_first.items())
+    beginnings: dict[str, dict[int, set[str]]] = {}
+    for size in range(_LONGEST_BEGINNING, 0, -1):
+        for opening in shapes:
+            if size < len(opening):
+                beginning = opening[:size].lower()
+                beginnings.setdefault(beginning[-1], {}).setdefault(size, set()).add(beginning)
+    return _Table(re.compile(search), shapes, beginnings)
+
+
+def _any_case(letter: str) -> str:
+    return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else re.escape(letter)
+
+
+# Noticing them. A regex costs 5 ns a character however simple it is, unless it begins with a literal one: then 0.4. So
+# text is folded to small letters, rare letters to one, and each of a handful of scans looks for one sign, then at what
+# stands around it. Folding keeps every character in its place.
+
+_FOLD = bytes.maketrans(string.ascii_uppercase.encode() + b"jkz_=", b"axcdefghixxlmnopqrstuvwxyxxxx-:")
+_SIGNS = "x-.:"
+"""What a scan looks for. Openings are noticed by the first of these they have, nearest to their end."""
+_NEAR = 10
+"""So many characters behind an opening are of the set `Shape.near`."""
+_OF_ANY_TOKEN = r"[a-z0-9\-+/%:.]"
+def _folded(text: str) -> bytes:
+    return text.encode("latin-1", "replace").translate(_FOLD)
+
+
+def _worth_a_look(folded: bytes) -> bool:
+    return any(scan.search(folded) for scan in _scans())
+
+
+def _noticed(text: str) -> list[int]:
+    folded, places = _folded(text), list[int]()
+    for scan in _scans():
+        if first := scan.search(folded):
+            places += (match.start() for match in scan.finditer(folded, first.start()))
+    return sorted(places)
+
+
+@functools.cache
+def _scans() -> tuple[re.Pattern[bytes], ...]:
+    """One scan for each sign, and one for each opening without any."""
+    behind: dict[str, list[str]] = {sign: [] for sign in _SIGNS}  # regexes for the place behind a sign
+    last: dict[tuple[str, str], set[str]] = {}  # what stands before a sign that ends an opening
+    alone: set[str] = set()
+    for shape in SHAPES:
+        if shape.by_dot:
+            behind["."].append(r"[a-z0-9\-]{6}\.(?<=[a-z0-9\-]{22}\.[a-z0-9\-]{6}\.)")
+            continue
+        for opening in shape.openings:
+            folded = opening.encode().translate(_FOLD).decode()
+            gives = _given_to(folded) if shape.named else ""
+            sign = next((sign for sign in _SIGNS if sign in folded.removesuffix(":")), "")
+            before, _, after = folded.rpartition(sign) if sign else ("", "", folded)
+            if sign and not after:
+                near = f"{_OF_ANY_TOKEN if sign == 'x' else shape.near}{{{_NEAR}}}"
+                last.setdefault((sign, near), set()).add(before[-4:])
+                continue
+            after, slash, rest = re.escape(after).partition("/")
+            end = f"{slash}{rest}".replace("/", r"[/\\]{1,2}") + gives
+            if not sign:
+                alone.add(after + end)
+            elif before:
+                behind[sign].append(f"{after}(?<={re.escape(before[-4:] + sign)}{after}){end}")
+            else:
+                behind[sign].append(after + end)
+    for (sign, near), befores in last.items():
+        behind[sign].append(near + _ending(befores, re.escape(sign) + near))
+    return tuple(re.compile(scan.encode()) for scan in (*map(_scan, behind.items()), *alone))
+
+
+def _given_to(name: str) -> str:
+    """A regex for the place behind a name that is given a value: `:`, `=`, or a space when it is an option.
+
+    The text may stand inside JSON: quotes come with backslashes.
+    """
+    return rf"""(?:(?=[a-z]{{0,3}}["'\\ ]{{0,20}}:)|(?<=-{name})(?=[a-z]{{0,3}}["'\\,]{{0,10}} ))"""
+
+
+def _ending(befores: set[str], end: str) -> str:
+    """A regex for the place behind one of `befores` and `end`, those of one size together."""
+    sizes = {*map(len, befores)}
+    same = ("|".join(re.escape(before) for before in befores if len(before) == size) for size in sizes)
+    return f"(?:{'|'.join(f'(?<=(?:{each}){end})' for each in same)})"
+
+
+def _scan(sign_and_behind: tuple[str, list[str]]) -> str:
+    """A regex that looks at the character behind a sign first, and at anything else only where that is right."""
+    sign, behind = sign_and_behind
+    by_first: dict[str, list[str]] = {}
+    for regex in behind:
+        first = re.match(r"\\.|\[[^]]*\]\{[0-9,]+\}|\[[^]]*\]|.", regex)
+        assert first is not None
+        by_first.setdefault(first[0], []).append(regex[first.end() :])
+    alternatives = (f"{first}(?:{'|'.join(rest)})" for first, rest in by_first.items())
+    return f"{re.escape(sign)}(?:{'|'.join(alternatives)})"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the real one would import typing
     from types import ModuleType
     from typing import TextIO
 
-YOUNG_OBJECTS = 20_000
+YOUNG_OBJECTS = 50_000
 """How many new objects make a collection worth while. Python's 700 collects hundreds of times while modules load."""
 
 
@@ -45,7 +45,7 @@ def _run(arguments: list[str]) -> int:
         from bridle.cli.help import page
 
         text, code = page(arguments[1:])
-        failed = say(text)
+        failed = say(text) if code else say_raw(text)  # a page is our own words, and is looked at for nothing
         return code or failed
     _leave_on_ctrl_c()
     _put_off_slow_imports()
@@ -55,18 +55,16 @@ def _run(arguments: list[str]) -> int:
 
 
 def _put_off_slow_imports() -> None:
-    """Spares every command two modules that libraries import and hardly ever use.
+    """Spares every command what libraries import and hardly ever use.
 
-    asyncio wants `inspect` for its debug mode only: it is loaded with its first attribute. msgspec looks for
-    `typing_extensions` and does without: what it would take from there is in `typing` since Python 3.11.
+    msgspec looks for `typing_extensions` and does without: what it would take from there is in `typing` since Python
+    3.11. The others are there, and loaded when they are used.
     """
-    import importlib.util
+    import importlib
 
-    found = importlib.util.find_spec("inspect")
-    if "inspect" not in sys.modules and found is not None and found.loader is not None:
-        found.loader = importlib.util.LazyLoader(found.loader)
-        sys.modules["inspect"] = importlib.util.module_from_spec(found)
-        found.loader.exec_module(sys.modules["inspect"])
+    from bridle.cli.importing import import_less
+
+    import_less()
     if "msgspec" not in sys.modules and "typing_extensions" not in sys.modules:
         hidden: dict[str, ModuleType | None] = sys.modules  # pyright: ignore[reportAssignmentType]  None means hidden
         hidden["typing_extensions"] = None
@@ -83,6 +81,18 @@ def _leave_on_ctrl_c() -> None:
 
 
 def say(text: str) -> int:
+    """Writes text for people to stdout: a terminal obeys nothing in it. The exit code is that of `say_raw`."""
+    return say_raw(safe(text))
+
+
+def say_json(value: object) -> int:
+    """Writes one line of JSON for programs to stdout."""
+    import msgspec
+
+    return say_raw(msgspec.json.encode(value).decode() + "\n")
+
+
+def say_raw(text: str) -> int:
     """Writes to stdout; a reader that went away is no error of ours (141, as a shell would report it)."""
     tolerate_characters()
     try:
@@ -96,9 +106,18 @@ def say(text: str) -> int:
 def tell(line: str) -> None:
     """One line on stderr; nobody reading it is no reason to stop."""
     try:
-        print(f"bridle: {line}", file=sys.stderr, flush=True)
+        print(f"bridle: {safe(line)}", file=sys.stderr, flush=True)
     except OSError:
         return
+
+
+def safe(text: str) -> str:
+    """`text` as a terminal may get it. What is plain already, which is nearly everything, needs no look at it."""
+    if text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable():
+        return text
+    from bridle.base.visible import visible
+
+    return visible(text)
 
 
 def unwritten(problem: OSError) -> int:

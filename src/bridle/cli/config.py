@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.cli import say, tell
+from bridle.cli import say, say_json, tell
 from bridle.cli.stdin import typed_line
 from bridle.config.editing import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders
@@ -86,7 +86,7 @@ def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
             for row in rows(tiers)
         ]
         answer = {"settings": listed, "problems": [problem_data(problem) for problem in problems]}
-        code = say(msgspec.json.encode(answer).decode() + "\n")
+        code = say_json(answer)
     else:
         code = say("\n".join(show(tiers, origin=origin)) + "\n")
         for problem in problems:
@@ -99,7 +99,7 @@ def _validate(tiers: Tiers, *, as_json: bool) -> int:
     errors = sum(problem.severity == "error" for problem in problems)
     if as_json:
         answer = {"valid": not errors, "problems": [problem_data(problem) for problem in problems]}
-        return say(msgspec.json.encode(answer).decode() + "\n") or _exit_code(problems)
+        return say_json(answer) or _exit_code(problems)
     words = {"error": "error", "warning": "warn "}
     lines = [f"{words[problem.severity]}  {visible(problem.text, newlines=False)}" for problem in problems]
     if problems:

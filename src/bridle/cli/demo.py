@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Mapping
 
 from bridle.app.engine import running_engine, session_environment
+from bridle.base.git import clean_environment, first_commit
 from bridle.base.processes import CannotStart, Processes
+from bridle.cli import safe
 from bridle.cli.run import run_prompt
 from bridle.clients.print import Printer
 from bridle.clients.story import Story
@@ -72,16 +74,11 @@ def _write_project(folder: str) -> None:
 async def _make_repository(folder: str, env: Mapping[str, str]) -> None:
     """The project as a git repository, where git is installed."""
     processes = Processes()
-    identity = ("-c", "user.name=Bridle", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
-    commands = (
-        ("git", "init", "--quiet"),
-        ("git", "add", "."),
-        ("git", *identity, "commit", "--quiet", "--no-verify", "-m", "A cart with a bug"),
-    )
+    own = clean_environment(session_environment(env))
     try:
-        for argv in commands:
+        for call in first_commit("A cart with a bug"):
             await processes.run(
-                argv, cwd=folder, env=session_environment(env), timeout_s=20, max_output_bytes=10_000
+                call.argv, cwd=folder, env={**own, **call.variables}, timeout_s=20, max_output_bytes=10_000
             )
     except CannotStart:
         _say("git is not installed; the scratch folder is a plain one.")
@@ -90,4 +87,4 @@ async def _make_repository(folder: str, env: Mapping[str, str]) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(safe(line), flush=True)

@@ -18,9 +18,8 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.engine import VERIFIED_ON_RESUME, session_store
 from bridle.base.clock import SystemClock
-from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, say_json
 from bridle.cli.config import counted, settings_here, working_folder
 from bridle.cli.models import ModelDesk
 from bridle.config.folders import Folders, folders
@@ -28,7 +27,6 @@ from bridle.config.tiers import Tiers, load
 from bridle.config.writing import user_file
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
-from bridle.safety.spawn import EnvOnlySpawn
 
 Status: TypeAlias = Literal["ok", "warn", "fail", "skip"]
 
@@ -70,7 +68,7 @@ def doctor(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             "rows": rows,
             "paths": paths,
         }
-        return say(msgspec.json.encode(answer).decode() + "\n") or code
+        return say_json(answer) or code
     width = max(len(row.part) for row in rows)
     lines = [f"{row.status:<4}  {row.part:<{width}}  {row.text}" for row in rows]
     summary = f"{counted(failures, 'problem')}, {counted(warnings, 'warning')}."
@@ -187,10 +185,11 @@ def _empty_store(folder: str) -> Row:
     return Row("skip", "store", "nothing is stored yet")
 
 
-def _sandbox(_found: _Found) -> Iterable[Row]:
-    adapter = EnvOnlySpawn(Processes()).adapter
-    text = f"{adapter}: commands run with your rights; only the environment is cleaned"
-    return [Row("warn", "sandbox", text)]
+def _sandbox(found: _Found) -> Iterable[Row]:
+    from bridle.cli.sandbox import sandbox_row
+
+    status, text = sandbox_row(found.tiers, found.env)
+    return [Row(status, "sandbox", text)]
 
 
 def _config(found: _Found) -> Iterable[Row]:

@@ -11,7 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 
 Look back   sessions
 Set up      models  config  tools  doctor  completion
-Safety      permissions  trust  hooks
+Safety      permissions  trust  sandbox  hooks
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -38,6 +38,7 @@ Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --den
 --auto-approve is another word for --yes: nobody is asked, but no deny, hook or file you have not seen is passed over.
 --strict-permissions is --mode strict: every call is asked about, reading too.
 --no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
+-s, --sandbox auto|off|read-only|workspace-write says what commands may write, --network deny takes the network away.
 --json prints one object at the end, --stream-json one line per event and run.result last.
 """
 
@@ -124,6 +125,27 @@ bridle trust — nothing in a project is obeyed before you have read it and agre
 What you agree to is the content: a changed file asks again. It is kept in approved.lock in your config folder.
 A lock file counts only when you name it from outside: --lockfile FILE, or an absolute path in BRIDLE_APPROVED_LOCK.
 One that merely lies in the project counts for nothing; one you name is as good as whoever can change it.
+"""
+
+SANDBOX = """\
+bridle sandbox — what holds the commands that run here, and whether it does.
+
+  bridle sandbox [--json]                      what is used, what commands may write, and why
+  bridle sandbox run [--mode M] -- CMD…        run a command as the engine would; its output and exit code
+  bridle sandbox probe [--network deny]        try to get out, in some sixty ways; exit 1 if one of them gets through
+
+run takes --mode auto|off|read-only|workspace-write, --network inherit|deny, -C DIR and --add-dir DIR. The command gets
+what is piped in, never the terminal. 127: it was not found. 126: it cannot be executed. 3: nothing here can hold it,
+and sandbox.required = true.
+
+probe attacks only what it made for that: a scratch home, a workspace, sockets, a process. --adapter NAME tries
+bubblewrap, landlock, unshare or sandbox-exec instead of the one in use. blocked: it was stopped. leaks: it was not.
+not covered: this kind of sandbox or these settings do not stop it. not tried: this machine does not have it.
+
+Commands write in the workspace, in --add-dir and sandbox.writable folders and in a private temporary folder. All else
+can be read, but for keys, credentials, sockets and Bridle's own files. sandbox.network = "deny" takes the network away.
+Strongest first: bubblewrap, Landlock, unshare; sandbox-exec on macOS. Where none works, commands run with your rights,
+which is said; with sandbox.required = true they do not run.
 """
 
 HOOKS = """\
@@ -213,6 +235,7 @@ PAGES = {
     "config": CONFIG,
     "permissions": PERMISSIONS,
     "trust": TRUST,
+    "sandbox": SANDBOX,
     "hooks": HOOKS,
     "doctor": DOCTOR,
     "completion": COMPLETION,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from bridle.app.trusting import is_trusted_file, written_hook
 from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, say_json, tell
 from bridle.cli.config import working_folder
 from bridle.config.folders import folders
 from bridle.config.tiers import load
@@ -72,7 +71,7 @@ def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     here = _here(parsed, env)
     rows = [*map(_row, here.found.hooks), *map(_ignored_row, here.found.ignored)]
     if parsed.json:
-        return say(msgspec.json.encode(rows).decode() + "\n")
+        return say_json(rows)
     if not rows:
         return say("No hooks. How to write one: bridle help hooks\n")
     return say("\n".join(_lines(rows)) + "\n")
@@ -161,8 +160,7 @@ def _test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     ]
     for ignored in here.found.ignored:
         if ignored.hook is None or ignored.hook.event == event:
-            line = visible(f"not run: {ignored.where} ({ignored.why})", newlines=False)
-            print(f"bridle: {line}", file=sys.stderr)
+            tell(visible(f"not run: {ignored.where} ({ignored.why})", newlines=False))
     if not chosen:
         of_tool = f" of {visible(parsed.tool, newlines=False)}" if parsed.tool and about_tools else ""
         return say(f"No hook listens to {event}{of_tool}.\n")

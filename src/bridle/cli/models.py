@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
 from bridle.app.models import DEMO, Models
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, say_json
 from bridle.cli.config import counted, settings_here
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
@@ -69,7 +69,7 @@ def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     wanted = _wanted(parsed.filter, desk)
     if parsed.keys:
         keys = [row for row in desk.key_rows() if wanted is None or wanted.provider in row.providers]
-        return say(_json({"keys": keys}) if parsed.json else _key_lines(keys))
+        return say_json({"keys": keys}) if parsed.json else say(_key_lines(keys))
     if wanted is None:
         return asyncio.run(_overview(desk, as_json=parsed.json))
     return asyncio.run(_listing(desk, wanted, as_json=parsed.json))
@@ -204,7 +204,7 @@ def _wanted(text: str | None, desk: ModelDesk) -> _Wanted | None:
         return None
     provider, _, part = text.partition(":")
     if provider not in desk.models.names():
-        from bridle.providers.chat_provider import near_names
+        from bridle.providers.remote import near_names
 
         known = desk.models.names()
         near = near_names(provider, known)
@@ -222,7 +222,7 @@ async def _overview(desk: ModelDesk, *, as_json: bool) -> int:
     providers = [desk.provider_row(name, servers) for name in desk.models.names()]
     rows = [row for name, server in servers.items() for row in _rows(name, server.models, default)]
     if as_json:
-        return say(_json({"default": _name(default), "providers": providers, "models": rows}))
+        return say_json({"default": _name(default), "providers": providers, "models": rows})
     lines = [*_provider_lines(providers), ""]
     if rows:
         lines += ["On this machine", *_model_lines(rows), ""]
@@ -241,7 +241,7 @@ async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool) -> int:
     part = wanted.part.lower()
     rows = [row for row in _rows(wanted.provider, found, desk.configured()) if part in row.info.name.lower()]
     if as_json:
-        return say(_json({"default": _name(desk.configured()), "models": rows}))
+        return say_json({"default": _name(desk.configured()), "models": rows})
     if not rows:
         narrowed = f' with "{visible(wanted.part, newlines=False)}" in its name' if part else ""
         raise UsageError(f"{wanted.provider} lists no model{narrowed}")
@@ -336,7 +336,3 @@ def _key_lines(rows: Sequence[KeyRow]) -> str:
         for row in rows
     ]
     return "\n".join([*lines, f"{USABLE} there is something in it; keys are never shown"]) + "\n"
-
-
-def _json(value: dict[str, Any]) -> str:
-    return msgspec.json.encode(cast("object", value)).decode() + "\n"

@@ -14,7 +14,7 @@ from bridle.app.explaining import Explained, Standing, Unexplainable, explain, s
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, say_json, say_raw, tell
 from bridle.cli.config import counted, settings_here, working_folder
 from bridle.clients.line.facts import MODE_WORDS
 from bridle.config.folders import folders
@@ -64,12 +64,12 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             "grants": [_grant_data(grant, now_ms) for grant in grants],
             "persist": here.permissions.persists,
         }
-        code = say(msgspec.json.encode(answer).decode() + "\n")
+        code = say_json(answer)
     else:
         code = say("\n".join(_listed(here, grants, now_ms)) + "\n")
     if problem := here.saved.problem():
         data = {"path": here.saved.path, "problem": problem}
-        print(f"bridle: {visible(sentence('GrantsUnreadable', data), newlines=False)}", file=sys.stderr)
+        tell(visible(sentence("GrantsUnreadable", data), newlines=False))
     return code
 
 
@@ -131,7 +131,7 @@ def _explain(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     except Unexplainable as problem:
         raise UsageError(problem.message) from None
     if parsed.json:
-        return say(msgspec.json.encode(found).decode() + "\n")
+        return say_json(found)
     return say("\n".join(_told(found)) + "\n")
 
 
@@ -141,7 +141,7 @@ def _explain_lines(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
     async def answers() -> int:
         for line in sys.stdin.buffer:
-            if line.strip() and (code := say(await _answer(here, line) + "\n")):
+            if line.strip() and (code := say_raw(await _answer(here, line) + "\n")):
                 return code
         return 0
 

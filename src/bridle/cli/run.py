@@ -14,10 +14,8 @@ from bridle.app.engine import Engine, running_engine, session_environment, sessi
 from bridle.app.models import DEMO
 from bridle.cli import silence_stdout, tell, tolerate_characters
 from bridle.cli.stdin import prompt_of
-from bridle.clients.images import image_block
 from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
 from bridle.clients.story import Story
-from bridle.clients.structured import asked_for, read_schema
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError
@@ -40,7 +38,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     tolerate_characters()
     printer = Printer(form=form, out=sys.stdout, story=say, telling=Story())
     try:
-        schema = None if parsed.output_schema is None else read_schema(parsed.output_schema)
+        schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
         printer.expect(schema)
         content = _content(parsed, schema, say)
         create = session_wanted(parsed, env)
@@ -136,8 +134,22 @@ def _content(
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
     prompt = prompt_of(parsed.prompt, parsed.prompt_file, say)
     if schema is not None:
+        from bridle.clients.structured import asked_for
+
         prompt = f"{prompt}\n\n{asked_for(schema)}"
-    return (TextBlock(text=prompt), *(image_block(source) for source in parsed.image))
+    return (TextBlock(text=prompt), *map(_image, parsed.image))
+
+
+def _image(source: str) -> InputBlock:
+    from bridle.clients.images import image_block
+
+    return image_block(source)
+
+
+def _schema(path: str) -> dict[str, Any]:
+    from bridle.clients.structured import read_schema
+
+    return read_schema(path)
 
 
 def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
@@ -165,6 +177,8 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "profile": parsed.profile,
             "sets": parsed.set,
             "persistent_grants": parsed.persistent_grants,
+            "sandbox": parsed.sandbox,
+            "network": parsed.network,
             "add_dirs": [os.path.abspath(folder) for folder in parsed.add_dir],
         },
     )

@@ -8,12 +8,11 @@ import sys
 import time
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Raw
 
 from bridle.app.engine import session_store
 from bridle.base.visible import visible
-from bridle.cli import say, unwritten
+from bridle.cli import say, say_json, unwritten
 from bridle.clients.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
@@ -39,7 +38,7 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _list(store: SessionStore, *, everywhere: bool, as_json: bool) -> int:
     if as_json:
         rows = store.list(cwd=None if everywhere else os.path.realpath("."))
-        return say(msgspec.json.encode(rows).decode() + "\n")
+        return say_json(rows)
     lines = session_lines(store, everywhere=everywhere)
     if not lines:
         return say(
@@ -59,7 +58,7 @@ def _row(row: SessionRow, now_ms: float, *, everywhere: bool) -> str:
     title = visible(row.title or "(no words yet)", newlines=False)
     title = title if len(title) <= 44 else title[:43] + "…"
     turns = f"{row.turns} turn" + ("" if row.turns == 1 else "s")
-    place = f"   {visible(row.cwd)}" if everywhere else ""
+    place = f"   {visible(row.cwd, newlines=False)}" if everywhere else ""
     return f"{row.id}   {title:<44}   {age(now_ms - row.updated_ms):>12}   {turns:>8}{place}"
 
 
@@ -77,7 +76,7 @@ def age(age_ms: float) -> str:
 def _show(store: SessionStore, text: str) -> int:
     row = store.find(text)
     story = Story(diffs=True)
-    lines = [f"{row.id}   {visible(row.title or '', newlines=False)}", f"in {visible(row.cwd)}", ""]
+    lines = [f"{row.id}   {visible(row.title or '', newlines=False)}", f"in {visible(row.cwd, newlines=False)}", ""]
     said: list[str] = []
     for envelope in store.events(row.id):
         match envelope.event:
@@ -102,7 +101,7 @@ def _show(store: SessionStore, text: str) -> int:
 def _show_json(store: SessionStore, text: str) -> int:
     row = store.find(text)
     shown = {"session": row, "events": [Raw(encode_envelope(one)) for one in store.events(row.id)]}
-    return say(msgspec.json.encode(shown).decode() + "\n")
+    return say_json(shown)
 
 
 def _indented(text: str) -> list[str]:

@@ -15,7 +15,8 @@ from bridle.app.engine import Engine, running_engine, session_store
 from bridle.app.models import DEMO as DEMO_PROVIDER
 from bridle.app.settings import session_options, session_settings
 from bridle.base.clock import SystemClock
-from bridle.cli import tolerate_characters
+from bridle.base.visible import visible
+from bridle.cli import say, tolerate_characters
 from bridle.cli.first_run import DEMO, choose_model
 from bridle.cli.history import PromptHistory
 from bridle.cli.run import session_wanted, tell
@@ -27,6 +28,7 @@ from bridle.clients.line.facts import Facts
 from bridle.clients.line.picker import Listed, Picker
 from bridle.clients.line.reach import Reach
 from bridle.clients.line.terminal import Terminal, look_of
+from bridle.commands.git import GIT_DOES
 from bridle.commands.prompts import DOES
 from bridle.config.folders import folders
 from bridle.config.writing import set_value
@@ -101,10 +103,10 @@ async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, 
     where = folders(env)
     settings = session_settings(session_options(create), where=where, cwd=create.cwd, env=env)
     engine.models.configure(settings.providers)
-    print(f"Bridle {__version__} · {_folder(create.cwd, env)}\n")
+    say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        model = await choose_model(engine.models, _ask, print, columns=columns)
+        model = await choose_model(engine.models, _ask, _say_line, columns=columns)
     except (EOFError, KeyboardInterrupt):
         print()
         return None
@@ -112,8 +114,12 @@ async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, 
         engine.models.choose(model)
         set_value(where, "model", model)
         local = "Cost: none, it is local." if _is_local(engine, model) else "Change it with /model."
-        print(f"Saved: {model}. {local}\n")
+        say(f"Saved: {visible(model, newlines=False)}. {local}\n\n")
     return model
+
+
+def _say_line(line: str) -> None:
+    say(f"{line}\n")
 
 
 def _ask(prompt: str) -> str:
@@ -192,7 +198,7 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
         sessions=lambda: _listed(engine.store, env, cwd),
         title_of=lambda session: _title(engine.store, session),
         rename=engine.store.rename,
-        prompts=tuple(DOES.items()),
+        prompts=(*DOES.items(), *GIT_DOES.items()),
         is_local=lambda model: _is_local(engine, model),
     )
 
@@ -288,5 +294,5 @@ def _print_sessions(env: Mapping[str, str]) -> int:
         store.close()
     if not lines:
         raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
-    print("\n".join(lines))
+    say("\n".join(lines) + "\n")
     raise UsageError("Which one? bridle -r ID")

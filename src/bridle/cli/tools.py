@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, say_json
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
@@ -31,7 +31,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 def tools(parsed: argparse.Namespace) -> int:
     listed = [_row(tool, BUILTIN) for tool in builtin_tools(Jobs(_nothing))]
     if parsed.json:
-        return say(msgspec.json.encode(listed).decode() + "\n")
+        return say_json(listed)
     return say("\n".join(_lines(listed)) + "\n")
 
 

@@ -12,13 +12,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from bridle.app.trusting import Item, State, config_items, is_acked, project_items, session_approvals
 from bridle.base.clock import SystemClock
 from bridle.base.files import write_atomic
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli import say, say_json, tell
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
@@ -205,16 +203,12 @@ def _list(items: Sequence[Item], approvals: Approvals, *, everywhere: bool, as_j
         ]
     if as_json:
         names = ("state", "kind", "path", "approved", "id")
-        return say(msgspec.json.encode([dict(zip(names, row, strict=True)) for row in rows]).decode() + "\n")
+        return say_json([dict(zip(names, row, strict=True)) for row in rows])
+    path = visible(approvals.path, newlines=False)
     for number, _line in lock.unread:
-        print(
-            f"bridle: {approvals.path} line {number} cannot be understood and counts for nothing",
-            file=sys.stderr,
-        )
+        tell(f"{path} line {number} cannot be understood and counts for nothing")
     if lock.foreign:
-        print(
-            f"bridle: {approvals.path} is no lock file of this version; nothing in it counts", file=sys.stderr
-        )
+        tell(f"{path} is no lock file of this version; nothing in it counts")
     lines = [f"{a:<8} {b:<13} {visible(c, newlines=False):<32} {d:<10} {e}" for a, b, c, d, e in rows]
     return say("\n".join(lines or ["Nothing here wants trust."]) + "\n")
 

@@ -50,6 +50,10 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.trust import trust
 
                 return trust(parsed, os.environ)
+            case "sandbox":
+                from bridle.cli.sandbox import sandbox
+
+                return sandbox(parsed, os.environ)
             case "hooks":
                 from bridle.cli.hooks import hooks
 

@@ -11,7 +11,7 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
 VERBS = (
-    "run", "demo", "sessions", "models", "tools", "config", "permissions", "trust", "hooks",
+    "run", "demo", "sessions", "models", "tools", "config", "permissions", "trust", "sandbox", "hooks",
     "doctor", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
@@ -21,6 +21,7 @@ DEFAULT_ACTIONS = {
     "config": "show",
     "permissions": "list",
     "trust": "list",
+    "sandbox": "show",
     "hooks": "list",
 }
 """What a verb does when no action is named."""
@@ -108,6 +109,8 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--mode", choices=get_args(Mode))
     verb.add_argument("--strict-permissions", action="store_true")
     verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
+    verb.add_argument("-s", "--sandbox", choices=("auto", "off", "read-only", "workspace-write"))
+    verb.add_argument("--network", choices=("inherit", "deny"))
     verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--allow", action="append", default=[], metavar="RULE")
@@ -229,6 +232,24 @@ def _trust_words(trust: Parser) -> None:
     action("revoke").add_argument("what", metavar="PATH|ID|all")
 
 
+def _sandbox_words(sandbox: Parser) -> None:
+    action = sandbox.add_below("action")
+    show = action("show")
+    show.add_argument("--json", action="store_true")
+    run = action("run")
+    run.add_argument("command", nargs="*", metavar="CMD")
+    run.add_argument("--mode", choices=("auto", "off", "read-only", "workspace-write"))
+    run.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    run.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    probe = action("probe")
+    probe.add_argument("--adapter", choices=("bubblewrap", "landlock", "unshare", "sandbox-exec"))
+    probe.add_argument("--json", action="store_true")
+    for verb in (run, probe):
+        verb.add_argument("--network", choices=("inherit", "deny"))
+    for verb in (show, run, probe):
+        _settings_options(verb)
+
+
 def _hooks_words(hooks: Parser) -> None:
     action = hooks.add_below("action")
     listed = action("list")
@@ -262,6 +283,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "config": _config_words,
     "permissions": _permissions_words,
     "trust": _trust_words,
+    "sandbox": _sandbox_words,
     "hooks": _hooks_words,
     "doctor": _doctor_words,
     "completion": _completion_words,

@@ -93,6 +93,7 @@ class Printer:
         self._paid: set[str] = set()
         self._begun_ms = 0
         self._mode = "default"
+        self._sandbox = ""
         self._named = False
         self._schema: dict[str, Any] | None = None
         self._deadline_s: float | None = None
@@ -192,8 +193,9 @@ class Printer:
 
     def _collect(self, event: e.AnyEvent) -> None:
         match event:
-            case e.SessionCreated(mode=mode):
+            case e.SessionCreated(mode=mode, sandbox=sandbox):
                 self._mode = mode
+                self._sandbox = sandbox
             case e.StepStarted():
                 self._text.clear()
                 self._name_model(event)
@@ -220,9 +222,10 @@ class Printer:
             facts = (
                 f"model {step.provider}:{step.model}",
                 f"mode {self._mode}",
+                f"sandbox {self._sandbox}" if self._sandbox else "",
                 self._result.session_id or "",
             )
-            self._say(visible(" · ".join(facts), newlines=False))
+            self._say(visible(" · ".join(filter(None, facts)), newlines=False))
 
     def _collect_result(self, result: e.ToolResult) -> None:
         if result.outcome in ("denied", "blocked"):

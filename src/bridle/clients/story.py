@@ -140,8 +140,8 @@ class Story:
         if decided.verdict == "deny":
             self._denied[decided.call_id] = decided
         elif decided.decided_by == "rule":
-            rule = visible(decided.rule or "")
-            self._allowed[decided.call_id] = f"allowed by {decided.origin or 'rule'} '{rule}'"
+            rule, origin = _shown(decided.rule), _shown(decided.origin) or "rule"
+            self._allowed[decided.call_id] = f"allowed by {origin} '{rule}'"
         elif decided.decided_by == "yes":
             self._allowed[decided.call_id] = "allowed by --yes"
         elif decided.answered_by:
@@ -185,9 +185,9 @@ class Story:
                 note = decided.note if decided else None
                 return f'you said no: "{visible(note)}"' if note else "you said no"
             case "RuleDenied" if decided:
-                rule = visible(decided.rule or "")
+                rule = _shown(decided.rule)
                 pattern = rule.partition("(")[2].removesuffix(")") or rule
-                return f'rule deny "{pattern}" ({decided.origin or "rule"})'
+                return f'rule deny "{pattern}" ({_shown(decided.origin) or "rule"})'
             case "HookBlocked" if result.evidence:
                 evidence = result.evidence
                 return visible(f"hook {evidence.rule}: {evidence.matched}", newlines=False)
@@ -201,6 +201,7 @@ _VERBS = {
     "edit_file": "edit",
     "apply_patch": "patch",
     "ask_user": "ask",
+    "web_fetch": "fetch",
 }
 _NEVER_RAN = frozenset({"UnknownTool", "InvalidInput"})
 
@@ -212,9 +213,13 @@ def describe_call(tool: str, given: dict[str, Any]) -> str:
         return f"look at {_short(job)}" if job else _short(command)
     verb = _VERBS.get(tool, visible(tool, newlines=False))
     about = next(
-        (given[name] for name in ("pattern", "path", "question") if isinstance(given.get(name), str)), ""
+        (given[name] for name in ("pattern", "path", "question", "url") if isinstance(given.get(name), str)), ""
     )
     return f"{verb} {_short(about)}" if about else verb
+
+
+def _shown(text: str | None) -> str:
+    return visible(text or "", newlines=False)
 
 
 def _short(text: str) -> str:

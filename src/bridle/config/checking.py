@@ -7,12 +7,14 @@ the others, `validated` drops every value that is not what its setting takes and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from bridle.config.lines import Lines
+import msgspec
+
 from bridle.config.problems import SHOWN_NAMES, Problem, Severity, shown, written
 from bridle.config.schema import (
     SETTINGS,
+    Lines,
     Node,
     Path,
     Setting,
@@ -28,7 +30,7 @@ Report = Callable[[Severity, str, int | None, str], Problem]
 """Makes a problem of a severity, a clause, a line and a key; whoever read the values knows where they stand."""
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True):
     """Values under our names, the line of each by its path, and what is to be said about the rest."""
 
     values: Table

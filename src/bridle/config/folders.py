@@ -11,14 +11,19 @@ from bridle.protocol.errors import UsageError
 
 
 class Folders(msgspec.Struct, frozen=True, kw_only=True):
-    """Absolute paths. None of them need exist; whoever writes first creates its own, private."""
+    """Absolute paths. None of them need exist; whoever writes first creates its own, private.
+
+    `cache` is for what commands download; it is theirs, everything else is Bridle's own.
+    """
 
     config: str
     data: str
     state: str
+    cache: str
 
     @property
     def all(self) -> tuple[str, ...]:
+        """Bridle's own."""
         return (self.config, self.data, self.state)
 
 
@@ -30,12 +35,14 @@ def folders(env: Mapping[str, str]) -> Folders:
             config=os.path.join(root, "config"),
             data=os.path.join(root, "data"),
             state=os.path.join(root, "state"),
+            cache=os.path.join(root, "cache"),
         )
     home = env.get("HOME") or _home_of_user()
     return Folders(
         config=_under(env, "XDG_CONFIG_HOME", home, ".config"),
         data=_under(env, "XDG_DATA_HOME", home, ".local/share"),
         state=_under(env, "XDG_STATE_HOME", home, ".local/state"),
+        cache=_under(env, "XDG_CACHE_HOME", home, ".cache"),
     )
 
 

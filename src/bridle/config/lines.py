@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeAlias
 
-from bridle.config.schema import Path
+from bridle.base.regex import compiled_later
+from bridle.config.schema import Lines, Path
 
-Lines: TypeAlias = dict[Path, int]
-"""The line, counted from 1, of every key and every list entry."""
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SCALAR = re.compile(r"[^\s,\]}#][^,\]}#\n]*")
-_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
-_SPACE = re.compile(r"[ \t]*")
+_BARE = compiled_later(r"[A-Za-z0-9_-]+")
+_SCALAR = compiled_later(r"[^\s,\]}#][^,\]}#\n]*")
+_BLANK = compiled_later(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_SPACE = compiled_later(r"[ \t]*")
 # No possessive groups: those of Python before 3.11.5 lose matches. One character a turn cannot backtrack badly either.
-_BASIC = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_LITERAL = re.compile(r"'[^'\n]*'")
-_LONG_BASIC = re.compile(r'"""(?:[^"\\]|\\[\s\S]|"(?!""))*"{3,5}')
-_LONG_LITERAL = re.compile(r"'''(?:[^']|'(?!''))*'{3,5}")
-_JSON_BLANK = re.compile(r"[ \t\r\n]*")
-_JSON_SCALAR = re.compile(r"[^\s,\]}]+")
+_BASIC = compiled_later(r'"(?:[^"\\\n]|\\.)*"')
+_LITERAL = compiled_later(r"'[^'\n]*'")
+_LONG_BASIC = compiled_later(r'"""(?:[^"\\]|\\[\s\S]|"(?!""))*"{3,5}')
+_LONG_LITERAL = compiled_later(r"'''(?:[^']|'(?!''))*'{3,5}")
+_JSON_BLANK = compiled_later(r"[ \t\r\n]*")
+_JSON_SCALAR = compiled_later(r"[^\s,\]}]+")
 
 
 class _Lost(Exception):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from bridle.config.problems import Problem, shown
 from bridle.config.reading import Parsed, Place, read
@@ -20,7 +21,7 @@ HEADER = ("schema_version", "name", "about")
 """Keys of a profile that are about the profile and not settings."""
 
 
-class Preset(NamedTuple):
+class Preset(msgspec.Struct, frozen=True):
     """What a profile says besides its header, or why there is none."""
 
     place: Place | None

@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from bridle.base.files import Contents, PathChanged, open_beneath, read_limited
-from bridle.config.lines import Lines, json_lines, toml_lines
+from bridle.base.regex import compiled_later
 from bridle.config.problems import Problem, Severity, shown
-from bridle.config.schema import Table
+from bridle.config.schema import Lines, Table
 
 Tier: TypeAlias = Literal["defaults", "profile", "user", "project", "local", "config", "environment", "flags"]
 TIERS: tuple[Tier, ...] = (
@@ -36,7 +36,7 @@ DEPTH_LIMIT = 16
 """No setting stands deeper. What is nested more is an accident or an attack."""
 
 # The standard TOML parser takes minutes for one key of some ten thousand parts, so no key gets that far.
-_LONG_KEY = re.compile(
+_LONG_KEY = compiled_later(
     r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\.)*"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
 )
 
@@ -69,7 +69,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return self.error(problem)
 
 
-class Parsed(NamedTuple):
+class Parsed(msgspec.Struct, frozen=True):
     """What a file says, as it is written there. With an error among the problems the values are empty.
 
     `data` are the very bytes it was read from: whoever agrees to a file agrees to them.
@@ -96,7 +96,7 @@ def read(place: Place) -> Parsed:
         return _refused(place.unusable(f"cannot be read ({problem.strerror})"))
     if contents.truncated:
         return _refused(place.unusable(f"is larger than {limit >> 10} KiB"))
-    return parse(contents.data, place)._replace(data=contents.data)
+    return msgspec.structs.replace(parse(contents.data, place), data=contents.data)
 
 
 def _read_foreign(path: str, limit: int) -> Contents:
@@ -121,6 +121,11 @@ def parse(data: bytes, place: Place) -> Parsed:
         return _refused(values)
     if _depth_exceeds(values, DEPTH_LIMIT):
         return _refused(place.unusable("is nested too deeply"))
+    from bridle.config.lines import (  # a session without settings files needs no line numbers
+        json_lines,
+        toml_lines,
+    )
+
     return Parsed(values, json_lines(text) if is_json else toml_lines(text), [])
 
 

@@ -15,10 +15,13 @@ from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
 
+from bridle.base.regex import compiled_later
 from bridle.protocol.events import Mode, Verdict
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands: names, and positions in lists."""
+Lines: TypeAlias = dict[Path, int]
+"""The line, counted from 1, of every key and every list entry of a file."""
 Table: TypeAlias = dict[str, Any]
 
 MODES: tuple[str, ...] = get_args(Mode)
@@ -27,7 +30,7 @@ SANDBOX_MODES = ("auto", "off", "read-only", "workspace-write")
 LARGEST = 10**9
 """No setting is a larger number: beyond it somebody slipped on a key."""
 
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENVIRONMENT_NAME = compiled_later(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +170,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("profile", TEXT, "A preset bundle of settings: a name, or a TOML file.", default="default"),
     Setting("instructions", TEXT, "Your own words, added to the system text."),
     Setting("paths", PATHS, "Where the file tools may go.", default="workspace"),
+    Setting("allowed_paths", TEXTS, 'The folders they may use when paths is "allowlist".', default=[]),
     Setting(
         "api_key",
         TEXT,

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bridle.config.checking import Report, folded, line_of, unknown_clause, validated, wrong_value
-from bridle.config.lines import Lines
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.reading import Tier
-from bridle.config.schema import Node, Path, Setting, Table, canonical, key_of, nearest, path_of, tree
+from bridle.config.schema import Lines, Node, Path, Setting, Table, canonical, key_of, nearest, path_of, tree
 
 VARIABLES: Mapping[str, str] = {
     "BRIDLE_MODEL": "model",
@@ -72,7 +71,7 @@ class Source:
         return f"Source({self.tier!r}, {self.name!r})"
 
 
-class Option(NamedTuple):
+class Option(msgspec.Struct, frozen=True):
     """A value given with an option of its own, like `--mode`."""
 
     name: str
@@ -80,7 +79,7 @@ class Option(NamedTuple):
     value: Any
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     sources: list[Source]
     problems: list[Problem]
 
@@ -199,7 +198,7 @@ def _add(given: Given, tier: Tier, name: str, path: tuple[str, ...], value: Any)
         given.sources.append(Source(tier, name, checked.values))
 
 
-class _CheckedTable(NamedTuple):
+class _CheckedTable(msgspec.Struct, frozen=True):
     values: Table
     problems: list[Problem]
 

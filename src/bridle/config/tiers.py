@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -39,7 +39,7 @@ from bridle.config.workspace import (
 T = TypeVar("T")
 
 
-class Written(NamedTuple):
+class Written(msgspec.Struct, frozen=True):
     """An entry of a list whose tiers add up, and where it stands."""
 
     value: Mapping[str, Any]
@@ -183,7 +183,7 @@ def load(
     return Tiers([*own, *project, *explicit, *environment.sources, *flags.sources], problems, waiting)
 
 
-class _Consent(NamedTuple):
+class _Consent(msgspec.Struct, frozen=True):
     """What a person has agreed to; files with something that waits for them are put into `waiting`."""
 
     is_acked: Callable[[WorkspaceFile], bool]

@@ -12,14 +12,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.config.lines import Lines
 from bridle.config.problems import Problem, shown, shown_names, written
 from bridle.config.reading import Place
-from bridle.config.schema import Path, Table, key_of
+from bridle.config.schema import Lines, Path, Table, key_of
 
 Answer: TypeAlias = Literal["always", "after ack", "never"]
 
@@ -85,7 +84,7 @@ class WorkspaceFile(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.data).hexdigest()
 
 
-class Sifted(NamedTuple):
+class Sifted(msgspec.Struct, frozen=True):
     """What a workspace file may say here, and the names of what it may not, by the reason."""
 
     values: Table

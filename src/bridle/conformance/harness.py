@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridle.app.engine import Engine
 from bridle.base.clock import Clock, SystemClock
@@ -25,6 +25,9 @@ from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.connection import Connection
 from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResult, TurnEnded, TurnStarted
 from bridle.protocol.messages import TextBlock
+
+if TYPE_CHECKING:
+    from bridle.tools.web_fetch import Fetch
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -96,18 +99,20 @@ async def harness(
     mode: Mode | None = None,
     resume: str | None = None,
     answers: bool = False,
+    fetch: Fetch | None = None,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
     """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
+    `fetch` stands in for the web.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
         home = home or os.path.join(scratch, "home")
         env = {"BRIDLE_HOME": home}
-        engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), model=model)
+        engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), model=model, fetch=fetch)
         try:
             connection = engine.connect(name="harness", answers=answers)
             created = await connection.send(

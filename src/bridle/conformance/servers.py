@@ -1,11 +1,12 @@
-"""A model server to test with: plays a script over the OpenAI chat protocol, on loopback, and keeps what it was sent.
+"""A model server to test with: plays a script over every wire, on loopback, and keeps what it was sent.
 
     async with ModelServer.playing(call("bash", command="ls"), say("Done.")) as server:
         … a provider whose base_url is server.url …
     assert server.requests[0].json["model"] == "any"
 
-Like the scripted model it counts the assistant messages of a request to know which answer to give; unlike it, it
-labels nothing, for it stands in for a real one. A `Fault` instead of an answer breaks the protocol below the script.
+The path of a request says which wire it speaks. Like the scripted model the server counts the answers in a request to
+know which one to give; unlike it, it labels nothing, for it stands in for a real one. A `Fault` instead of an answer
+breaks the protocol below the script.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from typing import Any, Final, Literal, Self, TypeAlias, cast
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock
+from bridle.conformance.servers_anthropic import AnthropicSpeech
+from bridle.conformance.servers_chat import ChatSpeech
+from bridle.conformance.servers_responses import ResponsesSpeech
+from bridle.conformance.servers_speech import Speech
 from bridle.protocol.messages import Usage
 from bridle.providers.script import (
     Answer,
     Call,
     Fail,
-    FailReason,
     Say,
     Script,
     Spend,
@@ -35,15 +39,33 @@ from bridle.providers.script import (
     Yield,
 )
 
-Fault: TypeAlias = Literal["page", "garbage", "cut", "silence", "reset", "empty", "redirect"]
-"""What a request may meet instead of an answer: a web page, something that is not JSON, an answer cut in the
-middle, a beginning and then nothing, a closed connection without a word, nothing at all, another address."""
+Fault: TypeAlias = Literal[
+    "page",
+    "error_page",
+    "garbage",
+    "cut",
+    "half",
+    "silence",
+    "reset",
+    "empty",
+    "redirect",
+    "not_utf8",
+    "huge_line",
+    "wrong_type",
+]
+"""What a request may meet instead of an answer: a web page, one with the status of a broken gateway, something that is
+not JSON, an answer whose connection dies in the middle, one that just ends there, a beginning and then nothing, a
+closed connection without a word, nothing at all, another address, bytes that are no text, a line without end, a
+picture."""
 
 MODELS: Final = ("scripted-large", "scripted-small")
 _CHUNK_AT_ONCE: Final = 512
 _CHUNK_PACED: Final = 8
 _WRITE_BYTES: Final = 64 * 1024
 _MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
+_HUGE_LINE_BYTES: Final = 20 * 1024 * 1024
+_SPEECHES: Final = (ChatSpeech, ResponsesSpeech, AnthropicSpeech)
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,88 +179,94 @@ class ModelServer(LoopbackServer):
 
     @property
     def chats(self) -> list[Received]:
-        """The requests for an answer, in order."""
-        return [request for request in self.requests if request.path.endswith("/chat/completions")]
+        """The requests for an answer, in order, on whichever wire."""
+        return [request for request in self.requests if _speech_of(request) is not None]
 
     async def answer(self, request: Received, reply: Reply) -> bool:
-        if request.method == "GET" and request.path.endswith("/models"):
+        if request.method == "GET" and request.path.partition("?")[0].endswith("/models"):
             rows = [{"id": name, "object": "model", "owned_by": "bridle"} for name in self._models]
             return await reply.whole(200, {"object": "list", "data": rows})
-        if not (request.method == "POST" and request.path.endswith("/chat/completions")):
-            return await reply.whole(404, _error(f"Unknown request URL: {request.path}", "unknown_url"))
+        speech = _speech_of(request)
+        if speech is None:
+            return await reply.whole(404, ChatSpeech.bad_request(f"Unknown request URL: {request.path}"))
         fault = self._faults.pop(0) if self._faults else None
         if fault is not None:
-            return await self._break(fault, reply)
-        problem = _problem(request)
-        if problem:
-            return await reply.whole(400, _error(problem, None))
-        return await self._play(request.json, reply)
+            return await self._break(fault, speech, reply)
+        if problem := _problem(request, speech):
+            return await reply.whole(400, speech.bad_request(problem))
+        asked = request.json
+        number = speech.answers_so_far(asked)
+        usage = [one.usage for one in self._answers(number).statements if isinstance(one, Spend)]
+        spoken = speech(asked, number=number, usage=usage[-1] if usage else Usage())
+        return await (self._stream if asked.get("stream") else self._tell)(spoken, reply)
 
-    async def _break(self, fault: Fault, reply: Reply) -> bool:
+    async def _break(self, fault: Fault, speech: type[Speech], reply: Reply) -> bool:
         match fault:
-            case "page":
+            case "page" | "error_page":
                 page = b"<!DOCTYPE html><title>Sign in</title><p>Please sign in to the network."
-                return await reply.raw(200, {"content-type": "text/html; charset=utf-8"}, page)
-            case "garbage":
-                await reply.begin_stream()
-                await reply.data(b'{"choices":[{"delta":{"content":"he\x00')
-                return await reply.end_stream()
-            case "cut":
-                await reply.begin_stream()
-                await reply.data(_ENCODER.encode(_chunk("scripted", {"content": "half an ans"})))
-                return reply.abort()
-            case "silence":
-                await reply.begin_stream()
-                await asyncio.get_running_loop().create_future()
-                return False
+                status = 200 if fault == "page" else 502
+                return await reply.raw(status, {"content-type": "text/html; charset=utf-8"}, page)
+            case "wrong_type":
+                return await reply.raw(200, {"content-type": "image/png"}, b"\x89PNG\r\n\x1a\n\x00")
             case "reset":
                 return reply.abort()
-            case "empty":
-                await reply.begin_stream()
-                return await reply.end_stream()
             case "redirect":
-                return await reply.raw(307, {"location": "http://127.0.0.1:9/v1/chat/completions"}, b"")
+                return await reply.raw(307, {"location": f"http://127.0.0.1:9/v1{speech.path}"}, b"")
+            case "garbage" | "cut" | "half" | "silence" | "empty" | "not_utf8" | "huge_line":
+                return await self._break_stream(fault, speech, reply)
 
-    async def _play(self, asked: dict[str, Any], reply: Reply) -> bool:
-        messages = cast("list[dict[str, Any]]", asked["messages"])
-        number = sum(message.get("role") == "assistant" for message in messages)
-        model = str(asked.get("model", "scripted"))
-        played = _Played(number)
-        if asked.get("stream"):
-            options = cast("dict[str, Any]", asked.get("stream_options") or {})
-            return await self._stream(played, model, reply, usage=bool(options.get("include_usage")))
-        async for _delta in self._deltas(played):
-            pass
-        if played.failed is not None:
-            return await _refuse(reply, played.failed)
-        self._forget_failures(number)
-        return await reply.whole(200, played.answer(model))
-
-    async def _stream(self, played: _Played, model: str, reply: Reply, *, usage: bool) -> bool:
-        """The answer as server-sent events. What comes without a pause is written together."""
-        pending = bytearray()
-        async for delta in self._deltas(played):
-            if not reply.is_begun:
-                await reply.begin_stream()
-                pending += _event(_chunk(model, {"role": "assistant", "content": ""}))
-            pending += _event(_chunk(model, delta)) if delta else b""
-            if not delta or len(pending) >= _WRITE_BYTES:
-                await reply.write(bytes(pending))
-                pending.clear()
-        if played.failed is not None:
-            if not reply.is_begun:
-                return await _refuse(reply, played.failed)
-            return await self._fail_within(played.failed, reply, bytes(pending))
-        if not reply.is_begun:
-            await reply.begin_stream()
-        pending += _event(_chunk(model, {}, finish=played.finish))
-        if usage:
-            pending += _event({**_chunk(model, None), "usage": played.usage})
-        self._forget_failures(played.number)
-        await reply.write(bytes(pending) + b"data: [DONE]\n\n")
+    async def _break_stream(self, fault: Fault, speech: type[Speech], reply: Reply) -> bool:
+        await reply.begin_stream()
+        spoken = speech({}, number=0, usage=Usage())
+        if fault in {"cut", "half", "not_utf8"}:
+            await reply.write(spoken.begin() + spoken.text("half an ans"))
+        match fault:
+            case "cut":
+                return reply.abort()
+            case "silence":
+                await asyncio.get_running_loop().create_future()
+            case "garbage":
+                await reply.data(b'{"type":"message_start","choices":[{"delta":{"content":"he\x00')
+            case "not_utf8":
+                await reply.write(spoken.text("lost").replace(b"lost", b"l\xffst") + spoken.end())
+            case "huge_line":
+                for _ in range(_HUGE_LINE_BYTES // _WRITE_BYTES):
+                    await reply.write(b"x" * _WRITE_BYTES)
+            case _:
+                pass
         return await reply.end_stream()
 
-    async def _fail_within(self, fail: Fail, reply: Reply, pending: bytes) -> bool:
+    async def _tell(self, spoken: Speech, reply: Reply) -> bool:
+        """The answer as one object."""
+        failed = None
+        async for step in self._steps(spoken):
+            failed = step if isinstance(step, Fail) else None
+        if failed is not None:
+            return await _refuse(reply, failed, spoken)
+        self._forget_failures(spoken.number)
+        return await reply.whole(200, spoken.whole())
+
+    async def _stream(self, spoken: Speech, reply: Reply) -> bool:
+        """The answer as server-sent events. What comes without a pause is written together."""
+        pending = bytearray(spoken.begin())
+        async for step in self._steps(spoken):
+            if isinstance(step, Fail):
+                if not reply.is_begun:
+                    return await _refuse(reply, step, spoken)
+                return await self._fail_within(step, spoken, reply, bytes(pending))
+            if not reply.is_begun:
+                await reply.begin_stream()
+            pending += step
+            if not step or len(pending) >= _WRITE_BYTES:
+                await reply.write(bytes(pending))
+                pending.clear()
+        if not reply.is_begun:
+            await reply.begin_stream()
+        self._forget_failures(spoken.number)
+        await reply.write(bytes(pending) + spoken.end())
+        return await reply.end_stream()
+
+    async def _fail_within(self, fail: Fail, spoken: Speech, reply: Reply, pending: bytes) -> bool:
         if pending:
             await reply.write(pending)
         if fail.reason in {"cut", "unreachable"}:
@@ -246,37 +274,35 @@ class ModelServer(LoopbackServer):
         if fail.reason == "garbage":
             await reply.data(b"{not json")
         else:
-            await reply.data(_ENCODER.encode(_REFUSALS[fail.reason][1]))
+            await reply.write(spoken.error(fail.reason))
         return await reply.end_stream()
 
-    async def _deltas(self, played: _Played) -> AsyncIterator[dict[str, Any]]:
-        """What each statement adds. An empty delta is a pause: what was said before it is due now."""
-        for index, statement in enumerate(self._answers(played.number).statements):
+    async def _steps(self, spoken: Speech) -> AsyncIterator[bytes | Fail]:
+        """What each statement adds. An empty step is a pause: what was said before it is due now."""
+        for index, statement in enumerate(self._answers(spoken.number).statements):
             match statement:
                 case Say() | Think():
-                    field = "content" if isinstance(statement, Say) else "reasoning_content"
+                    say = spoken.text if isinstance(statement, Say) else spoken.thinking
                     for pause_s, text in _pieces(statement):
                         if pause_s:
-                            yield {}
+                            yield b""
                             await self._clock.sleep(pause_s)
-                        played.texts.setdefault(field, []).append(text)
-                        yield {field: text}
+                        yield say(text)
                 case Call():
-                    for delta in played.call(statement):
-                        yield delta
+                    yield spoken.call(statement)
                 case Wait():
-                    yield {}
+                    yield b""
                     await self._clock.sleep(statement.seconds)
                 case Fail():
-                    if self._is_due(statement, (played.number, index)):
-                        played.failed = statement
+                    if self._is_due(statement, (spoken.number, index)):
+                        yield statement
                         return
                 case Stop():
-                    played.stop = _FINISH[statement.reason]
+                    spoken.stop = statement.reason
                 case Spend():
-                    played.usage = _usage(statement.usage)
+                    pass  # known before the first word
                 case Yield():
-                    pass  # the protocol has no word for it
+                    pass  # no protocol has a word for it
 
     def _answers(self, number: int) -> Answer:
         if number < len(self._script.answers):
@@ -294,97 +320,30 @@ class ModelServer(LoopbackServer):
             del self._failures[place]
 
 
-# The words of the protocol
-
-_ENCODER: Final = msgspec.json.Encoder()
-_FINISH: Final = {"end_turn": "stop", "max_tokens": "length", "content_filter": "content_filter"}
-
-
-def _error(message: str, code: str | None, kind: str = "invalid_request_error") -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+def _speech_of(request: Received) -> type[Speech] | None:
+    """The wire a request speaks."""
+    path = request.path.partition("?")[0]
+    return next(
+        (speech for speech in _SPEECHES if request.method == "POST" and path.endswith(speech.path)), None
+    )
 
 
-_REFUSALS: Final[Mapping[FailReason, tuple[int, dict[str, Any]]]] = {
-    "rate_limited": (429, _error("Rate limit reached for requests.", "rate_limit_exceeded", "requests")),
-    "overloaded": (503, _error("The server is overloaded.", None, "server_error")),
-    "bad_credentials": (401, _error("Incorrect API key provided.", "invalid_api_key")),
-}
+def _problem(request: Received, speech: type[Speech]) -> str | None:
+    try:
+        return speech.problem(request.json, request.headers)
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        return f"The request cannot be read: {type(error).__name__}"
 
 
-async def _refuse(reply: Reply, fail: Fail) -> bool:
+async def _refuse(reply: Reply, fail: Fail, spoken: Speech) -> bool:
     """A failure before the first word: a status where the protocol has one."""
-    if fail.reason not in _REFUSALS:
+    refusal = spoken.refusal(fail.reason)
+    if refusal is None:
         if fail.reason != "garbage":
             return reply.abort()
         return await reply.raw(200, {"content-type": "application/json"}, b"{not json")
-    status, body = _REFUSALS[fail.reason]
     headers = {} if fail.retry_after_s is None else {"retry-after": f"{fail.retry_after_s:g}"}
-    return await reply.whole(fail.status or status, body, headers)
-
-
-class _Played:
-    """What an answer has said so far, for those who want it whole."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.texts: dict[str, list[str]] = {}
-        self.calls: list[dict[str, Any]] = []
-        self.stop = "stop"
-        self.usage = _usage(Usage())
-        self.failed: Fail | None = None
-
-    @property
-    def finish(self) -> str:
-        return "tool_calls" if self.calls else self.stop
-
-    def call(self, statement: Call) -> Iterator[dict[str, Any]]:
-        """A call as a vendor streams it: id and name first, then the arguments in two pieces."""
-        index = len(self.calls)
-        arguments = _ENCODER.encode(statement.input).decode()
-        function = {"name": statement.tool, "arguments": arguments}
-        made = {"id": f"call_{self.number + 1}_{index + 1}", "type": "function", "function": function}
-        self.calls.append(made)
-        yield {"tool_calls": [{**made, "index": index, "function": {**function, "arguments": ""}}]}
-        half = len(arguments) // 2
-        for piece in (arguments[:half], arguments[half:]):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-    def answer(self, model: str) -> dict[str, Any]:
-        content = "".join(self.texts.get("content", ()))
-        message: dict[str, Any] = {"role": "assistant", "content": content or None}
-        if self.calls:
-            message["tool_calls"] = self.calls
-        if thought := "".join(self.texts.get("reasoning_content", ())):
-            message["reasoning_content"] = thought
-        choice = {"index": 0, "message": message, "finish_reason": self.finish}
-        return {**_named(model, "chat.completion"), "choices": [choice], "usage": self.usage}
-
-
-def _named(model: str, kind: str) -> dict[str, Any]:
-    return {"id": "chatcmpl-scripted", "object": kind, "created": 0, "model": model}
-
-
-def _chunk(model: str, delta: dict[str, Any] | None, *, finish: str | None = None) -> dict[str, Any]:
-    """One chunk; without a delta, the one at the end that has usage and no choice."""
-    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    return {**_named(model, "chat.completion.chunk"), "choices": choices}
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return b"data: %b\n\n" % _ENCODER.encode(value)
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": prompt + usage.output_tokens,
-        "prompt_tokens_details": {
-            "cached_tokens": usage.cache_read_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-        },
-    }
+    return await reply.whole(fail.status or refusal.status, refusal.body, headers)
 
 
 def _pieces(statement: Say | Think) -> Iterator[tuple[float, str]]:
@@ -392,35 +351,6 @@ def _pieces(statement: Say | Think) -> Iterator[tuple[float, str]]:
     chunk = statement.chunk or (_CHUNK_PACED if statement.pace else _CHUNK_AT_ONCE)
     for start in range(0, len(statement.text), chunk):
         yield (1 / statement.pace if start and statement.pace else 0.0), statement.text[start : start + chunk]
-
-
-def _problem(request: Received) -> str | None:
-    """What a strict vendor would find wrong: order and ids of the messages, as the protocol has them."""
-    try:
-        asked = request.json
-        messages = cast("list[dict[str, Any]]", asked["messages"])
-        open_calls: list[str] = []
-        for place, message in enumerate(messages):
-            role = message["role"]
-            if role == "tool":
-                if message["tool_call_id"] not in open_calls:
-                    return f"messages[{place}]: a tool message must answer a preceding tool call"
-                open_calls.remove(message["tool_call_id"])
-                continue
-            if open_calls:
-                return f"messages[{place}]: tool calls without an answer: {', '.join(open_calls)}"
-            if role not in {"system", "developer", "user", "assistant"}:
-                return f"messages[{place}]: unknown role"
-            open_calls = [call["id"] for call in message.get("tool_calls") or ()]
-            if message.get("content") is None and not open_calls:
-                return f"messages[{place}]: content is required"
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
-        return f"The request cannot be read: {type(error).__name__}"
-    return "stream_options is only allowed with stream" if _has_stray_options(asked) else None
-
-
-def _has_stray_options(asked: dict[str, Any]) -> bool:
-    return "stream_options" in asked and not asked.get("stream")
 
 
 # HTTP/1.1, as much of it as a model server needs

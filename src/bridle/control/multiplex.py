@@ -130,8 +130,10 @@ class Multiplexer:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
 
     async def _run_slash(self, client: Client, command: RunSlash) -> Accepted:
-        """A named prompt becomes input like any other."""
+        """A command of the engine's own is carried out; a named prompt becomes input like any other."""
         session = self.session(command.session)
+        if session.run_slash(client, command.name, command.arguments):
+            return Accepted(session=session.id)
         text = self._prompt_of(command.name, command.arguments)
         if text is None:
             raise CommandRefused("UnknownSlash", name=command.name)

@@ -123,18 +123,22 @@ SandboxMode: TypeAlias = Literal["off", "read-only", "workspace-write"]
 class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What a started command may do, as far as the adapter can enforce it.
 
-    `writable` are folders (or files) beside what every command of this mode may write. `scratch` is a folder of the
+    `writable` are folders (or files) beside what every command of this mode may write; what is in `readable` can be
+    read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
-    settings of the repository may be written, because that is what was asked for. `variables` are laid over the
-    cleaned environment: what Bridle itself tells the command.
+    settings of the repository may be written, because that is what was asked for. `required`: where nothing can
+    enforce it, the command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
+    the command.
     """
 
     mode: SandboxMode
     workspace: str
     writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
     network: Literal["inherit", "deny"] = "inherit"
     scratch: str = ""
     git_config: bool = False
+    required: bool = False
     variables: Mapping[str, str] = {}
 
 
@@ -143,6 +147,15 @@ class Process(Protocol):
     def pid(self) -> int: ...
     @property
     def returncode(self) -> int | None: ...
+    @property
+    def sandbox(self) -> str:
+        """What holds this very process: an adapter's name, `env-only` where nothing does, `off` where nothing was to."""
+        ...
+
+    def blocked(self, output: str) -> str:
+        """What the sandbox kept it from, as one note for the model, judged by the end of its output; mostly empty."""
+        ...
+
     async def wait(self) -> int:
         """Returns the exit code after the last output was delivered; negative for a signal."""
         ...
@@ -153,7 +166,7 @@ class Process(Protocol):
 
 
 class Spawn(Protocol):
-    """The only way to start a process. `adapter` names what really encloses it."""
+    """The only way to start a process. `adapter` names what confines commands here, as far as is known."""
 
     @property
     def adapter(self) -> str: ...

@@ -8,7 +8,7 @@ nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
 from bridle.engine.ports import SessionLog
 from bridle.engine.questions import Client, Questions
+from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.timing import Stopwatch
 from bridle.engine.turn import Ending, run_turn
@@ -38,6 +39,7 @@ from bridle.protocol.events import (
     InputMode,
     Mode,
     ModeChanged,
+    Notice,
     RequestedCall,
     SessionEnded,
     ToolResult,
@@ -77,6 +79,7 @@ class Session:
         revoke_grant: Callable[[str], bool],
         limits: Limits,
         watcher: Watcher | None = None,
+        slash: Sequence[SlashCommand] = (),
     ) -> None:
         self.journal = journal
         self._bus = bus
@@ -91,8 +94,9 @@ class Session:
         self._at_end = at_end
         self._revoke_grant = revoke_grant
         self._watcher = watcher
+        self._slash = {command.name: command for command in slash}
         self._runner: asyncio.Task[None] | None = None
-        self._turn: asyncio.Task[Ending] | asyncio.Task[ToolResult] | None = None
+        self._turn: asyncio.Task[Ending] | asyncio.Task[ToolResult] | asyncio.Task[SlashEvent] | None = None
         self._turn_since_ms = 0
         self._cancelled_by: str | None = None
         self._ending = False
@@ -128,6 +132,19 @@ class Session:
         self.journal.originator = client.id
         self._turn_since_ms = self._clock.now_ms()
         self._runner = asyncio.create_task(self._run_shell(request))
+
+    def run_slash(self, client: Client, name: str, arguments: str) -> bool:
+        """Carries out a command of the engine's own, given by a person; False where it has none of this name."""
+        command = self._slash.get(name)
+        if command is None:
+            return False
+        if client.identity != "human":
+            raise CommandRefused("NotAPerson", what=f"/{name}")
+        self._refuse_if_busy()
+        self.journal.originator = client.id
+        self._turn_since_ms = self._clock.now_ms()
+        self._runner = asyncio.create_task(self._run_command(command, arguments))
+        return True
 
     def _refuse_if_busy(self) -> None:
         if self.busy:
@@ -192,11 +209,33 @@ class Session:
         work = asyncio.create_task(self._call_of_input("bash", given, "human"))
         self._turn = work
         await asyncio.wait((work,))
-        self._turn = None
+        self._turn = self._cancelled_by = None
         if not work.cancelled() and work.exception() is None and request.share:
             text = f"I ran this command:\n{request.command}\n\n{work.result().content}"
             self.journal.emit(ContextAdded(source="shell", content=(TextBlock(text=text),)))
         await self._run()
+
+    async def _run_command(self, command: SlashCommand, arguments: str) -> None:
+        """What it came to as an event, then whatever was put into the inbox meanwhile."""
+        work = asyncio.create_task(self._outcome_of(command, arguments))
+        self._turn = work
+        await asyncio.wait((work,))
+        self._turn = self._cancelled_by = None
+        try:
+            if not work.cancelled():
+                self.journal.emit(work.result())
+        except StoreError as failure:
+            self._bus.close(failure)
+        await self._run()
+
+    async def _outcome_of(self, command: SlashCommand, arguments: str) -> SlashEvent:
+        try:
+            return await command.run(arguments)
+        except BridleError as failure:
+            return Notice(reason=failure.reason, message=failure.message, data=failure.data)
+        except Exception as fault:  # noqa: BLE001  the crash boundary: a broken command must not end the session
+            data = {"problem": f"{type(fault).__name__}: {fault}"}
+            return Notice(reason="EngineFault", message=sentence("EngineFault", data), data=data)
 
     async def _call_of_input(self, tool: str, given: dict[str, Any], identity: IdentityClass) -> ToolResult:
         """A call no model asked for. A person who typed it is not asked about it; an agent's is like any other."""

@@ -79,6 +79,17 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} may hold secrets and is not written. Only a rule of your own that names it can allow that.", 3
     ),
     "DryRun": Sentence("Dry run: {tool} would run now. Nothing was changed."),
+    "NoSandbox": Sentence(
+        "Commands are not sandboxed on this machine (no bubblewrap, no Landlock, no user namespaces).\n"
+        "They run with your rights; only the environment is cleaned.   Fix: install bubblewrap.   "
+        "Refuse instead: sandbox.required = true"
+    ),
+    "SandboxRequired": Sentence(
+        "Nothing on this machine can sandbox commands (no bubblewrap, no Landlock, no user namespaces), and "
+        "sandbox.required = true. Install bubblewrap.",
+        3,
+    ),
+    "NoWayOut": Sentence("sandbox.required = true: no command runs outside the sandbox.", 3),
     "HookBlocked": Sentence("{tool} was not run: hook {hook} blocked it: {message}", 3),
     "HookFailed": Sentence("{tool} was not run: hook {hook} failed ({problem}).", 3),
     "HookTimeout": Sentence(
@@ -103,6 +114,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "UnknownGrant": Sentence('There is no saved permission "{grant}" here. List them: bridle permissions', 2),
     "AgentDenied": Sentence("{tool} is not something this agent may do.", 3),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
+    "FetchFailed": Sentence("{url} was not fetched: {problem}."),
     "FileUnwritable": Sentence("{path} cannot be written: {problem}."),
     "TextNotFound": Sentence("{path} was not changed: {problem}."),
     "PatchDoesNotApply": Sentence("The patch does not fit: {problem}. Nothing was written."),

@@ -42,12 +42,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCreated(Event, frozen=True):
+    """A session begins, or goes on. `sandbox` names what confines its commands, `confined` says to what."""
+
     log: str
     cwd: str
     profile: str = "default"
     agent: str | None = None
     mode: Mode = "default"
     resumed: bool = False
+    sandbox: str = ""
+    confined: Literal["off", "read-only", "workspace-write"] = "off"
+    network: Literal["inherit", "deny"] = "inherit"
 
 
 class InputAccepted(Event, frozen=True):

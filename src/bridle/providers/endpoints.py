@@ -21,24 +21,32 @@ class Auth(msgspec.Struct, frozen=True):
 
 
 BEARER: Final = Auth("authorization", "Bearer")
+X_API_KEY: Final = Auth("x-api-key")
 API_KEY: Final = Auth("api-key")
 
 _AZURE_HOSTS: Final = (".openai.azure.com", ".services.ai.azure.com")
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a vendor's chat protocol differs from OpenAI's.
+    """Where a vendor's protocol differs from the one it is named after.
 
-    `effort_words` is how the vendor spells our efforts; without an entry, an effort is not sent.
+    `effort_words` is how the vendor spells our efforts; without an entry, a chat endpoint is sent none. `calls_in_text`
+    reads tool calls that a model writes into its text. `cache_system` marks the system text of a chat for the vendor's
+    cache, `omit_cache_hints` leaves every hint out. `budget_models` are patterns of the Anthropic models that are told
+    how many tokens to think for; all others choose themselves and are told an effort.
     """
 
     omit_tool_choice: bool = False
     omit_temperature: bool = False
     omit_max_tokens: bool = False
     omit_stream_options: bool = False
+    omit_cache_hints: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     content_beside_calls: Literal["null", "empty"] = "null"
     effort_words: Mapping[str, str] = {}
+    calls_in_text: bool = False
+    cache_system: bool = False
+    budget_models: tuple[str, ...] = ("*",)
 
 
 STANDARD: Final = Quirks()
@@ -48,7 +56,7 @@ STANDARD: Final = Quirks()
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One provider: an address, where its key is, and its dialect.
 
-    `auth` is inferred from the host where it is not given. `title` is what people call the vendor.
+    `auth` is inferred from wire and host where it is not given. `title` is what people call the vendor.
     `models` are names known without asking, for a vendor that lists none. `placeholder_key` stands in
     where no key is needed but the header is expected; `start_hint` is the command that starts a local server.
     """
@@ -77,10 +85,20 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         """Where a person put the key, as an error names it."""
         return self.key_env or f"providers.{self.name}.key_env"
 
+    @property
+    def family(self) -> str:
+        """Who may read a thought of this endpoint's models again."""
+        return f"{self.wire}:{self.name}"
+
     def url(self, path: str) -> str:
-        """The address of an operation. A query in `base_url` stays at the end."""
-        base, question, query = self.base_url.partition("?")
-        return f"{base.rstrip('/')}/{path}{question}{query}"
+        """The address of an operation. A query in `base_url` stays at the end, and a `/v1` is not doubled."""
+        base, _, query = self.base_url.partition("?")
+        path, _, own_query = path.partition("?")
+        base = base.rstrip("/")
+        if base.endswith("/v1"):
+            path = path.removeprefix("v1/")
+        queries = "&".join(filter(None, (own_query, query)))
+        return f"{base}/{path}{'?' if queries else ''}{queries}"
 
     @property
     def address(self) -> str:
@@ -93,7 +111,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         headers = {"content-type": "application/json", **self.headers}
         sent = key or self.placeholder_key
         if sent:
-            auth = self.auth or inferred_auth(self.base_url)
+            auth = self.auth or inferred_auth(self.base_url, self.wire)
             headers[auth.header] = f"{auth.scheme} {sent}".lstrip()
         return headers
 
@@ -103,8 +121,10 @@ def _is_loopback(base_url: str) -> bool:
     return host in ("127.0.0.1", "localhost", "::1")
 
 
-def inferred_auth(base_url: str) -> Auth:
-    """`api-key` for Azure's hosts, `Authorization: Bearer` for everybody else."""
+def inferred_auth(base_url: str, wire: WireName = "openai_chat") -> Auth:
+    """`x-api-key` over Anthropic's wire, `api-key` for Azure's hosts, `Authorization: Bearer` for everybody else."""
+    if wire == "anthropic":
+        return X_API_KEY
     host = _host_and_port(base_url.partition("://")[2]).partition(":")[0].lower().rstrip(".")
     return API_KEY if host.endswith(_AZURE_HOSTS) else BEARER
 

@@ -15,7 +15,7 @@ from bridle.base.redact import redact_error
 from bridle.base.visible import visible
 from bridle.protocol.errors import ProviderError
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.openai_chat import VendorError, vendor_error
+from bridle.providers.vendor_errors import VendorError, vendor_error
 
 MAX_PROBLEM_CHARACTERS: Final = 200
 
@@ -25,7 +25,13 @@ FaultKind: TypeAlias = Literal[
 """The kinds of `base.http`, which is not imported here: this module only speaks of them."""
 
 _NO_CREDIT: Final = frozenset(
-    {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
+    {
+        "insufficient_quota",
+        "billing_not_active",
+        "billing_hard_limit_reached",
+        "insufficient_balance",
+        "billing_error",
+    }
 )
 _RATE: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "rate_limited", "RESOURCE_EXHAUSTED"})
 _OVERLOADED: Final = frozenset(
@@ -39,10 +45,15 @@ _TOO_LONG: Final = frozenset(
 )
 # Vendors without a code for it say it in words.
 _TOO_LONG_WORDS: Final = (
-    r"maximum context length|context (?:window|length|size)|prompt is too long|too many (?:input )?tokens"
+    r"maximum context length|context (?:window|length|size)|exceed context limit|prompt is too long"
+    r"|too many (?:input )?tokens"
 )
-_NO_CREDIT_WORDS: Final = r"insufficient (?:balance|credits?|quota|funds)|requires more credits"
-_NO_MODEL_WORDS: Final = r"model.{0,200}(?:not found|does not exist)|no such model|not a valid model"
+_NO_CREDIT_WORDS: Final = (
+    r"insufficient (?:balance|credits?|quota|funds)|requires more credits|credit balance is too low"
+)
+_NO_MODEL_WORDS: Final = (
+    r"model.{0,200}(?:not found|does not exist)|no such model|not a valid model|\Amodel: \S+\Z"
+)
 
 
 class Asked(NamedTuple):
@@ -111,9 +122,6 @@ def _problem(error: VendorError, status: int, *, page: bool, key: str | None) ->
     if status == 404:
         return "there is nothing at this address; check base_url"
     return "it sent a web page" if page else "it gave no reason"
-
-
-# Said until the one table of sentences knows these reasons.
 
 
 def is_page(body: bytes) -> bool:

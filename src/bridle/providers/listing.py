@@ -46,7 +46,7 @@ def _model(row: dict[str, Any]) -> ModelInfo:
     return ModelInfo(
         # Gemini lists `models/NAME` and is asked for NAME.
         name=text_of(row, "id").removeprefix("models/"),
-        context_tokens=count_of(row, "max_model_len", "context_length", "context_window")
+        context_tokens=count_of(row, "max_model_len", "context_length", "context_window", "max_input_tokens")
         or count_of(mapping_of(row, "top_provider"), "context_length")
         or count_of(meta, "n_ctx"),
         longest_context_tokens=count_of(meta, "n_ctx_train"),

@@ -1,17 +1,17 @@
 """The OpenAI chat protocol as a pure pair: messages to request bytes, stream to model parts.
 
 No I/O and no vendor names: what a vendor does differently arrives as `Quirks`, and what its streams do
-differently is told apart by shape. `chat_provider.py` sends and reads.
+differently is told apart by shape. `remote.py` sends and reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, TypeAlias, cast
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking
+from bridle.engine.ports import ModelPart
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import (
     FileMention,
@@ -26,7 +26,22 @@ from bridle.protocol.messages import (
     Usage,
     YieldBlock,
 )
+from bridle.providers.answers import (
+    CUT,
+    EMPTY,
+    NO_ANSWER,
+    REPORTED,
+    AnswerFault,
+    OpenCall,
+    Texts,
+    count,
+    ending,
+    is_object,
+    read_frame,
+)
 from bridle.providers.endpoints import STANDARD, Quirks
+from bridle.providers.text_calls import TextCalls
+from bridle.providers.vendor_errors import vendor_error
 
 # Keys keep their order, as they do in the log: a model reads its arguments again as it wrote them, and a schema as its
 # author did.
@@ -42,7 +57,7 @@ class ChatWire:
     can hold, for a comma would follow it; so the text stands before the messages until it is sent.
     """
 
-    canonical_form_version: Final = 1
+    canonical_form_version: ClassVar[int] = 1
 
     def __init__(self, quirks: Quirks = STANDARD, *, streaming: bool = True) -> None:
         self._quirks = quirks
@@ -53,7 +68,7 @@ class ChatWire:
         return "openai_chat"
 
     def head(self, prefix: PrefixSet) -> bytes:
-        system = b'{"role":"system","content":%b}' % _ENCODER.encode(prefix.system) if prefix.system else b""
+        system = _ENCODER.encode(_system(prefix.system, self._quirks)) if prefix.system else b""
         return b'{"model":%b,"messages":[%b' % (_ENCODER.encode(prefix.model), system)
 
     def message(self, message: Message) -> bytes:
@@ -64,6 +79,13 @@ class ChatWire:
     def tail(self, prefix: PrefixSet) -> bytes:
         fields = _settings(prefix, self._quirks, streaming=self._streaming)
         return b"]%b}" % b"".join(b',"%b":%b' % (name, _ENCODER.encode(value)) for name, value in fields)
+
+
+def _system(text: str, quirks: Quirks) -> dict[str, Any]:
+    if not quirks.cache_system:
+        return {"role": "system", "content": text}
+    part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+    return {"role": "system", "content": [part]}
 
 
 def _settings(prefix: PrefixSet, quirks: Quirks, *, streaming: bool) -> list[tuple[bytes, Any]]:
@@ -133,23 +155,6 @@ def _user(message: Message) -> list[dict[str, Any]]:
 # Answers
 
 
-class ChatFault(Exception):
-    """An answer that is none. `problem` is a clause for a person; `error` what the vendor said, if it said so."""
-
-    def __init__(self, problem: str, *, error: VendorError | None = None) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.error = error
-
-
-class VendorError(msgspec.Struct, frozen=True, kw_only=True):
-    """What a vendor calls an error, in the many forms they have. Raw: not for people yet."""
-
-    message: str = ""
-    kind: str = ""
-    status: int | None = None
-
-
 class _Function(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
@@ -197,25 +202,19 @@ _STOPS: Final[dict[str, StopReason]] = {
 }
 """Finish reasons that mean more than "done"; whether calls were made is seen, not believed."""
 
-_TextKind: TypeAlias = Literal["text", "thinking"]
-
 
 class ChatDecoder:
-    """One answer, frame by frame. What it returns depends on the frames alone, not on how they were read.
+    """A chat answer as a `Decoder`. It ends with `[DONE]`, or with the stream once the vendor has said why."""
 
-    `feed` takes the data of the frames of one read and returns what can be told by then, texts joined. Calls come
-    out whole and only at the end, before the one `ModelDone`. `finish` is the end of the stream without `[DONE]`.
-    Both raise `ChatFault`.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, quirks: Quirks = STANDARD) -> None:
+        self._text_calls = TextCalls() if quirks.calls_in_text else None
         self.is_done = False
-        self._calls: list[_OpenCall] = []
-        self._last_at: dict[int, _OpenCall] = {}
+        self._calls: list[OpenCall] = []
+        self._last_at: dict[int, OpenCall] = {}
         self._finish: str | None = None
         self._usage: dict[str, Any] | None = None
         self._answered = False
-        self._texts = _Texts()
+        self._texts = Texts()
 
     @property
     def is_told(self) -> bool:
@@ -229,7 +228,7 @@ class ChatDecoder:
                 break
             if data == _DONE or data.strip() == _DONE:
                 return self._complete()
-            chunk = _read(data)
+            chunk = read_frame(_CHUNK, data)
             if chunk.error or not chunk.choices:
                 self._take_rest(chunk, data)
                 continue
@@ -239,14 +238,13 @@ class ChatDecoder:
                 if delta.reasoning_content or delta.reasoning:
                     texts.add("thinking", delta.reasoning_content or delta.reasoning or "")
                 if delta.content:
-                    texts.add(
-                        "text", delta.content if isinstance(delta.content, str) else _text_of(delta.content)
-                    )
+                    text = delta.content if isinstance(delta.content, str) else _text_of(delta.content)
+                    texts.add("text", text if self._text_calls is None else self._text_calls.feed(text))
                 if delta.refusal:
                     texts.add("text", delta.refusal)
                 if delta.tool_calls:
                     for call in delta.tool_calls:
-                        self._take_call(call)
+                        self._take_call(call, is_whole=choice.delta is None)
             self._answered = True
             if choice.finish_reason:
                 self._finish = choice.finish_reason
@@ -259,31 +257,18 @@ class ChatDecoder:
         if self.is_done:
             return []
         if self._finish is None:
-            raise ChatFault("it ended in the middle" if self._answered else "it is empty")
+            raise AnswerFault(CUT if self._answered else EMPTY)
         return self._complete()
 
     def _complete(self) -> list[ModelPart]:
         if not self._answered:
-            raise ChatFault("it holds no answer")
+            raise AnswerFault(NO_ANSWER)
         self.is_done = True
+        if self._text_calls is not None:
+            self._texts.add("text", self._text_calls.finish())
+            self._calls += self._text_calls.calls
         stop = _STOPS.get((self._finish or "").lower(), "end_turn")
-        parts = self._texts.taken(final=True)
-        calls = () if stop in {"content_filter", "error"} else self._finished_calls(cut=stop == "max_tokens")
-        if calls:
-            stop = "tool_use"
-        return [*parts, *calls, ModelDone(stop, _usage(self._usage))]
-
-    def _finished_calls(self, *, cut: bool) -> Sequence[ModelCall]:
-        """The calls, in order. An answer that ran out of tokens keeps those that were finished."""
-        made: list[ModelCall] = []
-        for call in self._calls:
-            arguments = _whole("".join(call.arguments))
-            if cut and not _is_object(arguments):
-                continue
-            if not call.tool:
-                raise ChatFault("a tool call has no name")
-            made.append(ModelCall(call.tool, arguments, call.id or None))
-        return made
+        return ending(self._texts, self._calls, stop=stop, usage=_usage(self._usage))
 
     def _take_rest(self, chunk: _Chunk, data: str) -> None:
         """A frame without a choice: usage, an error, or a vendor's own."""
@@ -292,22 +277,18 @@ class ChatDecoder:
             if error.kind == "content_filter":
                 self._answered, self._finish = True, "content_filter"
                 return
-            raise ChatFault("the vendor reports an error", error=error)
+            raise AnswerFault(REPORTED, error=error)
         if chunk.usage:
             self._usage = chunk.usage
 
-    def _take_call(self, given: _ToolCall) -> None:
+    def _take_call(self, given: _ToolCall, *, is_whole: bool) -> None:
         function = given.function or _Function()
-        call = self._open_call(given, function)
+        call = self._new_call(given) if is_whole else self._open_call(given, function)
         call.id = call.id or given.id or ""
         call.tool = call.tool or function.name or ""
-        arguments = function.arguments
-        if isinstance(arguments, dict):
-            arguments = _ENCODER.encode(arguments).decode()
-        if arguments:
-            call.arguments.append(arguments)
+        call.add(function.arguments)
 
-    def _open_call(self, given: _ToolCall, function: _Function) -> _OpenCall:
+    def _open_call(self, given: _ToolCall, function: _Function) -> OpenCall:
         """The call a delta belongs to: the last one at its index, unless the delta clearly begins another."""
         if given.index is None:
             known = next((call for call in self._calls if given.id and call.id == given.id), None)
@@ -316,23 +297,17 @@ class ChatDecoder:
             before = self._last_at.get(given.index)
         if before is not None and not _begins_another(before, given, function):
             return before
-        call = _OpenCall()
+        return self._new_call(given)
+
+    def _new_call(self, given: _ToolCall) -> OpenCall:
+        call = OpenCall()
         self._calls.append(call)
         if given.index is not None:
             self._last_at[given.index] = call
         return call
 
 
-class _OpenCall:
-    """A call that is still being told."""
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.tool = ""
-        self.arguments: list[str] = []
-
-
-def _begins_another(before: _OpenCall, given: _ToolCall, function: _Function) -> bool:
+def _begins_another(before: OpenCall, given: _ToolCall, function: _Function) -> bool:
     """Some vendors number all their calls 0, or not at all; others repeat id and name in every delta.
 
     A new id alone is not enough, for some servers invent one for each delta: a name must come with it.
@@ -341,70 +316,7 @@ def _begins_another(before: _OpenCall, given: _ToolCall, function: _Function) ->
         return False
     if given.id and before.id:
         return given.id != before.id
-    return bool(before.tool) and _is_object("".join(before.arguments))
-
-
-class _Texts:
-    """Text as it comes: neighbours of one kind joined, and no half of a character let through."""
-
-    def __init__(self) -> None:
-        self._kind: _TextKind = "text"
-        self._pieces: list[str] = []
-        self._parts: list[ModelPart] = []
-        self._half = ""
-
-    def add(self, kind: _TextKind, text: str) -> None:
-        if kind != self._kind:
-            self._close()
-            self._kind = kind
-        self._pieces.append(text)
-
-    def taken(self, *, final: bool = False) -> list[ModelPart]:
-        """What came since the last time. Half a character waits for its other half."""
-        self._close(keep_half=not final)
-        parts, self._parts = self._parts, []
-        return parts
-
-    def _close(self, *, keep_half: bool = False) -> None:
-        if not self._pieces and not self._half:
-            return
-        text = self._half + "".join(self._pieces)
-        self._pieces.clear()
-        self._half = ""
-        if keep_half and "\ud800" <= text[-1:] <= "\udbff":
-            text, self._half = text[:-1], text[-1]
-        if text := _whole(text):
-            self._parts.append(ModelText(text) if self._kind == "text" else ModelThinking(text))
-
-
-def decode_answer(body: bytes) -> list[ModelPart]:
-    """An answer that was not streamed, as the parts a stream of it would give. Raises `ChatFault`."""
-    text = body.decode("utf-8", "replace")
-    decoder = ChatDecoder()
-    return [*decoder.feed((text,)), *decoder.finish()]
-
-
-def vendor_error(data: str | bytes) -> VendorError:
-    """What a vendor says went wrong, wherever in its JSON it says so. Never raises."""
-    try:
-        found: Any = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return VendorError()
-    if isinstance(found, list) and found:  # Gemini sends its errors in a list of one
-        found = cast("list[Any]", found)[0]
-    if not isinstance(found, dict):
-        return VendorError()
-    outer = cast("dict[str, Any]", found)
-    inner = outer.get("error", outer)
-    if not isinstance(inner, dict):
-        return VendorError(message=_words(inner), kind=_words(outer.get("code") or outer.get("type")))
-    error = cast("dict[str, Any]", inner)
-    code = error.get("code")
-    return VendorError(
-        message=_words(error.get("message") or error.get("detail") or outer.get("detail")),
-        kind=_error_kind(error, code),
-        status=code if isinstance(code, int) and 100 <= code <= 599 else None,
-    )
+    return bool(before.tool) and is_object("".join(before.arguments))
 
 
 def _is_error_object(data: str) -> bool:
@@ -414,49 +326,6 @@ def _is_error_object(data: str) -> bool:
     except (msgspec.DecodeError, UnicodeError):
         return False
     return isinstance(found, dict) and cast("dict[str, Any]", found).get("object") == "error"
-
-
-def _error_kind(error: dict[str, Any], code: Any) -> str:
-    deeper = error.get("innererror")
-    if (
-        isinstance(deeper, dict)
-        and cast("dict[str, Any]", deeper).get("code") == "ResponsibleAIPolicyViolation"
-    ):
-        return "content_filter"
-    named = code if isinstance(code, str) and not code.isdigit() else None
-    return _words(named or error.get("type") or error.get("status"))
-
-
-def _words(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _read(data: str) -> _Chunk:
-    try:
-        return _CHUNK.decode(data)
-    except msgspec.ValidationError:
-        raise ChatFault("it does not have the form of a chat answer") from None
-    except (msgspec.DecodeError, UnicodeError):
-        pass
-    except RecursionError:
-        raise ChatFault("it is nested too deeply") from None
-    # Servers that cut text by UTF-16 units send half a character as an escape of its own, which only the
-    # standard library reads; the halves meet again in `_Texts`.
-    import json
-
-    try:
-        return msgspec.convert(json.loads(data), _Chunk)
-    except (ValueError, RecursionError, msgspec.ValidationError):
-        raise ChatFault("it is not JSON") from None
-
-
-def _whole(text: str) -> str:
-    """Halves of a character put together; a half that stays alone becomes the replacement character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def _text_of(parts: list[Any]) -> str:
@@ -469,32 +338,17 @@ def _text_of(parts: list[Any]) -> str:
     return "".join(found)
 
 
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-
-
 def _usage(given: dict[str, Any] | None) -> Usage:
     """Tokens by what they cost: what came from the cache is not counted as input again."""
     if given is None:
         return Usage()
     details = given.get("prompt_tokens_details")
     detail = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
-    read = _count(detail, "cached_tokens") or _count(given, "prompt_cache_hit_tokens", "cached_tokens")
-    written = _count(detail, "cache_write_tokens")
+    read = count(detail, "cached_tokens") or count(given, "prompt_cache_hit_tokens", "cached_tokens")
+    written = count(detail, "cache_write_tokens")
     return Usage(
-        input_tokens=max(0, _count(given, "prompt_tokens") - read - written),
-        output_tokens=_count(given, "completion_tokens"),
+        input_tokens=max(0, count(given, "prompt_tokens") - read - written),
+        output_tokens=count(given, "completion_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
     )
-
-
-def _count(given: dict[str, Any], *names: str) -> int:
-    for name in names:
-        value = given.get(name)
-        if isinstance(value, int | float) and value > 0:
-            return int(value)
-    return 0

@@ -11,9 +11,17 @@ from typing import Final
 import msgspec
 
 from bridle.base.http_routes import parse_url
-from bridle.providers.endpoints import API_KEY, BEARER, Auth, Endpoint, Quirks, WireName
+from bridle.providers.endpoints import API_KEY, BEARER, X_API_KEY, Auth, Endpoint, Quirks, WireName
 
 _EFFORT: Final = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
+_BUDGET_MODELS: Final = (
+    "claude-3*",
+    "claude-*-4",
+    "claude-*-4-[015]",
+    "claude-*-4-[015]-*",
+    "claude-*-4-20*",
+)
+"""Models from before the vendor let them choose how long they think; every later one chooses itself."""
 
 PRESETS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
@@ -27,9 +35,10 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         name="anthropic",
         title="Anthropic",
         wire="anthropic",
-        base_url="https://api.anthropic.com/v1",
+        base_url="https://api.anthropic.com",
         key_env="ANTHROPIC_API_KEY",
-        auth=Auth("x-api-key"),
+        auth=X_API_KEY,
+        quirks=Quirks(budget_models=_BUDGET_MODELS),
     ),
     Endpoint(
         name="gemini",
@@ -45,7 +54,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         key_env="OPENROUTER_API_KEY",
         # How OpenRouter learns which program asks; it names the program, never the person.
         headers={"HTTP-Referer": "http://localhost/bridle", "X-Title": "Bridle"},
-        quirks=Quirks(effort_words={**_EFFORT, "off": "none"}),
+        quirks=Quirks(effort_words={**_EFFORT, "off": "none"}, cache_system=True),
     ),
     Endpoint(
         name="zai",

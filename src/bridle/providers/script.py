@@ -27,13 +27,12 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Mapping
-from textwrap import dedent
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
+from bridle.base.regex import compiled_later
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.messages import Usage
 
@@ -155,7 +154,7 @@ _USAGE: Final = {
     "cache_read": "cache_read_tokens",
     "cache_write": "cache_write_tokens",
 }
-_END_WORD: Final = re.compile(r"<<([A-Za-z_][A-Za-z0-9_]*)\Z")
+_END_WORD: Final = compiled_later(r"<<([A-Za-z_][A-Za-z0-9_]*)\Z")
 
 
 def find_script(name_or_path: str) -> tuple[str, str]:
@@ -306,6 +305,8 @@ class _Parser:
 
     def _text(self, word: str, first: str) -> str:
         line = self._line
+        from textwrap import dedent
+
         below = dedent("\n".join(self._block())).strip("\n")
         text = "\n".join(part for part in (first, below) if part)
         if not text:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -61,7 +61,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 class ScriptedWire:
     """The canonical form itself: `{"model", "system", "parameters", "tools", "messages"}`, as JSON."""
 
-    canonical_form_version: Final = 1
+    canonical_form_version: ClassVar[int] = 1
 
     @property
     def name(self) -> str:

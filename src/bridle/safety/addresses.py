@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 NOT_AN_ADDRESS = "not a web address"
+STRANGE = "strange address"
 CREDENTIALS = "credentials in the address"
 METADATA = "cloud metadata address"
 
@@ -37,14 +38,22 @@ _RANGES = (
     )),
     ("multicast address", ("224.0.0.0/4", "ff00::/8")),
     ("reserved address", (
-        "240.0.0.0/4", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "100::/64", "2001:db8::/32", "3fff::/20",
+        "240.0.0.0/4", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "192.88.99.0/24", "100::/64",
+        "2001::/23", "2001:db8::/32", "3fff::/20",
     )),
+    (METADATA, ("168.63.129.16/32",)),
 )
 _METADATA_RANGES = (
     ("link-local address", ("169.254.0.0/16",)),
-    (METADATA, ("100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")),
+    (METADATA, (
+        "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128",
+    )),
 )
 # fmt: on
+
+_NAT64 = 0x64_FF9B << 64
+_CARRIES_IPV4 = frozenset({0, 0xFFFF, 0xFFFF_0000, _NAT64})
+"""What stands before an IPv4 address at the end of an IPv6 one: compatible, mapped, translated, NAT64."""
 
 
 class Number(NamedTuple):
@@ -76,6 +85,18 @@ def url_problem(url: str) -> str | None:
         return _host_problem(host)
     except _NotAnAddress:
         return NOT_AN_ADDRESS
+
+
+def address_problem(address: str) -> str | None:
+    """Why nobody may be sent to this address, which a name led to; None when nothing speaks against it.
+
+    `address` is a number as the system writes it. What cannot be read is refused.
+    """
+    try:
+        numbers = [*_numbers(f"[{address}]" if ":" in address else address)]
+    except _NotAnAddress:
+        numbers = []
+    return _worst(numbers) if numbers else STRANGE
 
 
 def metadata_problem(url: str) -> str | None:
@@ -111,7 +132,20 @@ def _host_problem(host: str) -> str | None:
         return "loopback address"
     if plain in _METADATA_NAMES:
         return METADATA
-    return next((kind for number in _numbers(plain) if (kind := _kind(number, _RANGES))), None)
+    return _worst(_numbers(plain))
+
+
+def _worst(numbers: Iterable[Number]) -> str | None:
+    """What is wrong with the first of these that nobody may be sent to."""
+    found = [*numbers]
+    if kind := next((kind for number in found if (kind := _kind(number, _RANGES))), None):
+        return kind
+    return None if all(map(_is_given_out, found)) else "reserved address"
+
+
+def _is_given_out(number: Number) -> bool:
+    """Whether anybody can have this address: of IPv6 only 2000::/3, and IPv4 behind a translator."""
+    return number.bits == 32 or number.value >> 125 == 1 or number.value >> 32 == _NAT64
 
 
 def _metadata_host_problem(plain: str) -> str | None:
@@ -190,8 +224,8 @@ def _from_ipv6(text: str) -> Iterator[Number]:
 def _embedded(value: int) -> Iterator[int]:
     """The IPv4 addresses inside an IPv6 one, by every way of putting one there."""
     low = value & 0xFFFF_FFFF
-    if value >> 32 in {0, 0xFFFF, 0xFFFF_0000, 0x64_FF9B << 64} and value > 1:
-        yield low  # compatible, mapped, translated, NAT64
+    if value >> 32 in _CARRIES_IPV4 and value > 1:
+        yield low
     if value >> 112 == 0x2002:  # 6to4
         yield value >> 80 & 0xFFFF_FFFF
     if value >> 96 == 0x2001_0000:  # Teredo: the server, and the client with its bits turned over

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from bridle.engine.tools import Subject
 from bridle.protocol.events import CommandPart
@@ -40,7 +42,7 @@ _OWN_STREAMS = frozenset({
 _TAKES_LINKS_THEMSELVES = frozenset({"rm", "rmdir", "unlink", "mv", "git"})
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True):
     """What later layers may know of a command. `only_reads`: proven, with every path it uses known."""
 
     parts: tuple[CommandPart, ...]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import NamedTuple
 
 import msgspec
 
@@ -45,7 +44,7 @@ MAX_COMPARED_BYTES = 1 << 20
 _PREVIEW_CHARACTERS = 200
 
 
-class _Found(NamedTuple):
+class _Found(msgspec.Struct, frozen=True):
     subjects: tuple[Subject, ...]
     command: Checked
 
@@ -61,11 +60,14 @@ def guarded(policy: PathPolicy, understand: Understand = nothing_known) -> ToolL
         found = _inspect(call, policy, understand)
         if isinstance(found, ToolOutput):
             return found
-        parts, named, only_reads = found.command
-        mutating = call.mutating and not only_reads
+        command = found.command
         return await proceed(
             msgspec.structs.replace(
-                call, subjects=found.subjects, parts=parts, named=named, mutating=mutating
+                call,
+                subjects=found.subjects,
+                parts=command.parts,
+                named=command.named,
+                mutating=call.mutating and not command.only_reads,
             )
         )
 
@@ -160,7 +162,9 @@ def _moved(call: ToolCall, found: _Found) -> ToolOutput | None:
 def _is_as_before(call: ToolCall, command: Checked) -> bool:
     """Whether a command still means what it meant, and still only reads where the call relies on that."""
     relies_on_reading = not call.mutating and call.definition.mutating(call.args)
-    return (call.parts, call.named) == command[:2] and (command.only_reads or not relies_on_reading)
+    return (call.parts, call.named) == (command.parts, command.named) and (
+        command.only_reads or not relies_on_reading
+    )
 
 
 def _content_digest(resolved: str) -> str:

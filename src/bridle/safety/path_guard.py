@@ -59,6 +59,8 @@ def workspace_policy(
     folders: SessionFolders,
     protected: tuple[str, ...],
     *,
+    mode: PathMode = "workspace",
+    allowed: tuple[str, ...] = (),
     secret_files: tuple[str, ...] = SECRET_FILES,
     named_by_user: NamedByUser = never_named,
     scratch: tuple[str, ...] = SCRATCH,
@@ -67,6 +69,8 @@ def workspace_policy(
     outside = not is_inside_same_folder(folders.workspace, protected)
     return PathPolicy(
         folders=folders,
+        mode=mode,
+        allowed=allowed,
         protected=protected,
         clear=folders.workspace if outside else "",
         secret_files=secret_files,
@@ -106,7 +110,7 @@ def check_place(target: Target, policy: PathPolicy, access: Access, *, starts_co
 
 def check_own(target: Target, policy: PathPolicy) -> None:
     """Bridle's own files are nobody's, under whatever name."""
-    path, status = target
+    path, status = target.path, target.status
     if is_inside_same_folder(path, policy.protected, clear=policy.clear, status=status):
         raise Blocked("PathNotAllowed", "protected", "Bridle keeps its own settings and records there")
     if is_second_name(status, policy.protected):

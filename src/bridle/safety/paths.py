@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -64,7 +64,7 @@ def session_folders(workspace: str, added: Iterable[str] = ()) -> SessionFolders
     )
 
 
-class Target(NamedTuple):
+class Target(msgspec.Struct, frozen=True):
     """Where a path leads: its name without symlinks, and what stands there; None where nothing does."""
 
     path: str

@@ -5,7 +5,6 @@ Guards and hooks are step 1 of the order and stand before this layer; a call the
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
@@ -217,4 +216,6 @@ def _hint(query: Query) -> str:
     pattern = query.command or (query.paths[0].shown if len(query.paths) == 1 else "")
     literal = bool(pattern) and len(pattern) <= _HINT_CHARACTERS and "\n" not in pattern
     rule = f"{query.tool}({pattern})" if literal else query.tool
-    return f"To allow it: --allow {shlex.quote(rule)}"
+    from shlex import quote
+
+    return f"To allow it: --allow {quote(rule)}"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 import msgspec
 
+from bridle.base.regex import compiled_later
 from bridle.engine.tools import Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk, Verdict
 from bridle.safety.paths import PathRefused, SessionFolders, is_beneath_any, is_inside_same_folder, resolve
@@ -28,7 +28,7 @@ Understand: TypeAlias = Callable[[str, str], Understanding]
 
 MAX_MATCHES = 200
 """A pattern that means more files than this is about files nobody knows."""
-_NO_FILE = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
+_NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
 MAX_GLANCED = 2_000
@@ -37,8 +37,8 @@ GLANCE_DEPTH = 2
 _NOT_OURS = frozenset(
     {".git", "node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
 )
-_RECURSIVE = re.compile(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
-_SHOWS_HIDDEN = re.compile(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
+_RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
+_SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
 # Why somebody is asked, in a few words; "it" is the call or its file.
@@ -120,7 +120,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     def _where_it_starts(self, command: str) -> str:
         """The command as it would be typed in the workspace: `make` in another folder runs another Makefile."""
-        return f"cd {shlex.quote(self.workdir)} && {command}" if self.workdir else command
+        if not self.workdir:
+            return command
+        from shlex import quote
+
+        return f"cd {quote(self.workdir)} && {command}"
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -107,12 +107,16 @@ def is_secret_like(path: str, patterns: tuple[str, ...] = SECRET_FILES) -> bool:
 @functools.lru_cache(maxsize=8)
 def secret_matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """The question of `is_secret_like`, ready to be put to many files."""
-    last_first = tuple(_group(secret, run) for secret, run in reversed(_runs(patterns)))
+
+    @functools.cache
+    def last_first() -> tuple[tuple[bool, Callable[[str, str], bool]], ...]:
+        """Made with the first file: a session may never ask about one."""
+        return tuple(_group(secret, run) for secret, run in reversed(_runs(patterns)))
 
     def matcher(path: str) -> bool:
         folded = path.lower() if path.isascii() else _folded(path)
         name = folded.rpartition("/")[2]
-        for secret, fits in last_first:
+        for secret, fits in last_first():
             if fits(folded, name):
                 return secret
         return False

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from bridle.base.processes import Processes
-from bridle.engine.ports import Process, SpawnPolicy
+from bridle.base.processes import Process, Processes
+from bridle.engine.ports import SpawnPolicy
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -41,6 +41,33 @@ def allowed_environment(env: Mapping[str, str], also: Collection[str] = ()) -> d
     }
 
 
+UNCONFINED = "env-only"
+"""Nothing on this machine can hold a command."""
+OFF = "off"
+"""Nothing was meant to."""
+
+
+class ConfinedProcess:
+    """A started process and what holds it."""
+
+    def __init__(
+        self, started: Process, sandbox: str, explain: Callable[[int, str], str] = lambda _code, _output: ""
+    ) -> None:
+        self.pid = started.pid
+        self.sandbox = sandbox
+        self.wait = started.wait
+        self.stop = started.stop
+        self._started = started
+        self._explain = explain
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.returncode
+
+    def blocked(self, output: str) -> str:
+        return self._explain(self.returncode, output) if self.returncode is not None else ""
+
+
 class EnvOnlySpawn:
     """Starts processes with the rights of the person and a clean environment. The policy is not enforced."""
 
@@ -63,8 +90,8 @@ class EnvOnlySpawn:
         on_output: Callable[[bytes], None],
         on_error: Callable[[bytes], None] | None = None,
         stdin: bytes | None = None,
-    ) -> Process:
-        return await self._processes.start(
+    ) -> ConfinedProcess:
+        started = await self._processes.start(
             argv,
             cwd=cwd,
             env={**allowed_environment(env, self._also), **policy.variables},
@@ -72,3 +99,4 @@ class EnvOnlySpawn:
             on_error=on_error,
             stdin=stdin,
         )
+        return ConfinedProcess(started, OFF if policy.mode == "off" else UNCONFINED)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable
 
 from bridle.base import files
+from bridle.base.regex import compiled_later
 from bridle.protocol.errors import StoreError
 
-_KEY = re.compile(rb"[0-9a-f]{64}\n?")
+_KEY = compiled_later(rb"[0-9a-f]{64}\n?")
 
 
 def read_key(key_path: str, *, database_path: str, notice: Callable[[str], None]) -> str:

@@ -19,6 +19,9 @@ from bridle.tools.jobs import MAX_JOBS, Jobs, TooManyJobs
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
 
+TAIL = 4_096
+"""How much of the end of an output is kept to see what a command was kept from."""
+
 _SHELLS = ("/bin/bash", "/usr/bin/bash")
 _FALLBACK_SHELL = "/bin/sh"
 
@@ -40,13 +43,12 @@ class BashArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Decoded:
-    """Bytes in, text out; a character split between two reads stays whole."""
+    """Bytes in, text out; a character split between two reads stays whole. `tail` is the end of it."""
 
     def __init__(self, context: ToolContext) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._write = context.write
-        self.any = False
-        self.ends_line = True
+        self.tail = ""
 
     def feed(self, data: bytes) -> None:
         self._pass_on(self._decode(data))
@@ -56,8 +58,7 @@ class _Decoded:
 
     def _pass_on(self, text: str) -> None:
         if text:
-            self.any = True
-            self.ends_line = text.endswith("\n")
+            self.tail = text[-TAIL:] if len(text) >= TAIL else (self.tail + text)[-TAIL:]
             self._write(text)
 
 
@@ -116,8 +117,8 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
         await process.stop()  # the whole group, also when we are cancelled or out of time
         output.end()
     return ToolOutput(
-        content=_trailer(exit_code, output),
-        metadata={"exit_code": exit_code, "sandbox": context.spawn.adapter},
+        content=_trailer(exit_code, output.tail) + process.blocked(output.tail),
+        metadata={"exit_code": exit_code, "sandbox": process.sandbox},
     )
 
 
@@ -130,7 +131,7 @@ async def _leave_running(args: BashArgs, context: ToolContext, jobs: Jobs) -> To
     context.emit(BackgroundStarted(call_id=context.call.id, command=args.command))
     return ToolOutput(
         content=f'Running in the background as {job.name}. Look with job "{job.name}".\n',
-        metadata={"job": job.name, "sandbox": context.spawn.adapter},
+        metadata={"job": job.name, "sandbox": job.sandbox},
     )
 
 
@@ -165,11 +166,11 @@ def _shell(context: ToolContext) -> str:
     return shutil.which("bash", path=context.env.get("PATH")) or _FALLBACK_SHELL
 
 
-def _trailer(exit_code: int, output: _Decoded) -> str:
+def _trailer(exit_code: int, tail: str) -> str:
     """What the model must know beyond the output itself."""
     if exit_code == 0:
-        return "" if output.any else "[no output]\n"
-    before = "" if output.ends_line else "\n"
+        return "" if tail else "[no output]\n"
+    before = "" if not tail or tail.endswith("\n") else "\n"
     if exit_code > 0:
         return f"{before}[exit code {exit_code}]\n"
     return f"{before}[killed by {_signal_name(-exit_code)}]\n"

@@ -7,7 +7,7 @@ so they are kept in a file: `python -m bridle.tools.schemas` writes it, a test c
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,13 +22,17 @@ from bridle.tools.jobs import Jobs
 from bridle.tools.ls import LS
 from bridle.tools.read_file import READ_FILE
 from bridle.tools.todo import TODO
+from bridle.tools.web_fetch import no_web, web_fetch_tool
 from bridle.tools.write_file import WRITE_FILE
+
+if TYPE_CHECKING:
+    from bridle.tools.web_fetch import Fetch
 
 SCHEMA_FILE: Final = os.path.join(os.path.dirname(__file__), "schemas.json")
 
 
-def builtin_tools(jobs: Jobs) -> tuple[Tool, ...]:
-    """The built-in tools of one session; `jobs` are its background commands."""
+def builtin_tools(jobs: Jobs, fetch: Fetch = no_web) -> tuple[Tool, ...]:
+    """The built-in tools of one session; `jobs` are its background commands, `fetch` its way to the web."""
     tools = (
         READ_FILE,
         WRITE_FILE,
@@ -38,6 +42,7 @@ def builtin_tools(jobs: Jobs) -> tuple[Tool, ...]:
         GREP,
         GLOB,
         LS,
+        web_fetch_tool(fetch),
         TODO,
         ASK_USER,
     )

@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import os
 import threading
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -41,7 +41,7 @@ def check_path_pattern(pattern: str, name: str) -> None:
         raise ValueError(f"{name} is no pattern for paths: {problem}") from None
 
 
-class _Files(NamedTuple):
+class _Files(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     total: int
     left_out: int

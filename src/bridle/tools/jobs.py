@@ -52,6 +52,11 @@ class Job:
         return f"[… {left_out} characters left out]\n{text}" if left_out else text
 
     @property
+    def sandbox(self) -> str:
+        """What holds it."""
+        return self.process.sandbox if self.process is not None else ""
+
+    @property
     def state(self) -> str:
         if self.exit_code is None:
             return "running"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -22,7 +22,7 @@ class LsArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Folder, relative to the workspace.")] = "."
 
 
-class _Listing(NamedTuple):
+class _Listing(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
     total: int
     left_out: int

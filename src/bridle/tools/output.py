@@ -7,12 +7,12 @@ read the rest. Memory is bounded whatever a call prints.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 
 import msgspec
 
 from bridle.base.files import private_folder
+from bridle.base.regex import compiled_later
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 
 WHOLE_BYTES = 32 * 1024
@@ -21,7 +21,7 @@ TAIL_BYTES = 16 * 1024
 MAX_SPILL_BYTES = 1 << 30
 """A command that prints without end must not fill the disk."""
 
-_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_CALL_ID = compiled_later(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Spill:

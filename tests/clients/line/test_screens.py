@@ -7,7 +7,7 @@ import pytest
 from bridle.clients.line.footer import MARK
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock, Usage
 from clients.line.line_kit import (
@@ -406,3 +406,34 @@ async def test_ctrl_c_says_what_the_next_one_does(columns: int) -> None:
         shown.append(person.glass.text)
         assert not task.done()
         check_golden("ctrl-c", columns, "--\n".join(shown))
+
+
+DIFF = """\
+Changes since the last commit (git diff HEAD):
+
+diff --git a/cart.py b/cart.py
+index 1111111..2222222 100644
+--- a/cart.py
++++ b/cart.py
+@@ -1 +1,2 @@
+-total = 1
++total = 2\t
++name = "\x1b[31m\u202e"
+diff --git a/new.py b/new.py
+new file mode 100644
+index 0000000..e69de29
+
+New, not known to git: notes.md"""
+
+
+@pytest.mark.parametrize("columns", [44, 100])
+async def test_a_diff_is_shown_file_by_file(columns: int) -> None:
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE, columns=columns) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("/diff\r", then="/diff")
+        scene.tell(e.ContextAdded(source="diff", content=(TextBlock(text=DIFF),)))
+        await person.sees("with your next message")
+        await settled(person)
+        assert commands(scene, RunSlash) == [RunSlash(session=SESSION, name="diff")]
+        check_golden("diff", columns, person.glass.text)

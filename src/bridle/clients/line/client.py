@@ -24,7 +24,7 @@ from bridle.clients.line.completing import completed, options_words
 from bridle.clients.line.composer import Send, Wish, WishName, cleared, composer_with, rewritten, text_of
 from bridle.clients.line.desk import Desk, Effect
 from bridle.clients.line.errands import Errands
-from bridle.clients.line.facts import Facts
+from bridle.clients.line.facts import Facts, sandbox_fact
 from bridle.clients.line.footer import HINT_S, MARK, Footer
 from bridle.clients.line.keys import Key, Press, Text
 from bridle.clients.line.outbox import Outbox
@@ -252,7 +252,11 @@ class _Client:
             self._footer.draw()
             return
         self._screen.start(
-            self._facts, model=view.model, mode=view.mode, degraded=tuple(view.degraded.values())
+            self._facts,
+            model=view.model,
+            mode=view.mode,
+            confined=sandbox_fact(view.created),
+            degraded=tuple(view.degraded.values()),
         )
         self._say_where_we_are()
         self._screen.say(START_HINT, indent="  ")
@@ -287,11 +291,12 @@ class _Client:
     # Questions
 
     def _setting(self) -> Setting:
-        sandbox = "sandbox: none" if "sandbox" in self._view.degraded else ""
+        created = self._view.created
+        confined = created is not None and created.confined != "off"
         return Setting(
             folder=visible(self._facts.folder, newlines=False),
-            sandbox=sandbox,
-            network="network on",
+            sandbox="sandbox on" if confined else "sandbox: none",
+            network="network off" if confined and created.network == "deny" else "network on",
             before=self._facts.read_text,
         )
 

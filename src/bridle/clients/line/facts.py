@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.protocol.events import Mode
+from bridle.protocol.events import Mode, SessionCreated
 
 MODE_WORDS: Final[dict[Mode, str]] = {
     "strict": "everything asks first",
@@ -19,6 +19,12 @@ MODE_WORDS: Final[dict[Mode, str]] = {
     "plan": "reading only, until you leave plan mode",
 }
 
+CONFINED_WORDS: Final = {
+    "workspace-write": "commands can write in this folder and a private /tmp",
+    "read-only": "commands can write in a private /tmp only",
+    "off": "commands run with your rights",
+}
+
 
 class Fact(msgspec.Struct, frozen=True):
     """One line at the start: a name, its value, and where it comes from or what it means."""
@@ -26,6 +32,14 @@ class Fact(msgspec.Struct, frozen=True):
     name: str
     value: str
     detail: str = ""
+
+
+def sandbox_fact(created: SessionCreated | None) -> Fact | None:
+    """What holds the commands of this session; where something should and does not, a warning says more."""
+    if created is None or not created.sandbox or (created.confined == "off" and created.sandbox != "off"):
+        return None
+    offline = ", and reach no network" if created.network == "deny" and created.confined != "off" else ""
+    return Fact("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + offline)
 
 
 def _no_text(_path: str) -> bool:

@@ -35,7 +35,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     `paths` are the files and folders a mention may complete to. `edit` lets a person change a text in their own editor
     and gives it back, None if they did not save it. `save` writes a new file at a path a person named and returns where
     it is. `sessions` lists what may be resumed, `title_of` is a title a person gave, `rename` gives one. `prompts` are
-    the named prompts the engine has, each with what it does. `is_local` says whether a model runs on this machine,
+    the commands the engine has, each with what it does. `is_local` says whether a model runs on this machine,
     `window_of` how many tokens it takes, where that is known. `edit`, `save` and `rename` may raise `BridleError`.
     """
 

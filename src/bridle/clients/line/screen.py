@@ -9,6 +9,7 @@ from typing import Final
 from bridle.base.markdown import MarkdownStream, Span, Style
 from bridle.base.visible import visible
 from bridle.clients.line.cells import width_of, wrapped
+from bridle.clients.line.diffing import diff_rows
 from bridle.clients.line.facts import MODE_WORDS, Fact, Facts
 from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.questions import Row, RowStyle
@@ -101,14 +102,22 @@ class Screen:
     def blank(self) -> None:
         self._page.line()
 
-    def start(self, facts: Facts, *, model: str, mode: e.Mode, degraded: Sequence[e.Degraded]) -> None:
+    def start(
+        self,
+        facts: Facts,
+        *,
+        model: str,
+        mode: e.Mode,
+        confined: Fact | None = None,
+        degraded: Sequence[e.Degraded],
+    ) -> None:
         """The first lines: where we are, and each choice with its source."""
         where = visible(
             f"{facts.folder} (git {facts.branch})" if facts.branch else facts.folder, newlines=False
         )
         self.say(" · ".join(filter(None, (f"Bridle {facts.version}".rstrip(), where))), style="title")
-        lines = [Fact("model", model, facts.model_from), Fact("mode", mode, MODE_WORDS[mode]), *facts.lines]
-        for fact in lines:
+        choices = (Fact("model", model, facts.model_from), Fact("mode", mode, MODE_WORDS[mode]), confined)
+        for fact in (*filter(None, choices), *facts.lines):
             self.fact(fact)
         for event in degraded:
             self.degraded(event)
@@ -170,6 +179,10 @@ class Screen:
                 self.fact(Fact("model", f"{event.provider}:{event.model}"))
             case e.ModeChanged():
                 self.fact(Fact("mode", event.mode, MODE_WORDS[event.mode]))
+            case e.ContextAdded(source="diff", content=content):
+                for row in diff_rows(e.text_of(content)):
+                    self.say(row.text, style=row.style)
+                self.say("The model reads this with your next message.", style="faint")
             case e.Error() if event.message in self._said:
                 return
             case e.Error():

@@ -30,6 +30,7 @@ class SessionView:
         self.turns = 0
         self.last_id = 0
         self.degraded: dict[str, e.Degraded] = {}
+        self.created: e.SessionCreated | None = None
         self.grants: dict[str, e.GrantAdded] = {}
         self.jobs: dict[str, str] = {}
         self.contents = Contents()
@@ -67,8 +68,9 @@ class SessionView:
         self.last_id = envelope.id or self.last_id
         self.contents.take(envelope.event)
         match envelope.event:
-            case e.SessionCreated(mode=mode):
+            case e.SessionCreated(mode=mode) as created:
                 self.mode = mode
+                self.created = created
                 self.degraded.clear()
                 self._begin_run()
             case e.ModeChanged(mode=mode):

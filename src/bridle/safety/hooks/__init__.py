@@ -3,5 +3,5 @@
 Owns      what a hook is, where hooks are found, how one is run and its answer read, the layer around tools.
 Imports   `engine`, `protocol`, `base`, and of `safety` how tool patterns match and how a check fails closed.
 Start at  `definitions.py` (the record), then `answers.py` (what counts as an answer), then `hooks.py`.
-Is not    the trust store (`is_trusted` is given), nor a sandbox: a hook runs with the rights of the person.
+Is not    the trust store (`is_trusted` is given), nor a sandbox: one of the project is started in that of its commands.
 """

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from bridle.base.clock import Clock
 from bridle.base.processes import CannotStart
 from bridle.engine.deadline import Deadline
@@ -23,7 +25,7 @@ _NOT_FOUND, _NOT_STARTED = 127, 126
 
 
 class Start(Protocol):
-    """Starts a hook's program with the rights of the person.
+    """Starts a hook's program: with the rights of the person, or `confined` like the commands of the session.
 
     It finds the environment of the session, cleaned, and `variables` on top. Raises `CannotStart`.
     """
@@ -37,6 +39,7 @@ class Start(Protocol):
         stdin: bytes,
         on_output: Callable[[bytes], None],
         on_error: Callable[[bytes], None],
+        confined: bool,
     ) -> Process: ...
 
 
@@ -55,8 +58,8 @@ class Ran(NamedTuple):
         return Unusable(self.problem) if self.problem else answer_of(self.exit_code, self.stdout, self.stderr)
 
 
-def started_by(spawn: Spawn, env: Mapping[str, str]) -> Start:
-    """Starts hooks like everything else, in no sandbox: a hook is the person's own program."""
+def started_by(spawn: Spawn, env: Mapping[str, str], policy: SpawnPolicy | None = None) -> Start:
+    """Starts hooks like everything else: confined ones by `policy`, those of the person without a border."""
 
     async def start(
         argv: Sequence[str],
@@ -66,13 +69,14 @@ def started_by(spawn: Spawn, env: Mapping[str, str]) -> Start:
         stdin: bytes,
         on_output: Callable[[bytes], None],
         on_error: Callable[[bytes], None],
+        confined: bool,
     ) -> Process:
-        policy = SpawnPolicy(mode="off", workspace=cwd, variables=variables)
+        border = policy if confined and policy is not None else SpawnPolicy(mode="off", workspace=cwd)
         return await spawn(
             argv,
             cwd=cwd,
             env=env,
-            policy=policy,
+            policy=msgspec.structs.replace(border, variables=variables),
             call_id="",
             stdin=stdin,
             on_output=on_output,
@@ -101,6 +105,7 @@ async def run_command(
             stdin=as_stdin(context),
             on_output=stdout.add,
             on_error=stderr.add,
+            confined=hook.scope == "project",
         )
     except CannotStart as refused:
         code = _NOT_FOUND if refused.reason == "not found" else _NOT_STARTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from bridle.base.processes import Within
@@ -32,6 +32,10 @@ class Adapter(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def variables(self, confinement: Confinement) -> Mapping[str, str]:
+        """What a command must be told to find its way: where the temporary folder and the caches are."""
+        ...
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
         """Makes ready to start `argv` (its program an absolute path or found on PATH). Raises `CannotConfine`."""

@@ -2,9 +2,42 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+
+from bridle.base.files import read_limited
+from bridle.engine.ports import SpawnPolicy
+from bridle.safety.paths import is_beneath, is_beneath_any
+from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository
+from bridle.safety.sandbox.private_places import (
+    HOME_START_UP_FILES,
+    SHOWN_IN_EMPTIED,
+    SOCKET_FOLDERS,
+    SOCKETS_IN_HOME,
+    secret_places,
+)
+from bridle.safety.sensitive import is_policy_file
+
+ALWAYS_PROTECTED = (".bridle", "AGENTS.md", ".mcp.json", ".vscode")
+"""At the top of every writable folder, there or not."""
+_POLICY_PARENTS = frozenset({".cargo", ".config", ".github", ".mvn"})
+"""Ordinary folders with a few files in them that programs obey."""
+_MAX_LINKS = 8
+_MAX_KEPT_BYTES = 4_096
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """Something no border can hold in its place, and what it was: the text of a link, or a small file's content.
+
+    A link is put back if it is gone, a file may go: git removes the files of a working tree with it.
+    """
+
+    path: str
+    link: str = ""
+    content: bytes = b""
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +60,233 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     emptied: tuple[str, ...] = ()
     """Folders that look empty: the sockets of other programs are in them."""
     shown: tuple[str, ...] = ()
-    """What stays readable although it lies in one of `hidden` or `emptied`."""
+    """Stays readable, also where it lies in one of `hidden`, `emptied` or `temporary`."""
+    temporary: tuple[str, ...] = ()
+    """The temporary folders of the machine; a command finds its own in their place."""
     scratch: str = ""
     """Stands for the temporary folders; empty: a new one for this command."""
+    caches: str = ""
+    """Where package managers may keep what they download; one of `writable`, or empty."""
     network: Literal["inherit", "deny"] = "inherit"
+    unwanted: tuple[str, ...] = ()
+    """Are not there and cannot be masked; `aftermath` puts them aside if a command made them."""
+    kept: tuple[Kept, ...] = ()
+    """Cannot be held; `aftermath` puts them back as they were."""
+    left_out: tuple[str, ...] = ()
+    """Was asked for as writable and is not there."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine and the person a command runs for."""
+
+    home: str
+    own: tuple[str, ...] = ()
+    """Bridle's own folders: settings, sessions, state. No command sees them."""
+    caches: str = ""
+    """A folder for the caches of package managers in this project; made when it is first used."""
+    env: Mapping[str, str] = {}
+    """The person's environment: it says where some programs keep their files and sockets."""
+    temporary: tuple[str, ...] = ("/tmp", "/var/tmp")  # noqa: S108  these are the ones a command must not see
+
+
+def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinement:
+    """Makes the caches' folder if it is missing; nothing else is changed. `cwd` is where the command will start."""
+    if policy.mode == "off":
+        raise ValueError("a policy that confines nothing has no confinement")
+    workspace = os.path.realpath(policy.workspace)
+    asked = _absolute(policy.writable, workspace)
+    writes = policy.mode == "workspace-write"
+    folders = _unique([*([workspace] if writes else []), *filter(os.path.exists, asked)])
+    repositories = [git for folder in _unique([workspace, *folders]) if (git := find_repository(folder))]
+    git_dirs = [git.common for git in repositories if writes and git.ours and git.top != "/"]
+    caches = _made(place.caches) if writes and place.caches else ""
+    writable = _unique([*folders, *git_dirs, *([caches] if caches else [])])
+
+    protection = _Protection(writable, opened=asked)
+    for folder in folders:
+        if os.path.isdir(folder):
+            protection.add_all(_policy_files(folder, place.home))
+            protection.add_all(_policy_files_between(folder, os.path.realpath(cwd or workspace)))
+            if (around := find_repository(folder)) and around.ours and around.top != folder:
+                protection.add(os.path.join(folder, ".git"))
+    for git in repositories:
+        protection.add_entry(os.path.join(git.top, ".git"), git.common)
+        protection.add_git(files_of(git), settings_open=policy.git_config)
+    shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED])
+    shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
+    named = {*writable, *shown}
+    return Confinement(
+        writable=tuple(writable),
+        read_only=tuple(protection.read_only),
+        absent=tuple(protection.absent),
+        held=tuple(protection.held()),
+        hidden=tuple(path for path in _hidden(place) if path not in named),
+        emptied=tuple(path for path in _socket_folders(place) if path not in named),
+        shown=tuple(path for path in _unique(shown) if path not in writable),
+        temporary=tuple(path for path in _existing(place.temporary) if path not in named),
+        scratch=os.path.realpath(policy.scratch) if policy.scratch else "",
+        caches=caches,
+        network=policy.network,
+        unwanted=tuple(protection.unwanted),
+        kept=tuple(protection.kept.values()),
+        left_out=tuple(path for path in asked if not os.path.exists(path)),
+    )
+
+
+class _Protection:
+    """Collects what must stay as it is below the writable folders. `opened` was asked for by name, so it is not."""
+
+    def __init__(self, writable: Sequence[str], *, opened: Iterable[str]) -> None:
+        self.read_only: dict[str, None] = {}
+        self.absent: dict[str, None] = {}
+        self.unwanted: dict[str, None] = {}
+        self.kept: dict[str, Kept] = {}
+        self._writable = writable
+        self._opened = frozenset(opened)
+        self._folders: dict[str, None] = {}
+
+    def add_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.add(path)
+
+    def add(self, path: str) -> None:
+        """Keeps a path as it is, whatever stands there: something, nothing, a link to something."""
+        for _ in range(_MAX_LINKS):
+            folder = os.path.realpath(os.path.dirname(path))
+            path = os.path.join(folder, os.path.basename(path))
+            if path in self._opened or not is_beneath_any(path, self._writable) or path in self._writable:
+                return
+            if not os.path.islink(path):
+                break
+            link = os.readlink(path)
+            self.kept[path] = Kept(path=path, link=link)
+            path = os.path.normpath(os.path.join(folder, link))
+        if is_left_over(path) or not os.path.lexists(path):
+            if os.path.isdir(os.path.dirname(path)):
+                self.absent[path] = None
+        else:
+            self.read_only[path] = None
+
+    def add_entry(self, entry: str, common: str) -> None:
+        """The `.git` of a repository: its own folder keeps its place, a file or link keeps what it says."""
+        if os.path.isdir(entry):
+            if os.path.islink(entry) and is_beneath_any(entry, self._writable):
+                self.kept[entry] = Kept(path=entry, link=os.readlink(entry))
+            if is_beneath_any(common, self._writable):
+                self._folders[common] = None
+        elif os.path.lexists(entry):
+            self.add(entry)
+
+    def add_git(self, files: GitFiles, *, settings_open: bool) -> None:
+        self.add_all(files.programs)
+        if not settings_open:
+            self.add_all(files.settings)
+        unmaskable = files.redirections if settings_open else files.redirections + files.new_settings
+        self.unwanted.update(dict.fromkeys(filter(self._may_be_written, unmaskable)))
+        for path in filter(self._may_be_written, files.pointers):
+            self.kept[path] = Kept(path=path, content=_content(path))
+
+    def held(self) -> list[str]:
+        """The folders on the way to what is protected: whoever moves one of them away moves the protection with it."""
+        for path in (*self.read_only, *self.absent):
+            for parent in _parents(path):
+                if not any(parent != folder and is_beneath(parent, folder) for folder in self._writable):
+                    break
+                self._folders[parent] = None
+        return [path for path in self._folders if path not in self.read_only and path not in self._writable]
+
+    def _may_be_written(self, path: str) -> bool:
+        return path not in self._opened and is_beneath_any(path, self._writable)
+
+
+def is_left_over(path: str) -> bool:
+    """Whether this is the empty folder that masks a missing path, from a command that runs or from one long ago."""
+    try:
+        status = os.lstat(path)
+        return status.st_mode & 0o171000 == 0o041000 and not os.listdir(path)
+    except OSError:
+        return False
+
+
+def _policy_files(folder: str, home: str) -> Iterator[str]:
+    """What programs obey at the top of a writable folder: everything that is there, the most important if it is not."""
+    for name in ALWAYS_PROTECTED:
+        yield os.path.join(folder, name)
+    if os.path.realpath(home) == folder:
+        for name in HOME_START_UP_FILES:
+            yield os.path.join(folder, name)
+    yield from _policy_files_in(folder)
+
+
+def _policy_files_in(folder: str) -> Iterator[str]:
+    for name in _names(folder):
+        if name in _POLICY_PARENTS:
+            below = (f"{name}/{child}" for child in _names(os.path.join(folder, name)))
+            yield from (os.path.join(folder, path) for path in below if is_policy_file(path))
+        elif name != ".git" and is_policy_file(name):
+            yield os.path.join(folder, name)
+
+
+def _policy_files_between(folder: str, cwd: str) -> Iterator[str]:
+    """The same in the folders from a writable one down to where the command starts."""
+    if cwd != folder and is_beneath(cwd, folder):
+        for between in (cwd, *_parents(cwd)):
+            if between == folder:
+                return
+            yield from _policy_files_in(between)
+
+
+def _hidden(place: Place) -> list[str]:
+    return _existing([*place.own, *secret_places(place.home, place.env)])
+
+
+def _socket_folders(place: Place) -> list[str]:
+    named = [place.env.get("XDG_RUNTIME_DIR", "")]
+    if socket := place.env.get("SSH_AUTH_SOCK", ""):
+        named.append(os.path.dirname(socket))
+    if (docker := place.env.get("DOCKER_HOST", "")).startswith("unix://"):
+        named.append(os.path.dirname(docker.removeprefix("unix://")))
+    in_home = [os.path.join(place.home, path) for path in SOCKETS_IN_HOME]
+    found = _existing([*SOCKET_FOLDERS, *filter(os.path.isabs, named), *in_home])
+    # A socket right in the home or in a folder of the system cannot be had without the rest.
+    too_wide = {"/", os.path.realpath(place.home), "/usr", "/etc", "/var", "/home"}
+    return [path for path in found if path not in too_wide and os.path.isdir(path)]
+
+
+def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
+    return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
+
+
+def _made(folder: str) -> str:
+    from bridle.base.files import private_folder
+
+    return os.path.realpath(private_folder(folder))
+
+
+def _content(path: str) -> bytes:
+    try:
+        return read_limited(path, _MAX_KEPT_BYTES).data
+    except OSError:
+        return b""
+
+
+def _existing(paths: Iterable[str]) -> list[str]:
+    """Where they lead, each once; those that lead nowhere are left out."""
+    return _unique(os.path.realpath(path) for path in paths if os.path.exists(path))
+
+
+def _unique(paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(paths))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        yield path

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from bridle.base.visible import hidden_characters, visible
-from bridle.safety.trust.changes import change_of
-from bridle.safety.trust.launches import Launch
 from bridle.safety.trust.lockfile import Kind
+
+if TYPE_CHECKING:
+    from bridle.safety.trust.launches import Launch
 
 USE: Final = "use it"
 NOT_NOW: Final = "not now"
@@ -118,8 +119,11 @@ def _joined(title: str, rows: Iterable[str], file: Reviewed) -> str:
 
 def _warnings(file: Reviewed) -> Iterable[str]:
     before = file.before.text if file.before is not None else None
-    if before is not None and change_of(file.kind, before, file.text) == "code":
-        yield "! the change touches code or commands"
+    if before is not None:
+        from bridle.safety.trust.changes import change_of
+
+        if change_of(file.kind, before, file.text) == "code":
+            yield "! the change touches code or commands"
     if file.truncated:
         yield "! the file goes on; only what is shown would be used"
     by_line: dict[int, list[int]] = {}

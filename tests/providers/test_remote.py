@@ -1,8 +1,9 @@
-"""A chat endpoint over real sockets: requests, answers, refusals and everything that can break on the way."""
+"""An endpoint over real sockets, on every wire: requests, answers, refusals and all that can break on the way."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -14,16 +15,17 @@ from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_prov
 from bridle.conformance.servers import Fault, JsonServer, ModelServer
 from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.protocol.errors import ProviderError
-from bridle.protocol.events import StepFailed, TurnEnded
-from bridle.protocol.messages import Usage
-from bridle.providers.chat_provider import OpenAIChat
-from bridle.providers.endpoints import Auth, Endpoint
-from bridle.providers.script import Spend, Stop, answer, call, fail, say, think
+from bridle.protocol.events import StepEnded, StepFailed, TurnEnded
+from bridle.protocol.messages import Message, TextBlock, Usage
+from bridle.providers.endpoints import Auth, Endpoint, WireName
+from bridle.providers.remote import RemoteModel
+from bridle.providers.script import FailReason, Spend, Stop, answer, call, fail, say, think
+from providers.wire_kit import WIRES, Unhurried
 
 KEY = "sk-" + "test" + "0123456789abcdef"
 QUICK = Timeouts(connect_s=2, write_s=2, first_byte_s=5, idle_s=0.05)
 
-Connect = Callable[..., OpenAIChat]
+Connect = Callable[..., RemoteModel]
 
 
 @pytest.fixture
@@ -31,37 +33,40 @@ async def connect() -> AsyncIterator[Connect]:
     """A provider for a server; its connections are closed after the test."""
     connections = HttpConnections(env={}, clock=SystemClock())
 
-    def connected(base_url: str, *, key: str | None = KEY, streaming: bool = True, **more: Any) -> OpenAIChat:
+    def connected(
+        base_url: str, *, key: str | None = KEY, streaming: bool = True, **more: Any
+    ) -> RemoteModel:
         timeouts = more.pop("timeouts", Timeouts())
         endpoint = Endpoint(name="work", base_url=base_url, key_env="WORK_API_KEY", **more)
-        return OpenAIChat(endpoint, lambda: key, connections, streaming=streaming, timeouts=timeouts)
+        return RemoteModel(endpoint, lambda: key, connections, streaming=streaming, timeouts=timeouts)
 
     yield connected
     await connections.close()
 
 
-def request(provider: OpenAIChat, *, model: str = "any-model") -> ModelRequest:
+def request(provider: RemoteModel, *, model: str = "any-model") -> ModelRequest:
     wire = provider.wire
     body = check_wire(wire, SAMPLE_PREFIX, SAMPLE_MESSAGES[:1])
     return ModelRequest(model=model, body=body, step=1, answers=0)
 
 
-async def parts(provider: OpenAIChat, **more: Any) -> list[ModelPart]:
+async def parts(provider: RemoteModel, **more: Any) -> list[ModelPart]:
     """The answer without its signs of life."""
     return [part async for part in provider.stream(request(provider, **more)) if part != ModelText("")]
 
 
-async def failure(provider: OpenAIChat, **more: Any) -> ProviderError:
+async def failure(provider: RemoteModel, **more: Any) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
         await parts(provider, **more)
     return raised.value
 
 
+@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_it_keeps_the_contract_of_a_provider(connect: Connect, streaming: bool) -> None:
+async def test_it_keeps_the_contract_of_a_provider(connect: Connect, wire: WireName, streaming: bool) -> None:
     script = answer(think("Hm."), say("Hello.", chunk=2), call("bash", command="ls"))
     async with ModelServer.playing(script) as server:
-        await check_provider(lambda: connect(server.url, streaming=streaming))
+        await check_provider(lambda: connect(server.url, wire=wire, streaming=streaming))
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -180,32 +185,170 @@ async def test_without_a_usable_key_nothing_is_sent(connect: Connect, key: str |
 
 # What breaks on the way
 
+PAGE = "it is a web page; check base_url"
+REDIRECTED = "it redirects to another address; check base_url"
+FAULTS: list[tuple[Fault, str, bool, str | None]] = [
+    ("page", "BadStream", False, PAGE),
+    ("error_page", "Overloaded", True, "it sent a web page"),
+    ("wrong_type", "BadStream", False, "it is a file and not an answer; check base_url"),
+    ("garbage", "BadStream", False, "it is not JSON"),
+    ("huge_line", "BadStream", False, "one of its pieces is too large"),
+    ("not_utf8", "BadStream", True, "it is not UTF-8"),
+    ("cut", "BadStream", True, "it ended in the middle"),
+    ("half", "BadStream", True, "it ended in the middle"),
+    ("empty", "BadStream", False, "it is empty"),
+    ("silence", "StreamSilent", True, None),
+    ("redirect", "ProviderRejected", False, REDIRECTED),
+    ("reset", "ProviderUnreachable", True, None),
+]
+
 
 @pytest.mark.requirement("D8.70", "T6.4")
-@pytest.mark.parametrize(
-    ("fault", "reason", "retryable", "problem"),
-    [
-        ("page", "BadStream", False, "it is a web page; check base_url"),
-        ("garbage", "BadStream", False, "it is not JSON"),
-        ("cut", "BadStream", True, "it ended in the middle"),
-        ("empty", "BadStream", False, "it is empty"),
-        ("silence", "StreamSilent", True, None),
-        ("redirect", "ProviderRejected", False, "it redirects to another address; check base_url"),
-        ("reset", "ProviderUnreachable", True, None),
-    ],
-)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("fault", "reason", "retryable", "problem"), FAULTS, ids=[one[0] for one in FAULTS])
 async def test_every_way_to_break_has_a_reason(
-    connect: Connect, fault: Fault, reason: str, retryable: bool, problem: str | None
+    connect: Connect, wire: WireName, fault: Fault, reason: str, retryable: bool, problem: str | None
 ) -> None:
     timeouts = QUICK._replace(first_byte_s=0.05) if fault == "silence" else Timeouts()
     async with ModelServer.playing(say("Hi."), faults=[fault]) as server:
-        provider = connect(server.url, timeouts=timeouts)
+        provider = connect(server.url, wire=wire, timeouts=timeouts)
         error = await failure(provider)
         assert (error.reason, error.retryable) == (reason, retryable)
         if problem is not None:
             assert error.data["problem"] == problem
         assert await parts(provider) == [ModelText("Hi."), ModelDone("end_turn")]
         assert len(server.chats) == 2, "a redirect is not followed, and nothing is sent twice"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("fault", "reason", "retryable"), [one[:3] for one in FAULTS], ids=[one[0] for one in FAULTS]
+)
+async def test_nothing_of_a_broken_answer_is_kept(
+    connect: Connect, wire: WireName, fault: Fault, reason: str, retryable: bool
+) -> None:
+    timeouts = QUICK._replace(first_byte_s=0.05) if fault == "silence" else Timeouts()
+    async with ModelServer.playing(say("Hi."), faults=[fault]) as server:
+        provider = connect(server.url, wire=wire, timeouts=timeouts)
+        async with harness(provider, clock=Unhurried()) as session:
+            events = await session.ask("hello")
+            kept = [message for message in session.conversation.messages if message.role == "assistant"]
+    assert [event.reason for event in of_kind(events, StepFailed)] == [reason]
+    answer_kept = Message(role="assistant", content=(TextBlock(text="Hi."),))
+    assert kept == ([answer_kept] if retryable else [])
+    ended = of_kind(events, TurnEnded)[0]
+    assert (ended.stop, ended.reason) == (("end_turn", None) if retryable else ("error", reason))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("given", "status", "wait_s", "reason", "retryable"),
+    [
+        ("rate_limited", 429, 7, "RateLimited", True),
+        ("overloaded", 500, None, "Overloaded", True),
+        ("overloaded", 529, None, "Overloaded", True),
+        ("bad_credentials", 401, None, "BadCredentials", False),
+    ],
+)
+async def test_a_refusal_has_its_reason_on_every_wire(
+    connect: Connect,
+    wire: WireName,
+    given: FailReason,
+    status: int,
+    wait_s: float | None,
+    reason: str,
+    retryable: bool,
+) -> None:
+    async with ModelServer.playing(fail(given, status=status, retry_after_s=wait_s)) as server:
+        error = await failure(connect(server.url, wire=wire))
+    assert (error.reason, error.retryable, error.retry_after_s) == (reason, retryable, wait_s)
+    assert error.data["status"] == status
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_error_inside_an_answer_has_its_reason_on_every_wire(
+    connect: Connect, wire: WireName
+) -> None:
+    for given, reason, retryable in (
+        ("rate_limited", "RateLimited", True),
+        ("overloaded", "Overloaded", True),
+        ("bad_credentials", "BadCredentials", False),
+        ("garbage", "BadStream", False),
+        ("cut", "BadStream", True),
+    ):
+        async with ModelServer.playing(answer(say("Hel"), fail(given))) as server:
+            error = await failure(connect(server.url, wire=wire))
+        assert (error.reason, error.retryable) == (reason, retryable)
+
+
+def whole_answers(wire: WireName) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Path, an answer with three calls of which two share an id and one has none, and an answer in words."""
+    if wire == "openai_chat":
+        function = {"name": "todo", "arguments": '{"items": []}'}
+        calls = [{"id": one, "type": "function", "function": function} for one in ("same", "same", "")]
+        return (
+            "/v1/chat/completions",
+            {"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]},
+            {"choices": [{"message": {"content": "Done."}, "finish_reason": "stop"}]},
+        )
+    if wire == "anthropic":
+        uses = [
+            {"type": "tool_use", "id": one, "name": "todo", "input": {"items": []}}
+            for one in ("same", "same", "")
+        ]
+        text = {"type": "text", "text": "Done."}
+        return (
+            "/v1/messages",
+            {"type": "message", "content": uses, "stop_reason": "tool_use"},
+            {"type": "message", "content": [text], "stop_reason": "end_turn"},
+        )
+    made = [
+        {"type": "function_call", "call_id": one, "name": "todo", "arguments": '{"items": []}'}
+        for one in ("same", "same", "")
+    ]
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Done."}]}
+    return (
+        "/v1/responses",
+        {"object": "response", "status": "completed", "output": made},
+        {"object": "response", "status": "completed", "output": [said]},
+    )
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_calls_whose_ids_repeat_or_are_missing_get_ids_of_their_own(
+    connect: Connect, wire: WireName
+) -> None:
+    path, calling, done = whole_answers(wire)
+    given = [calling, done]
+    async with JsonServer({f"POST {path}": lambda _request: given.pop(0)}) as server:
+        async with harness(connect(f"{server.origin}/v1", wire=wire), yes=True) as session:
+            events = await session.ask("go")
+        second = server.requests[-1].body
+    assert [call.wire_id for call in of_kind(events, StepEnded)[0].calls] == ["same", "c1_1", "c1_2"]
+    assert len(outcomes(events)) == 3
+    assert all(second.count(name) >= 2 for name in (b'"same"', b'"c1_1"', b'"c1_2"'))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_closing_a_stream_closes_the_socket_at_once(connect: Connect, wire: WireName) -> None:
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\n")
+        await writer.drain()
+        while await reader.read(65536):
+            pass
+        gone.set()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()[:2]
+        provider = connect(f"http://{host}:{port}/v1", wire=wire)
+        stream = provider.stream(request(provider))
+        await anext(stream)
+        await asyncio.wait_for(stream.aclose(), 1)
+        await asyncio.wait_for(gone.wait(), 1)
 
 
 async def test_a_port_where_nobody_listens_is_unreachable(connect: Connect) -> None:
@@ -274,7 +417,8 @@ async def test_a_whole_turn_goes_over_the_wire(connect: Connect) -> None:
             stored = await session.stored()
         assert outcomes(events) == ["ok"]
         kinds = [type(event).__name__ for event in events]
-        assert [kind for kind in kinds if kind in ("TextDelta", "StepEnded", "ToolCallStarted", "TurnEnded")] == [
+        told = [kind for kind in kinds if kind in ("TextDelta", "StepEnded", "ToolCallStarted", "TurnEnded")]
+        assert [kind for kind, _ in groupby(told)] == [
             "TextDelta", "StepEnded", "ToolCallStarted", "TextDelta", "StepEnded", "TurnEnded",
         ]  # fmt: skip
         assert not any("data: {" in str(entry.event) for entry in stored), (

@@ -1,17 +1,19 @@
-"""A configured chat endpoint as a `Provider`: sends the bytes of `openai_chat` and reads what comes back.
+"""A configured endpoint as a `Provider`: sends the bytes of its wire and reads what comes back.
 
 Nothing is retried and nothing is kept here: one request, one answer, one reason when it fails.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from bridle.base.http import DEFAULT_TIMEOUTS, HttpConnections, HttpFault, StreamedResponse, Timeouts
 from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
-from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
+from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Wire
 from bridle.protocol.errors import ProviderError
+from bridle.providers.answers import CUT, NOT_TEXT, AnswerFault, Decoder, decode_answer
 from bridle.providers.endpoints import Endpoint, is_usable_key
 from bridle.providers.failures import (
     Asked,
@@ -23,7 +25,7 @@ from bridle.providers.failures import (
     unreadable,
 )
 from bridle.providers.listing import ModelInfo, read_listing
-from bridle.providers.openai_chat import ChatDecoder, ChatFault, ChatWire, decode_answer
+from bridle.providers.wires import dialect
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 END_S: Final = 0.1
@@ -36,10 +38,13 @@ HINT_TIMEOUTS: Final = Timeouts(connect_s=2, write_s=2, first_byte_s=2, idle_s=2
 
 _ALIVE: Final = (ModelText(""),)
 _PAGE: Final = "it is a web page; check base_url"
+_NO_TEXT: Final = ("image/", "audio/", "video/", "font/")
+_DAMAGED: Final = frozenset({CUT, NOT_TEXT})
+"""What may arrive whole when it is asked for again."""
 
 
-class OpenAIChat:
-    """Answers requests of the chat protocol at one endpoint. `key` is asked for each request and never kept."""
+class RemoteModel:
+    """Answers requests of an endpoint's wire, whichever that is. `key` is asked for each request and never kept."""
 
     def __init__(
         self,
@@ -54,15 +59,15 @@ class OpenAIChat:
         self._key = key
         self._connections = connections
         self._timeouts = timeouts
-        self._wire = ChatWire(endpoint.quirks, streaming=streaming)
+        self._dialect = dialect(endpoint, streaming=streaming)
 
     @property
     def name(self) -> str:
         return self._endpoint.name
 
     @property
-    def wire(self) -> ChatWire:
-        return self._wire
+    def wire(self) -> Wire:
+        return self._dialect.wire
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
         asked = Asked(self._endpoint, request.model, self._usable_key())
@@ -71,7 +76,7 @@ class OpenAIChat:
             if response.status != 200:
                 yield await self._withheld(asked, response)
                 return
-            reader = _reader(response.headers.get("content-type", ""))
+            reader = _reader(response.headers.get("content-type", ""), self._dialect.decoder())
             try:
                 async for chunk in response:
                     for part in reader.take(chunk):
@@ -86,7 +91,7 @@ class OpenAIChat:
                     ) from None
             for part in reader.end():
                 yield part
-        except ChatFault as fault:
+        except AnswerFault as fault:
             yield self._faulty(asked, fault)
         finally:
             await response.close()
@@ -108,13 +113,16 @@ class OpenAIChat:
 
     async def _send(self, asked: Asked, body: bytes) -> StreamedResponse:
         accept = "text/event-stream, application/json"
-        headers = {**self._endpoint.request_headers(asked.key), "accept": accept}
+        headers = {**self._headers(asked), "accept": accept}
         try:
             return await self._connections.post_stream(
-                self._endpoint.url("chat/completions"), headers=headers, body=body, timeouts=self._timeouts
+                self._endpoint.url(self._dialect.path), headers=headers, body=body, timeouts=self._timeouts
             )
         except HttpFault as fault:
             raise unreachable(fault.kind, fault.problem, endpoint=self._endpoint) from None
+
+    def _headers(self, asked: Asked) -> dict[str, str]:
+        return {**self._dialect.headers, **self._endpoint.request_headers(asked.key)}
 
     # A refusal
 
@@ -143,11 +151,10 @@ class OpenAIChat:
         return ProviderError("UnknownModel", **data)
 
     async def _listing(self, asked: Asked, timeouts: Timeouts) -> tuple[ModelInfo, ...]:
-        headers = self._endpoint.request_headers(asked.key)
         try:
             answer = await self._connections.get(
-                self._endpoint.url("models"),
-                headers=headers,
+                self._endpoint.url(self._dialect.models_path),
+                headers=self._headers(asked),
                 timeouts=timeouts,
                 limit_bytes=MAX_LISTING_BYTES,
             )
@@ -163,26 +170,23 @@ class OpenAIChat:
             raise unreadable("it is not a list of models", endpoint=self._endpoint)
         return found
 
-    def _faulty(self, asked: Asked, fault: ChatFault) -> ModelDone:
+    def _faulty(self, asked: Asked, fault: AnswerFault) -> ModelDone:
         """The end of an answer that the vendor withheld half-way. Raises for every other fault."""
         if fault.error is None:
-            cut = fault.problem == "it ended in the middle"
-            raise unreadable(fault.problem, endpoint=self._endpoint, retryable=cut)
+            raise unreadable(fault.problem, endpoint=self._endpoint, retryable=fault.problem in _DAMAGED)
         error = reported(asked, fault.error)
         if error is not None:
             raise error
         return ModelDone("content_filter")
 
 
-# Said until the one table of sentences knows these reasons.
-
-
 class _Streamed:
     """An answer as server-sent events."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         self._frames = SseFrameBuffer()
-        self._decoder = ChatDecoder()
+        self._decoder = decoder
+        self._text = codecs.getincrementaldecoder("utf-8")()
         self._is_first = True
 
     @property
@@ -197,12 +201,15 @@ class _Streamed:
     def take(self, chunk: bytes) -> Sequence[ModelPart]:
         """At least one part for every read: whoever watches for silence sees that the server is alive."""
         if self._is_first and is_page(chunk):
-            raise ChatFault(_PAGE)
+            raise AnswerFault(_PAGE)
         self._is_first = False
         try:
+            self._text.decode(chunk)  # a character lost on the way must not end up in somebody's file
             frames = self._frames.feed(chunk)
+        except UnicodeDecodeError:
+            raise AnswerFault(NOT_TEXT) from None
         except SseFrameTooLarge:
-            raise ChatFault("one of its pieces is too large") from None
+            raise AnswerFault("one of its pieces is too large") from None
         return self._decoder.feed([frame.data for frame in frames]) or _ALIVE
 
     def end(self) -> Sequence[ModelPart]:
@@ -215,25 +222,28 @@ class _Whole:
     is_done = False
     is_told = False
 
-    def __init__(self) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         self._body = bytearray()
+        self._decoder = decoder
 
     def take(self, chunk: bytes) -> Sequence[ModelPart]:
         self._body += chunk
         if len(self._body) > MAX_ANSWER_BYTES:
-            raise ChatFault("it is too large")
+            raise AnswerFault("it is too large")
         return _ALIVE
 
     def end(self) -> Sequence[ModelPart]:
-        return decode_answer(bytes(self._body))
+        return decode_answer(self._decoder, bytes(self._body))
 
 
-def _reader(content_type: str) -> _Streamed | _Whole:
+def _reader(content_type: str, decoder: Decoder) -> _Streamed | _Whole:
     """By what the server says it sends, not by what was asked for. Many do not say it is an event stream."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in {"text/html", "application/xhtml+xml"}:
-        raise ChatFault(_PAGE)
-    return _Whole() if kind == "application/json" else _Streamed()
+        raise AnswerFault(_PAGE)
+    if kind.startswith(_NO_TEXT):
+        raise AnswerFault("it is a file and not an answer; check base_url")
+    return _Whole(decoder) if kind == "application/json" else _Streamed(decoder)
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:

@@ -1,0 +1,47 @@
+"""How a session looks at its repository: hardened calls, through its own `Spawn`, which may only read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridle.base.processes import CannotStart
+from bridle.engine.ports import Process, Spawn, SpawnPolicy
+
+if TYPE_CHECKING:
+    from bridle.base.git_repository import Repository
+
+UNENCLOSED = ("env-only", "off")
+"""The adapters behind which a command has the rights of the person."""
+
+
+def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Repository:
+    """The repository around `cwd`. Nothing it makes git run has the network or can write."""
+    from bridle.base.git import clean_environment, git_program  # not before the first such command
+    from bridle.base.git_repository import Repository
+
+    async def start(
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        variables: Mapping[str, str],
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None],
+        enclosed: bool,
+    ) -> Process:
+        if enclosed and spawn.adapter in UNENCLOSED:
+            raise CannotStart(argv[0], "no sandbox")
+        policy = SpawnPolicy(
+            mode="read-only", workspace=cwd, network="deny", required=enclosed, variables=variables
+        )
+        return await spawn(
+            argv,
+            cwd=cwd,
+            env=clean_environment(env),
+            policy=policy,
+            call_id="git",
+            on_output=on_output,
+            on_error=on_error,
+        )
+
+    return Repository(start, cwd=cwd, program=git_program(env.get("PATH", ""), outside=cwd) or "git")

@@ -1,0 +1,183 @@
+"""Processes that left the session of the call they came from: found, proven, ended.
+
+A process that starts a session of its own is not reached by a signal to the group of its call. But when its parent is
+gone it becomes our child, because we ask the kernel for that (`adopt`). A child that we did not start may still be
+somebody else's: whoever uses us as a library starts processes too, and so does an editor. So one is ended only if there
+is proof that a call caused it, and only when that call is over:
+
+- it is in the session that the call began;
+- it was started with the call's mark in its environment;
+- who started it says so (`Witness`), which no process can evade;
+- it was a child of one of those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Collection, Iterator
+from typing import NamedTuple, Protocol, runtime_checkable
+
+MARK = "INSIDE_BRIDLE"
+"""The variable that says which call a process belongs to. Not one of our settings, which begin differently."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_MOST_ROUNDS = 100
+_LOOKS_AT_BLANK = 4
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """Knows the processes of one call."""
+
+    def claims(self, pid: int) -> bool:
+        """Whether a process is of the call's making, whatever it did to look otherwise."""
+        ...
+
+
+class Call(NamedTuple):
+    """A call that is over but for what it may have left behind."""
+
+    session: int
+    mark: str
+    witness: Witness | None = None
+
+
+class _Known(NamedTuple):
+    """A process and not just its number, which may be given to another one."""
+
+    pid: int
+    began: str
+
+
+def adopt() -> bool:
+    """From now on, whatever is orphaned below us becomes our child; False where the system has no such thing."""
+    import ctypes
+
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except AttributeError:
+        return False
+    return prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0) == 0 and os.path.isdir(
+        "/proc/self/task"
+    )
+
+
+class Escapees:
+    """Belongs to a process that starts all its processes in one place: dead orphans are nobody else's to reap.
+
+    Children that are there from the beginning are never touched.
+    """
+
+    def __init__(self) -> None:
+        self._strangers = set(_children(os.getpid()))
+        self._condemned: set[_Known] = set()
+        self._blank: dict[int, int] = {}
+
+    def hunt(self, call: Call, ours: Collection[int]) -> bool:
+        """Ends what is left of a call; whether to look again soon. `ours` are those we started.
+
+        What a dying process leaves behind comes to us only when it is dead.
+        """
+        again = True
+        for _ in range(_MOST_ROUNDS):
+            again, reaped = self._round(call, ours)
+            if not reaped:  # what died while we looked may have left us its children
+                break
+        if not again:
+            self._condemned.clear()
+        return again
+
+    def _round(self, call: Call, ours: Collection[int]) -> tuple[bool, bool]:
+        """Whether something is dying or cannot be judged yet, and whether something was found dead."""
+        children = set(_children(os.getpid()))
+        self._strangers &= children
+        self._blank = {pid: looks for pid, looks in self._blank.items() if pid in children}
+        own_session = os.getsid(0)
+        again = reaped = False
+        for pid in children.difference(ours, self._strangers):
+            session = _session(pid)
+            # Nobody can come back to our session, so whoever is in it was not started by a call.
+            if session in (None, own_session):
+                continue
+            if _reaped(pid):
+                reaped = True
+            elif self._is_proven(pid, session, call):
+                self._condemn_children(pid)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)  # our child, and not reaped: the number is still its own
+                    again = True
+            elif not _variables(pid) and self._blank.get(pid, 0) < _LOOKS_AT_BLANK:
+                # A process that is just becoming another program shows no environment for a moment.
+                self._blank[pid] = self._blank.get(pid, 0) + 1
+                again = True
+        return again, reaped
+
+    def _is_proven(self, pid: int, session: int | None, call: Call) -> bool:
+        return (
+            session == call.session
+            or (call.witness is not None and call.witness.claims(pid))
+            or f"{MARK}={call.mark}".encode() in _variables(pid)
+            or (bool(self._condemned) and _known(pid) in self._condemned)
+        )
+
+    def _condemn_children(self, pid: int) -> None:
+        for child in _children(pid):
+            if (known := _known(child)) is not None:
+                self._condemned.add(known)
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Children of a process; of ours, those of the main thread, to which the kernel gives orphans."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            yield from map(int, file.read().split())
+    except FileNotFoundError:
+        yield from _children_by_search(pid)
+    except OSError:
+        return
+
+
+def _children_by_search(parent: int) -> Iterator[int]:
+    """For kernels that keep no list."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _fields(int(name))) and int(fields[1]) == parent:
+            yield int(name)
+
+
+def _fields(pid: int) -> list[str] | None:
+    """What the kernel tells of a process, from its state on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return None
+
+
+def _known(pid: int) -> _Known | None:
+    fields = _fields(pid)
+    return None if fields is None else _Known(pid, fields[19])
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _variables(pid: int) -> list[bytes]:
+    """The environment a process was started with; empty if it has none, or cannot be seen."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return [variable for variable in file.read().split(b"\0") if variable]
+    except OSError:
+        return []

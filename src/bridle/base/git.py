@@ -1,0 +1,217 @@
+"""Git for our own eyes: calls that only look, and that run nothing a repository brings along.
+
+A repository decides what git runs: hooks, fsmonitor, pagers, external diffs, converters, signature checks, a command
+for the alternates, a program that fetches missing objects. `compose` builds a call in which all of that is off, from
+a short list of subcommands and of options that neither execute nor write. Settings given with `-c` win over every
+file, so it does not matter which file of a repository says what.
+
+`first_commit` is the one thing that writes, in a folder that nobody else has written to.
+
+Two things stay, and are dealt with in `git_repository`: filters, which only their name could switch off, and a
+`core.worktree` that points somewhere else.
+
+GitRefused   a call that is not on the list; a mistake of the caller, never of the repository
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+_SETTINGS = (
+    # Programs
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.pager=cat",
+    "core.editor=false",
+    "core.askPass=false",
+    "core.sshCommand=false",
+    "core.gitProxy=false",
+    "core.alternateRefsCommand=false",
+    "credential.helper=",
+    "diff.external=",
+    "gpg.program=false",
+    "gpg.openpgp.program=false",
+    "gpg.x509.program=false",
+    "gpg.ssh.program=false",
+    "log.showSignature=false",
+    "protocol.allow=never",
+    # Other repositories inside this one, each with settings of its own
+    "diff.ignoreSubmodules=dirty",
+    "diff.submodule=short",
+    "fetch.recurseSubmodules=false",
+    "safe.bareRepository=explicit",
+    "status.submoduleSummary=false",
+    "submodule.recurse=false",
+    # Writing, and everything that would change what is read back
+    "color.ui=false",
+    "core.quotePath=false",
+    "core.untrackedCache=false",
+    "diff.autoRefreshIndex=false",
+    "diff.suppressBlankEmpty=false",
+    "gc.auto=0",
+    "log.diffMerges=separate",
+    "maintenance.auto=false",
+)
+
+VARIABLES: Mapping[str, str] = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_ASKPASS": "false",
+    "GIT_EDITOR": "false",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+    "PAGER": "cat",
+    "SSH_ASKPASS_REQUIRE": "never",
+}
+"""What every call is told in its environment, over `clean_environment`."""
+
+_DIFF = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-relative",
+    "--ignore-submodules=dirty",
+    "--submodule=short",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+_DIFF_OPTIONS = r"--(cached|patch|no-patch|stat|numstat|name-only|name-status|no-renames|unified=\d{1,3})|-z"
+_LOG_OPTIONS = (
+    rf"{_DIFF_OPTIONS}|--max-count=\d{{1,6}}|--(first-parent|no-merges)"
+    r"|--format=(oneline|short|medium|full|fuller|raw|tformat:.*)"
+)
+_CHECKS_SIGNATURES = re.compile(r"%[-+ ]?[G(]")
+
+
+class Subcommand(NamedTuple):
+    """What is always said to a subcommand, which options may follow, and how many names after them.
+
+    `content`: it looks into files of the working tree, so filters could run.
+    """
+
+    always: tuple[str, ...] = ()
+    options: str = ""
+    most_names: int = 1_000
+    paths: bool = True
+    content: bool = False
+
+
+SUBCOMMANDS: Mapping[str, Subcommand] = {
+    "branch": Subcommand(("--show-current",), most_names=0, paths=False),
+    "config": Subcommand(("--null", "--includes", "--get-regexp"), most_names=1, paths=False),
+    "diff": Subcommand(_DIFF, _DIFF_OPTIONS, most_names=2, content=True),
+    "log": Subcommand(
+        (*_DIFF, "--no-show-signature", "--no-diff-merges", "--no-decorate", "--format=medium"), _LOG_OPTIONS
+    ),
+    "ls-files": Subcommand((), r"-z|--(cached|others|stage|exclude-standard|full-name|deduplicate)"),
+    "merge-base": Subcommand((), r"--(all|is-ancestor)", paths=False),
+    "rev-parse": Subcommand(
+        (),
+        r"--(verify|quiet|short|abbrev-ref|symbolic-full-name|show-toplevel|show-prefix|show-object-format"
+        r"|absolute-git-dir|is-inside-work-tree)",
+        paths=False,
+    ),
+    "show": Subcommand(
+        (*_DIFF, "--no-show-signature", "--no-diff-merges", "--no-decorate", "--format=medium"), _LOG_OPTIONS
+    ),
+    "status": Subcommand(
+        ("--porcelain=v2", "-z", "--branch", "--ignore-submodules=dirty"),
+        r"--(untracked-files=(no|normal|all)|no-renames|no-ahead-behind)",
+        most_names=0,
+        content=True,
+    ),
+}
+
+
+class GitRefused(ValueError):
+    """This is not a call Bridle makes."""
+
+
+class GitCall(NamedTuple):
+    """A call ready to start: with exactly `variables` laid over `clean_environment` of the caller's."""
+
+    argv: tuple[str, ...]
+    variables: Mapping[str, str]
+    content: bool
+
+
+def compose(
+    subcommand: str,
+    *,
+    options: Sequence[str] = (),
+    names: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    filtered_by: str | None = None,
+    program: str = "git",
+) -> GitCall:
+    """The call for `subcommand`, its options, then revisions or other `names`, then `paths`, taken literally.
+
+    `filtered_by` asks `ls-files` for the files that the attributes give to this filter. Raises `GitRefused`.
+    """
+    known = SUBCOMMANDS.get(subcommand)
+    if known is None:
+        raise GitRefused(f"git {subcommand} is not a call of ours")
+    for option in options:
+        if not re.fullmatch(known.options, option) or _CHECKS_SIGNATURES.search(option):
+            raise GitRefused(f"git {subcommand} with {option} is not a call of ours")
+    for name in names:
+        if not name or name.startswith("-") or "\0" in name:
+            raise GitRefused(f"{name!r} is not a name for git {subcommand}")
+    if len(names) > known.most_names or any(not path or "\0" in path for path in paths):
+        raise GitRefused(f"these are too many names, or no paths, for git {subcommand}")
+    if (paths or filtered_by) and not known.paths:
+        raise GitRefused(f"git {subcommand} takes no paths here")
+    if filtered_by is not None and (subcommand != "ls-files" or not is_plain_filter_name(filtered_by)):
+        raise GitRefused(f"{filtered_by!r} is not a filter to ask for")
+    literal = () if filtered_by else ("--literal-pathspecs",)
+    where = (f":(top,attr:filter={filtered_by})",) if filtered_by else tuple(paths)
+    behind = ("--", *where) if known.paths else ()
+    head = (program, "--no-pager", "--no-optional-locks", *literal, *_settings())
+    return GitCall(
+        (*head, subcommand, *known.always, *options, *names, *behind), dict(VARIABLES), known.content
+    )
+
+
+def first_commit(message: str) -> tuple[GitCall, ...]:
+    """The calls that make a folder of our own a repository with one commit. No template, hook or signature of the
+    person's takes part."""
+    author = ("-c", "user.name=Bridle", "-c", "user.email=bridle@localhost", "-c", "commit.gpgSign=false")
+    return tuple(
+        GitCall(("git", *_settings(), *author, *words), dict(VARIABLES), content=True)
+        for words in (
+            ("init", "--quiet", "--template="),
+            ("add", "."),
+            ("commit", "--quiet", "--no-verify", "-m", message),
+        )
+    )
+
+
+def _settings() -> list[str]:
+    return [word for setting in _SETTINGS for word in ("-c", setting)]
+
+
+def is_plain_filter_name(name: str) -> bool:
+    """Whether `compose` can ask for the files of this filter."""
+    return re.fullmatch(r"[A-Za-z0-9_-]+", name) is not None
+
+
+def clean_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` without anything that is addressed to git: another repository, settings, traces, programs."""
+    return {name: value for name, value in env.items() if not name.upper().startswith("GIT_")}
+
+
+def git_program(path: str, *, outside: str) -> str | None:
+    """The git that `path`, a PATH, finds first: never one in a relative folder or below the folder `outside`."""
+    shunned = os.path.realpath(outside)
+    for folder in path.split(os.pathsep):
+        if not os.path.isabs(folder):
+            continue
+        found = os.path.join(folder, "git")
+        inside = os.path.commonpath((shunned, os.path.realpath(found))) == shunned
+        if not inside and os.path.isfile(found) and os.access(found, os.X_OK):
+            return found
+    return None

@@ -1,0 +1,257 @@
+"""A repository looked at with the calls of `git`: where it begins, its branch, what changed.
+
+Nothing here starts a process: `start` does, which the caller gives. Files that go through a filter are looked at only
+where something encloses the call: filters are programs.
+
+GitFailed      reason: NotARepository, NoGit, FiltersConfigured, TooSlow, Failed
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from bridle.base.git import GitCall, compose, is_plain_filter_name
+from bridle.base.git_status import Status, parse_status
+from bridle.base.processes import CannotStart
+
+Reason = Literal["NotARepository", "NoGit", "FiltersConfigured", "TooSlow", "Failed"]
+
+_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
+_EMPTY_TREES = {
+    "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+_FILTERED = "git hands files of this repository to a program ({}), and no sandbox holds it here"
+_ERROR_BYTES = 4_000
+_NONE_FOUND = 1
+_HEADING = "diff --git "
+
+
+class GitFailed(Exception):
+    """Git could not be asked, or did not answer. `problem` is a person's sentence without its full stop."""
+
+    def __init__(self, reason: Reason, problem: str) -> None:
+        super().__init__(problem)
+        self.reason: Reason = reason
+        self.problem = problem
+
+
+class Running(Protocol):
+    """A started process, as far as it is needed here."""
+
+    async def wait(self) -> int: ...
+    async def stop(self, grace_s: float = 0.3) -> None: ...
+
+
+class StartGit(Protocol):
+    """Starts `argv` in `cwd`, its environment cleaned (`git.clean_environment`) with `variables` laid over it.
+
+    Raises `CannotStart`; so too with `enclosed`, where nothing would keep a program it runs from doing harm.
+    """
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        variables: Mapping[str, str],
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None],
+        enclosed: bool,
+    ) -> Running: ...
+
+
+class GitAnswer(NamedTuple):
+    """`truncated`: it had more to say than was kept, and was stopped there."""
+
+    returncode: int
+    output: bytes
+    error: bytes
+    truncated: bool = False
+
+
+async def run_git(
+    call: GitCall, *, start: StartGit, cwd: str, timeout_s: float, max_bytes: int, enclosed: bool = False
+) -> GitAnswer:
+    """Runs one call to its end, or until `max_bytes` were read. Raises `CannotStart`, and `GitFailed` (`TooSlow`)."""
+    output, error = bytearray(), bytearray()
+    full = asyncio.Event()
+
+    def read(chunk: bytes) -> None:
+        output.extend(chunk[: max_bytes + 1 - len(output)])
+        if len(output) > max_bytes:
+            full.set()
+
+    def read_error(chunk: bytes) -> None:
+        error.extend(chunk[: _ERROR_BYTES - len(error)])
+
+    process = await start(
+        call.argv,
+        cwd=cwd,
+        variables=call.variables,
+        on_output=read,
+        on_error=read_error,
+        enclosed=enclosed,
+    )
+    waiting = asyncio.ensure_future(process.wait()), asyncio.ensure_future(full.wait())
+    try:
+        await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        ended = waiting[0].done()
+    finally:
+        waiting[1].cancel()
+        await process.stop()
+    returncode = await waiting[0]
+    if not ended and not full.is_set():
+        raise GitFailed("TooSlow", f"git did not answer within {timeout_s:g} s")
+    return GitAnswer(returncode, bytes(output[:max_bytes]), bytes(error), full.is_set())
+
+
+class Diff(NamedTuple):
+    """`truncated`: there is more than `text`, which ends with a whole line."""
+
+    text: str
+    truncated: bool = False
+
+
+class Repository:
+    """The repository around the folder `cwd`. Every method raises `GitFailed`."""
+
+    def __init__(
+        self,
+        start: StartGit,
+        *,
+        cwd: str,
+        program: str = "git",
+        timeout_s: float = 20.0,
+        max_bytes: int = 1_000_000,
+    ) -> None:
+        self._start = start
+        self._cwd = cwd
+        self._program = program
+        self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
+
+    async def root(self) -> str:
+        """The top folder of the working tree.
+
+        Only one that begins here or further up, and has its own `.git`: a repository may claim any other folder as its
+        working tree, and what it then calls a change is the content of somebody's files.
+        """
+        answer = await self._ask("rev-parse", options=("--show-toplevel",))
+        root = os.fsdecode(answer.output).removesuffix("\n")
+        if answer.returncode or not root:
+            raise GitFailed("NotARepository", "this folder is not in a git repository")
+        if not _is_around(root, self._cwd):
+            raise GitFailed("NotARepository", "the repository here claims another folder as its own")
+        return root
+
+    async def head(self) -> str | None:
+        """The commit that is checked out; None before the first one."""
+        answer = await self._ask("rev-parse", options=("--verify", "--quiet"), names=("HEAD",))
+        return answer.output.decode().strip() or None if answer.returncode == 0 else None
+
+    async def branch(self) -> str | None:
+        """The branch that is checked out; None for a commit without one, and outside a repository."""
+        answer = await self._ask("branch")
+        return answer.output.decode("utf-8", "replace").strip() or None if answer.returncode == 0 else None
+
+    async def status(self, *, untracked: Literal["no", "normal", "all"] = "normal") -> Status:
+        """What is not as it was committed. Paths are relative to `root`."""
+        await self.root()
+        answer = await self._ask("status", options=(f"--untracked-files={untracked}",))
+        if answer.truncated:
+            raise GitFailed("Failed", "too many files changed to list them")
+        return parse_status(_output(answer))
+
+    async def diff(
+        self, base: str = "HEAD", *, paths: Sequence[str] = (), max_bytes: int | None = None
+    ) -> Diff:
+        """What changed in the files git knows since `base`, staged or not; before the first commit, all of them."""
+        await self.root()
+        if base == "HEAD" and await self.head() is None:
+            base = await self._empty_tree()
+        answer = await self._ask(
+            "diff", options=("--patch",), names=(base,), paths=paths, max_bytes=max_bytes
+        )
+        text = _output(answer).decode("utf-8", "replace")
+        if answer.truncated:
+            text = text[: text.rfind("\n") + 1]
+        return Diff(_without_empty_entries(text), answer.truncated)
+
+    async def filters(self) -> tuple[str, ...]:
+        """The configured filters that the attributes give at least one file to."""
+        answer = await self._ask("config", names=(_FILTERS,))
+        if answer.truncated or answer.returncode not in (0, _NONE_FOUND):
+            raise GitFailed("Failed", "the settings of this repository cannot be read")
+        keys = [record.partition(b"\n") for record in answer.output.split(b"\0")]
+        names = {os.fsdecode(key)[len("filter.") :].rpartition(".")[0] for key, _, value in keys if value}
+        return tuple([name for name in sorted(names) if await self._has_files(name)])
+
+    async def _has_files(self, name: str) -> bool:
+        if not is_plain_filter_name(name):
+            return True
+        answer = await self._ask("ls-files", options=("-z",), filtered_by=name)
+        return answer.returncode != 0 or bool(answer.output)
+
+    async def _empty_tree(self) -> str:
+        answer = await self._ask("rev-parse", options=("--show-object-format",))
+        return _EMPTY_TREES.get(answer.output.decode().strip(), _EMPTY_TREES["sha1"])
+
+    async def _ask(
+        self,
+        subcommand: str,
+        *,
+        options: Sequence[str] = (),
+        names: Sequence[str] = (),
+        paths: Sequence[str] = (),
+        filtered_by: str | None = None,
+        max_bytes: int | None = None,
+    ) -> GitAnswer:
+        call = compose(
+            subcommand,
+            options=options,
+            names=names,
+            paths=paths,
+            filtered_by=filtered_by,
+            program=self._program,
+        )
+        filters = await self.filters() if call.content else ()
+        try:
+            return await run_git(
+                call,
+                start=self._start,
+                cwd=self._cwd,
+                timeout_s=self._timeout_s,
+                max_bytes=max_bytes or self._max_bytes,
+                enclosed=bool(filters),
+            )
+        except CannotStart as problem:
+            if filters:
+                raise GitFailed("FiltersConfigured", _FILTERED.format(", ".join(filters))) from None
+            raise GitFailed("NoGit", f"git cannot be started ({problem.reason})") from None
+
+
+def _is_around(root: str, cwd: str) -> bool:
+    """Whether `root` holds a repository and is `cwd` or a folder above it."""
+    top = os.path.realpath(root)
+    return os.path.commonpath((os.path.realpath(cwd), top)) == top and os.path.lexists(
+        os.path.join(top, ".git")
+    )
+
+
+def _output(answer: GitAnswer) -> bytes:
+    if answer.returncode and not answer.truncated:
+        said = answer.error.decode("utf-8", "replace").strip().partition("\n")[0]
+        raise GitFailed("Failed", f"git failed: {said.removeprefix('fatal: ') or answer.returncode}")
+    return answer.output
+
+
+def _without_empty_entries(diff: str) -> str:
+    """Files that were only touched leave a heading with nothing below it: git was not allowed to note them."""
+    lines = diff.split("\n")
+    return "\n".join(
+        line
+        for line, after in zip(lines, [*lines[1:], ""], strict=True)
+        if not line.startswith(_HEADING) or (after and not after.startswith(_HEADING))
+    )

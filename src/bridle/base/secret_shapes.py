@@ -1,0 +1,433 @@
+"""What a secret looks like: the one table of shapes, each with its kind.
+
+A shape begins with an *opening*, a few literal characters, and is decided within a bounded distance, so that text can
+be redacted as it streams (`bridle.base.redact`). No shape matches « or »: what is masked stays as it is.
+"""
+
+import re
+
+import msgspec
+
+BEFORE = 40
+"""How many characters in front of an opening `Form.before` can see."""
+NEAR = r"[a-z0-9\-]"
+"""The characters of most tokens, in folded text."""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """One way a secret is written: `head` matches what is kept and looks ahead at the secret, `body` is masked.
+
+    With `until`, everything is masked up to and including the next match of it, or to the end of the text.
+    `before` is a regex that must be found at the end of what stands in front of the opening.
+    """
+
+    head: str
+    body: str = ""
+    until: str = ""
+    before: str = ""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
+
+    `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
+    `near`: the set all of the next ten characters are of, where an opening is worth a look. `by_dot` says that openings
+    are too short to be searched for, and that a dot follows after 22 to 28 characters.
+    """
+
+    kind: str
+    about: str
+    openings: tuple[str, ...]
+    reach: str
+    forms: tuple[Form, ...]
+    any_case: bool = False
+    named: bool = False
+    near: str = ""
+    by_dot: bool = False
+
+
+_ALNUM = "[A-Za-z0-9]"
+_DASHED = r"[A-Za-z0-9_\-]"
+_HEX = "[0-9a-f]"
+_DOTTED_BODY = rf"(?:{_DASHED}|\.{_DASHED})*"  # a full stop behind a secret belongs to the sentence
+_APART = r"(?<![A-Za-z0-9_])$"
+_UNMASKED = r"(?!«redacted:|\[redacted\])"
+
+
+def _prefixed(
+    kind: str,
+    about: str,
+    *openings: str,
+    least: int,
+    of: str = _ALNUM,
+    body: str = rf"{_DASHED}*",
+    before: str = "",
+) -> Shape:
+    """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too."""
+    begins = "|".join(map(re.escape, openings))
+    form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before)
+    near = "[a-z0-9]" if of in (_ALNUM, _HEX, "[A-Z0-9]") else NEAR
+    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{least}}}", (form,), near=near)
+
+
+# Names that are given a value: NAME=value, "name": "value", name: value, --name value
+
+_NAME = r"(?:TOKEN|SECRET(?:[_-]?KEY)?|PASSW(?:OR)?D)"
+_OF_KEY = r"(?i:api|access|account|private|signing|encryption|master|deploy)"
+_GIVES = r"""(?:\\{0,3}["'])?[ ]{0,4}(?::=|=>|[:=](?![:=]))[ ]{0,4}"""
+_BARE = r"""[^\s"'`,;&|<>(){}\[\]«»$\\]"""
+_FLAG = r"(?<![\w-])--(?:[A-Za-z0-9]+[_-])*"
+_ARGUMENT = r"""[^\s"'`«»$<>{(\[\\]"""
+_PLACEHOLDER = r"""(?![A-Z][A-Z0-9_]{0,40}(?:[\s"'`\])]|\Z))"""
+_NOT_A_WORD = rf"(?=(?:(?![0-9!@#%^&*+~]){_ARGUMENT}){{0,64}}[0-9!@#%^&*+~])"
+
+
+def _quoted(name: str, quote: str, inside: str, body: str, before: str) -> tuple[Form, Form]:
+    """Any value for a NAME in capitals; for other names only one that has a digit."""
+    plausible = rf"(?={inside}{{6}})(?=(?:(?![0-9]){inside}){{0,64}}[0-9])"
+    return (
+        Form(rf"{name}{_GIVES}{quote}{_UNMASKED}(?={inside}|\\[^\r\n«»])", body, before=before),
+        Form(rf"(?i:{name}){_GIVES}{quote}{_UNMASKED}{plausible}", body, before=before),
+    )
+
+
+def _given(name: str, of: str = "") -> tuple[Form, ...]:
+    """The ways a value is given to a name whose beginning is `of`."""
+    before, flag = (f"{of}[_-]?$", f"{_FLAG}{of}[_-]$") if of else ("", f"{_FLAG}$")
+    bare = rf"(?={_BARE}{{6}})(?=(?:(?![0-9]){_BARE}){{0,64}}[0-9])"
+    return (
+        # NAME=value, but not NAME=$OTHER, which is no secret.
+        Form(
+            rf"""{name}={_UNMASKED}(?!\$[A-Z_{{(])(?=[^\s"'«»\\])""",
+            r"""[^\s"'«»]*""",
+            before=before,
+        ),
+        *_quoted(name, '"', r'[^"\\\r\n«»]', r'(?:[^"\\\r\n«»]|\\[^\r\n«»])*', before),
+        *_quoted(name, "'", r"[^'\\\r\n«»]", r"(?:[^'\\\r\n«»]|\\[^\r\n«»])*", before),
+        *_quoted(name, r"\\{1,3}[\"']", r"""[^"'\\\r\n«»]""", r"""[^"'\\\r\n«»]*""", before),
+        Form(rf"(?i:{name}){_GIVES}{_UNMASKED}{bare}", rf"{_BARE}*", before=before),
+        Form(rf"(?i:{name})={_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT})", rf"{_ARGUMENT}*", before=flag),
+        Form(
+            rf"""(?i:{name})(?:\\{{0,3}}["'],?)?[ ]{{1,2}}(?:\\{{0,3}}["'])?{_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT}{{4}}){_NOT_A_WORD}""",
+            rf"{_ARGUMENT}*",
+            before=flag,
+        ),
+    )
+
+
+_GIVEN_REACH = r"""\\{0,3}["']?,?[ ]{0,4}(?:[:=][^\r\n]{0,100}|[^\s]{0,80})?"""
+
+_BEARER = r"[A-Za-z0-9\-_.~+/=]"
+_USER = r"""[^\s/:@"'<>(){},;«»]{0,256}"""
+_BEFORE_HOST = r"""[^\s/"'<>«»]{1,512}"""  # up to the last @ before the host
+_SCHEME = r"(?i:basic|bearer|token|digest|bot|apikey|negotiate)"
+_CREDENTIALS = r"[A-Za-z0-9\-_.~+/=:]"
+_COOKIE = r"""[^;=\s"'«»]{1,64}=[^;\r\n"'«»]{0,120};[ ]{0,2}"""
+_COOKIE_HEADER = r"""(?i:cookie)(?:\\?["'])?[ ]{0,4}[:=][ ]{0,4}(?:\\?["'])?"""
+_COOKIES = r"""[^\r\n"'«»\\]*"""
+_SESSION = r"[A-Za-z0-9_.\-]{0,32}?(?i:sess|sid|auth|token|jwt|csrf|xsrf|remember|login|secret)[A-Za-z0-9_.\-]{0,32}"
+
+SHAPES: tuple[Shape, ...] = (
+    Shape(
+        "private-key",
+        "private keys: PEM, OpenSSH, PGP, SSH2 and PuTTY blocks",
+        ("-----BEGIN",),
+        r"-----BEGIN[A-Z0-9 ]{0,64}-{0,5}",
+        (
+            Form(
+                r"(?=-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)",
+                until=r"-----END [A-Z0-9 ]{1,60}-----",
+            ),
+        ),
+    ),
+    Shape(
+        "private-key",
+        "",
+        ("---- BEGIN",),
+        r"---- BEGIN[A-Z0-9 ]{0,64}-{0,4}",
+        (
+            Form(
+                r"(?=---- BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY ----)",
+                until=r"---- END [A-Z0-9 ]{1,60}----",
+            ),
+        ),
+    ),
+    Shape(
+        "private-key",
+        "",
+        ("PuTTY-",),
+        r"[A-Za-z\-]{0,20}[0-9]?:?",
+        (Form(r"(?=PuTTY-User-Key-File-[0-9]:)", until="Private-MAC:"),),
+        near=NEAR,
+    ),
+    Shape(
+        "age-key",
+        "age secret keys (AGE-SECRET-KEY-1…)",
+        ("AGE-",),
+        r"[A-Z0-9\-]{0,48}",
+        (Form(r"(?=AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{28})", r"[A-Z0-9\-]*"),),
+        near=NEAR,
+    ),
+    _prefixed(
+        "aws-access-key",
+        "AWS access key ids (AKIA…, ASIA…)",
+        "AKIA",
+        "ASIA",
+        least=16,
+        of="[A-Z0-9]",
+        body="[A-Z0-9]*",
+    ),
+    _prefixed(
+        "aws-session-token",
+        "AWS session tokens",
+        "IQoJb3JpZ2luX2Vj",
+        least=60,
+        of="[A-Za-z0-9+/%=]",
+        body="[A-Za-z0-9+/%=]*",
+    ),
+    _prefixed(
+        "github-token",
+        "GitHub tokens (ghp_…, gho_…, ghu_…, ghs_…, ghr_…, github_pat_…)",
+        *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+        least=30,
+        body="[A-Za-z0-9_]*",
+    ),
+    _prefixed("github-token", "", "github_pat_", least=60, of="[A-Za-z0-9_]", body="[A-Za-z0-9_]*"),
+    _prefixed(
+        "gitlab-token",
+        "GitLab tokens (glpat-…, gldt-…, glrt-… and others)",
+        *("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-"),
+        *("glsoat-", "glimt-", "glagent-", "gloas-", "glffct-"),
+        least=15,
+        of=_DASHED,
+        body=_DOTTED_BODY,
+    ),
+    _prefixed(
+        "atlassian-token",
+        "Atlassian and Bitbucket tokens (ATATT3…, ATCTT3…, ATBB…, BBDC-…)",
+        *("ATATT3x", "ATCTT3x"),
+        least=40,
+        of=r"[A-Za-z0-9_\-=]",
+        body=r"[A-Za-z0-9_\-=]*",
+    ),
+    _prefixed("atlassian-token", "", "ATBB", least=28, before=_APART),
+    _prefixed("atlassian-token", "", "BBDC-", least=30, of="[A-Za-z0-9+/]", body=r"[A-Za-z0-9+/=\-]*"),
+    Shape(
+        "slack-token",
+        "Slack tokens (xoxb-…, xoxp-…, xapp-… and others)",
+        ("xox",),
+        r"[A-Za-z0-9\-]{0,15}",
+        (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*"),),
+        near=NEAR,
+    ),
+    _prefixed("slack-token", "", "xapp-", least=10, of=r"[A-Za-z0-9\-]"),
+    Shape(
+        "webhook",
+        "webhook addresses of Slack and Discord",
+        ("hooks.slack.com/",),
+        r"hooks\.slack\.com/[A-Za-z0-9/]{0,40}",
+        (
+            Form(
+                r"hooks\.slack\.com/(?:services|workflows|triggers)/(?=[A-Za-z0-9/]{20})",
+                r"[A-Za-z0-9/]*",
+            ),
+        ),
+    ),
+    Shape(
+        "webhook",
+        "",
+        ("/api/webhooks/",),
+        rf"/api/webhooks/[0-9]{{0,20}}/?{_DASHED}{{0,40}}",
+        (Form(rf"/api/webhooks/[0-9]{{16,20}}/(?={_DASHED}{{40}})", rf"{_DASHED}*"),),
+    ),
+    _prefixed(
+        "stripe-key",
+        "Stripe keys (sk_live_…, rk_live_…, whsec_… and those for tests)",
+        *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
+        least=16,
+    ),
+    _prefixed("google-key", "Google API keys (AIza…)", "AIza", least=30, of=_DASHED),
+    _prefixed("google-oauth", "Google OAuth secrets and tokens (GOCSPX-…, ya29.…)", "GOCSPX-", least=20, of=_DASHED),
+    _prefixed("google-oauth", "", "ya29.", least=30, of=_DASHED, body=_DOTTED_BODY),
+    Shape(
+        "signature",
+        "signatures in signed addresses (Azure SAS, X-Amz-Signature, X-Goog-Signature)",
+        ("sig=",),
+        r"(?i:sig=)[A-Za-z0-9%+/=_\-]{0,30}",
+        (
+            Form(
+                r"(?i:sig=)(?=[A-Za-z0-9%+/=_\-]{30})",
+                r"[A-Za-z0-9%+/=_\-]*",
+                before=r"(?:[?&]|u0026|amp;)$",
+            ),
+        ),
+        any_case=True,
+        near=r"[a-z0-9%+/:\-]",
+    ),
+    Shape(
+        "signature",
+        "",
+        ("-signature=",),
+        rf"(?i:-signature=){_HEX}{{0,40}}",
+        (Form(rf"(?i:-signature=)(?={_HEX}{{40}})", f"{_HEX}*"),),
+        any_case=True,
+    ),
+    Shape(
+        "api-key",
+        "keys of model vendors (sk-…, gsk_…, xai-…, hf_…, r8_…, pplx-…, nvapi-… and others)",
+        ("sk-",),
+        rf"{_DASHED}{{0,24}}",
+        (Form(rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9_])c?$"),),
+        near=NEAR,
+    ),
+    _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", least=20, before=_APART),
+    _prefixed("api-key", "", "xai-", "pplx-", "nvapi-", "tvly-", least=20, of=_DASHED, before=_APART),
+    _prefixed("api-key", "", "lsv2_pt_", "lsv2_sk_", "tgp_v1_", least=20, of=_DASHED),
+    _prefixed(
+        "package-token",
+        "tokens of package registries (npm_…, pypi-…, rubygems_…)",
+        "npm_",
+        "rubygems_",
+        least=30,
+        before=_APART,
+    ),
+    _prefixed("package-token", "", "pypi-Ag", least=40, of=_DASHED),
+    _prefixed("docker-token", "Docker tokens (dckr_pat_…, dckr_oat_…)", "dckr_pat_", "dckr_oat_", least=20, of=_DASHED),
+    _prefixed(
+        "digitalocean-token",
+        "DigitalOcean tokens (dop_v1_… and others)",
+        *("dop_v1_", "doo_v1_", "dor_v1_"),
+        least=40,
+        of=_HEX,
+    ),
+    Shape(
+        "sendgrid-key",
+        "SendGrid keys (SG.…)",
+        ("SG.",),
+        rf"SG\.{_DASHED}{{0,32}}\.?{_DASHED}{{0,16}}",
+        (Form(rf"(?=SG\.{_DASHED}{{16,32}}\.{_DASHED}{{16}})", _DOTTED_BODY, before=_APART),),
+        near=NEAR,
+    ),
+    _prefixed(
+        "twilio-key", "Twilio keys (SK and 32 hexadecimal digits)", "SK", least=32, of=_HEX, before=_APART
+    ),
+    Shape(
+        "telegram-token",
+        "Telegram bot tokens",
+        (":AA",),
+        rf":{_DASHED}{{0,35}}",
+        (Form(rf":(?=AA{_DASHED}{{33}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9])[0-9]{8,10}$"),),
+        near=NEAR,
+    ),
+    Shape(
+        "discord-token",
+        "Discord bot tokens",
+        ("MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT"),
+        rf"{_DASHED}{{0,28}}\.?{_DASHED}{{0,6}}\.?{_DASHED}{{0,27}}",
+        (
+            Form(
+                rf"(?=[MNO][DTjz][AEIMQUYcgk][w-z0-5]{_DASHED}{{18,24}}\.{_DASHED}{{6}}\.{_DASHED}{{27}})",
+                _DOTTED_BODY,
+                before=_APART,
+            ),
+        ),
+        by_dot=True,
+    ),
+    _prefixed(
+        "databricks-token", "Databricks tokens (dapi…)", "dapi", least=32, of=_HEX, before=_APART
+    ),
+    _prefixed(
+        "vault-token", "HashiCorp Vault tokens (hvs.…, hvb.…, hvr.…)", "hvs.", "hvb.", "hvr.", least=24, of=_DASHED,
+        body=_DOTTED_BODY, before=_APART,
+    ),
+    _prefixed(
+        "terraform-token", "Terraform Cloud tokens (….atlasv1.…)", ".atlasv1.", least=40, of=_DASHED,
+        body=_DOTTED_BODY,
+    ),
+    _prefixed(
+        "service-token",
+        "tokens of other services (shpat_…, glsa_…, pscale_tkn_…, NRAK-…, PMAK-…, HRKU-…)",
+        *("shpat_", "shpss_", "shpca_", "shppa_", "glsa_", "pscale_tkn_", "NRAK-", "PMAK-", "HRKU-"),
+        least=20,
+        of=_DASHED,
+        before=_APART,
+    ),
+    Shape(
+        "jwt",
+        "JSON web tokens (eyJ….….…)",
+        ("eyJ",),
+        rf"{_DASHED}{{0,515}}\.?{_DASHED}{{0,8}}",
+        (Form(rf"(?=eyJ{_DASHED}{{5,512}}\.{_DASHED}{{8}})", _DOTTED_BODY),),
+        near=NEAR,
+    ),
+    Shape(
+        "bearer",
+        "what follows the word Bearer",
+        ("bearer", "Bearer"),
+        rf"[Bb]earer[ \t]{{0,4}}{_BEARER}{{0,20}}",
+        (Form(rf"[Bb]earer[ \t]{{1,4}}(?={_BEARER}{{20}})", rf"{_BEARER}*"),),
+    ),
+    Shape(
+        "authorization",
+        "what an Authorization header says",
+        ("authorization",),
+        rf"""(?i:authorization)\\{{0,3}}["']?[ ]{{0,4}}[:=]{{0,2}}[ ]{{0,4}}\\{{0,3}}["']?[A-Za-z]{{0,9}}[ ]{{0,4}}{_CREDENTIALS}{{0,64}}""",
+        (
+            Form(
+                rf"""(?i:authorization){_GIVES}(?:\\{{0,3}}["'])?(?![Bb]earer[ ]{{1,4}}{_BEARER}{{20}}){_SCHEME}[ ]{{1,4}}(?={_CREDENTIALS}{{8}})"""
+                rf"(?=(?:(?![0-9]){_CREDENTIALS}){{0,56}}[0-9]|{_CREDENTIALS}{{8,56}}=)",
+                rf"{_CREDENTIALS}*",
+            ),
+        ),
+        any_case=True,
+    ),
+    Shape(
+        "cookie",
+        "cookies of sessions, in Cookie and Set-Cookie headers",
+        ("cookie",),
+        r"""[Cc][A-Za-z]{0,5}\\?["']?[ ]{0,4}(?:[:=][^\r\n]{0,640})?""",
+        (
+            Form(
+                rf"""{_COOKIE_HEADER}(?:{_COOKIE}){{0,2}}?{_SESSION}={_UNMASKED}(?=[^;\s"'«»]{{8}})""", _COOKIES
+            ),
+            Form(rf"{_COOKIE_HEADER}{_UNMASKED}(?=(?:{_COOKIE}){{3}})", _COOKIES),
+        ),
+        any_case=True,
+        named=True,
+    ),
+    Shape(
+        "password",
+        "passwords in addresses (postgres://user:…@host, https://user:…@host and others)",
+        ("://",),
+        r"://[^\s/]{0,780}",
+        (Form(rf"://{_USER}:{_UNMASKED}(?={_BEFORE_HOST}@)", rf"{_BEFORE_HOST}(?=@)"),),
+    ),
+    Shape(
+        "secret",
+        "values given to names: …_TOKEN=, …_API_KEY=, password:, --token …, AccountKey=",
+        ("token", "secret", "passw"),
+        r"[A-Za-z_\-]{0,12}" + _GIVEN_REACH,
+        (
+            *_given(_NAME),
+            Form(
+                rf"""(?i:PASSW(?:OR)?D)={_UNMASKED}(?=[^;\s"'«»$<{{])""", r"""[^;"'\r\n«»]*""", before=r";[ ]?$"
+            ),
+        ),
+        any_case=True,
+        named=True,
+    ),
+    Shape(
+        "secret",
+        "",
+        ("key",),
+        r"[A-Za-z]{0,3}" + _GIVEN_REACH,
+        _given("KEY", of=_OF_KEY),
+        any_case=True,
+        named=True,
+    ),
+)
+
+
+def kinds() -> dict[str, str]:
+    """Every kind of secret, with one line about it."""
+    return {shape.kind: shape.about for shape in SHAPES if shape.about}

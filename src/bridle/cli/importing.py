@@ -1,0 +1,160 @@
+"""What a start imports, kept small: what is hardly ever used is loaded when it is, and our own is found at once.
+
+Libraries import `ssl` or `inspect` for what most commands never do. Here `import ssl` gives a module that is still
+empty. Whoever looks for something in it gets the real thing: this very module object is filled, once, by the loader it
+has always had. `importlib.util.LazyLoader` promises the same, but until Python 3.12 it loads as soon as a second module
+says `import`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import RLock
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the real one would import typing
+    from collections.abc import Sequence
+    from importlib.abc import Loader
+
+PUT_OFF = frozenset(
+    {
+        "asyncio.sslproto",  # for a connection with TLS
+        "gettext",  # for argparse in other languages
+        "inspect",  # for asyncio to find misuse
+        "locale",  # for subprocess to decode output, which we do ourselves
+        "msgspec.inspect",  # for making a JSON schema
+        "platform",  # for uuid to find a network card
+        "ssl",  # for a connection with TLS
+        "textwrap",  # for making a JSON schema
+        "tokenize",  # for the source lines in a traceback
+    }
+)
+
+
+def _is_async(function: object) -> bool:
+    """Whether calling it gives a coroutine: what inspect would say of a function or a method."""
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & 0x80)
+
+
+def _as_it_is(message: str) -> str:
+    return message
+
+
+def _one_or_many(one: str, many: str, number: int) -> str:
+    return one if number == 1 else many
+
+
+ANSWERS: dict[tuple[str, str, str], object] = {
+    # Of every plain socket it is asked whether it is an SSLSocket. While ssl is not loaded, none is.
+    ("asyncio.base_events", "ssl", "SSLSocket"): (),
+    # A signal handler must not be a coroutine function.
+    ("asyncio.coroutines", "inspect", "iscoroutinefunction"): _is_async,
+    # What becomes the docstring of a data class that has none.
+    ("dataclasses", "inspect", "signature"): lambda _cls: "(…)",  # pyright: ignore[reportUnknownLambdaType]
+    # The words of usage errors. Ours are English, and half a translation is worse than none.
+    ("argparse", "gettext", "gettext"): _as_it_is,
+    ("argparse", "gettext", "ngettext"): _one_or_many,
+    # Which system this is, asked while uuid is imported. platform would say the same after reading much more.
+    ("uuid", "platform", "system"): lambda: os.uname().sysname,
+}
+"""What a module that is put off says without being loaded: who asks, whom, for which name."""
+
+
+def import_less(put_off: frozenset[str] = PUT_OFF) -> None:
+    """From here on, importing one of these modules costs next to nothing until it is used.
+
+    None of them may be a package. What is imported already stays as it is.
+    """
+    sys.meta_path.insert(0, _Finder(put_off))
+
+
+class _Finder:
+    """Finds what is to be put off, and what is ours, in its usual place. Everything else is for others to find."""
+
+    def __init__(self, put_off: frozenset[str]) -> None:
+        self._put_off = put_off
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None and name.startswith("bridle."):
+            return _ours(name, path[0])
+        if name not in self._put_off:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)  # pyright: ignore[reportAttributeAccessIssue]  a loader is what acts like one
+        return spec
+
+
+def _ours(name: str, folder: str) -> ModuleSpec | None:
+    """A module of Bridle, found without asking everybody who might know one: there are more than a hundred."""
+    place = f"{folder}/{name.rpartition('.')[2]}"
+    for file, inside in ((f"{place}.py", None), (f"{place}/__init__.py", [place])):
+        if os.path.isfile(file):
+            spec = ModuleSpec(name, SourceFileLoader(name, file), origin=file)
+            spec.has_location = True
+            spec.submodule_search_locations = inside
+            return spec
+    return None
+
+
+class _Loader:
+    """Stands in for a module's loader until the module is used."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._lock = RLock()
+        self._begun = False
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        assert spec is not None, "it was imported"
+        spec.loader = module.__loader__ = self._loader
+        spec.loader_state = self
+        module.__class__ = _Empty
+
+    def fill(self, module: ModuleType) -> None:
+        """Loads the module. Other threads wait; the one that loads goes on with what is there so far."""
+        with self._lock:
+            if self._begun:
+                return
+            self._begun = True
+            try:
+                self._loader.exec_module(module)
+            except BaseException:
+                self._begun = False
+                raise
+            module.__class__ = ModuleType
+
+
+class _Empty(ModuleType):
+    """A module that is not loaded yet."""
+
+    def __getattr__(self, name: str) -> object:
+        if name == "__path__":  # the import system asks everybody; none of these is a package
+            raise AttributeError(name)
+        asking = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the caller
+        answer = ANSWERS.get((asking, self.__name__, name))
+        if answer is not None:
+            return answer
+        self._fill()
+        return ModuleType.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Whoever changes something changes the real module."""
+        if name != "__class__":
+            self._fill()
+        ModuleType.__setattr__(self, name, value)
+
+    def _fill(self) -> None:
+        spec = self.__spec__
+        assert spec is not None, "it was imported"
+        spec.loader_state.fill(self)

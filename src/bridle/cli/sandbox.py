@@ -1,0 +1,406 @@
+"""`bridle sandbox`: what holds commands here and why, and running one as the engine would."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from bridle.app.sandboxing import MachineSpawn, session_policy
+from bridle.app.settings import SandboxSettings, SessionOptions, SessionSettings, session_settings
+from bridle.base.processes import CannotStart, Processes
+from bridle.base.visible import visible
+from bridle.cli import say, tell, unwritten
+from bridle.cli.config import working_folder
+from bridle.clients.line.facts import CONFINED_WORDS
+from bridle.config.folders import Folders, folders
+from bridle.config.tiers import Tiers, load
+from bridle.engine.ports import Process, SpawnPolicy
+from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.safety.paths import session_folders
+from bridle.safety.sandbox.choosing import ORDER, Attempt, Chooser, Chosen, find_program
+from bridle.safety.sandbox.confinement import Confinement, Place, confinement_of
+from bridle.safety.sandbox.container import container_around
+
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+MOST_INPUT_BYTES = 64 * 1024 * 1024
+FIRST_BYTE_S = 3.0
+_TAIL_BYTES = 4_096
+_VERSION_S = 5.0
+_STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+_LABEL, _VALUE = 9, 25
+
+Status = Literal["ok", "warn", "fail"]
+
+
+class Here(NamedTuple):
+    """Where a command would run, and what the settings say there."""
+
+    cwd: str
+    where: Folders
+    env: Mapping[str, str]
+    settings: SessionSettings
+
+    @property
+    def policy(self) -> SpawnPolicy:
+        options = self.settings.options
+        return session_policy(
+            self.settings.sandbox,
+            session_folders(self.cwd, options.add_dirs),
+            env=self.env,
+            scratch="",
+        )
+
+    @property
+    def place(self) -> Place:
+        """Without the caches, which would be made by asking."""
+        return Place(home=self.env.get("HOME") or os.path.expanduser("~"), own=self.where.all, env=self.env)
+
+
+def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    here = _here(parsed, env)
+    match parsed.action:
+        case "run":
+            return _run(parsed.command, here)
+        case "probe":
+            from bridle.cli.sandbox_probe import probe
+
+            return probe(parsed, here)
+        case _:
+            return _show(parsed, here)
+
+
+def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
+    cwd = os.path.realpath(os.path.join(working_folder(), getattr(parsed, "cwd", ".")))
+    if not os.path.isdir(cwd):
+        raise UsageError(f"{parsed.cwd} is not a folder")
+    options = SessionOptions(
+        config_file=parsed.config,
+        profile=parsed.profile,
+        sets=tuple(parsed.set),
+        add_dirs=tuple(getattr(parsed, "add_dir", ())),
+        sandbox=getattr(parsed, "mode", None),
+        network=getattr(parsed, "network", None),
+    )
+    where = folders(env)
+    return Here(cwd, where, env, session_settings(options, where=where, cwd=cwd, env=env))
+
+
+# Running
+
+
+def _run(command: Sequence[str], here: Here) -> int:
+    if not command:
+        raise UsageError("What is to be run? bridle sandbox run -- ls -l")
+    if problem := _unstartable(command[0], here):
+        text, code = problem
+        tell(visible(text, newlines=False))
+        return code
+    return asyncio.run(_confined(command, here, _input()))
+
+
+def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
+    """Why there is nothing to start, as a shell would put it. Asked first: later only the sandbox would know."""
+    path = here.env.get("PATH", os.defpath)
+    named = os.path.join(here.cwd, program) if "/" in program else program
+    if shutil.which(named, path=path) is not None:
+        return None
+    if "/" in program and os.path.exists(named):
+        return f"{program}: not executable", EXIT_NOT_EXECUTABLE
+    return f"{program}: command not found", EXIT_NOT_FOUND
+
+
+async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> int:
+    processes = Processes()
+    spawn = MachineSpawn(processes, where=here.where, env=here.env)
+    policy = here.policy
+    end = _End()
+    try:
+        if policy.mode == "off":
+            tell('not sandboxed: sandbox.mode = "off"')
+        elif await spawn.held_by() is None:
+            if policy.required:
+                raise CommandRefused("SandboxRequired")
+            _warn(sentence("NoSandbox", {}))
+        process = await spawn(
+            command,
+            cwd=here.cwd,
+            env=here.env,
+            policy=policy,
+            call_id="call_sandbox_run",
+            on_output=end.passing_on(sys.stdout.buffer.write, sys.stdout.buffer.flush),
+            on_error=end.passing_on(sys.stderr.buffer.write, sys.stderr.buffer.flush),
+            stdin=stdin,
+        )
+        stopped = await _until_over(process)
+        if stopped is not None:
+            return stopped
+        code = process.returncode or 0
+        for note in process.blocked(end.text).splitlines():
+            tell(visible(_without_advice(note), newlines=False))
+        return code if code >= 0 else 128 - code
+    except CannotStart as problem:
+        if problem.reason == "no sandbox":
+            raise CommandRefused("SandboxRequired") from None
+        tell(visible(f"{command[0]}: {problem.reason}", newlines=False))
+        return EXIT_NOT_EXECUTABLE
+    except BrokenPipeError as gone:
+        return unwritten(gone)
+    finally:
+        await processes.close()
+
+
+async def _until_over(process: Process) -> int | None:
+    """Waits for the end. The exit code of a signal that ended it early, else None."""
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(process.wait())
+    codes: list[int] = []
+
+    def interrupt(code: int) -> None:
+        codes.append(code)
+        waiting.cancel()
+
+    for number, code in _STOPPING.items():
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, interrupt, code)
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        if not codes:
+            raise
+    finally:
+        await process.stop()
+    return codes[0] if codes else None
+
+
+class _End:
+    """Keeps the end of what passes."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    @property
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")
+
+    def passing_on(
+        self, write: Callable[[bytes], object], flush: Callable[[], object]
+    ) -> Callable[[bytes], None]:
+        def passed(data: bytes) -> None:
+            self._data += data
+            del self._data[:-_TAIL_BYTES]
+            write(data)
+            flush()
+
+        return passed
+
+
+def _without_advice(note: str) -> str:
+    """What was blocked; how the model may ask for it is of no use to a person at a shell."""
+    return note.strip("[]").partition(". ")[0]
+
+
+def _input() -> bytes | None:
+    """What stands on stdin, to its end. A terminal stays with the person."""
+    if sys.stdin.isatty():
+        return None
+    fd = sys.stdin.fileno()
+    mode = os.fstat(fd).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return None
+    if not stat.S_ISREG(mode) and not select.select([fd], [], [], FIRST_BYTE_S)[0]:
+        tell("stdin is open and empty; went on without it")
+        return None
+    data = sys.stdin.buffer.read(MOST_INPUT_BYTES + 1)
+    if len(data) > MOST_INPUT_BYTES:
+        raise UsageError(f"The text on stdin is longer than {MOST_INPUT_BYTES // 1024**2} MiB")
+    return data
+
+
+def _warn(text: str) -> None:
+    first, *rest = text.splitlines()
+    print(f"! {first}", *(f"  {line}" for line in rest), sep="\n", file=sys.stderr, flush=True)
+
+
+# Showing
+
+
+def _show(parsed: argparse.Namespace, here: Here) -> int:
+    chosen, version = asyncio.run(_found(here.where.state))
+    tiers = load(
+        where=here.where,
+        cwd=here.cwd,
+        env=here.env,
+        config_file=parsed.config,
+        profile=parsed.profile,
+        sets=parsed.set,
+    )
+    if parsed.json:
+        return say(msgspec.json.encode(_data(here, chosen, version)).decode() + "\n")
+    lines = [*_lines(here, chosen, version, tiers), "", _next(chosen)]
+    return say("\n".join(visible(line, newlines=False) for line in lines) + "\n")
+
+
+async def _found(state: str) -> tuple[Chosen, str]:
+    """What holds commands here, tried now where nothing does, so that the reasons can be told."""
+    async with contextlib.AsyncExitStack() as stack:
+        processes = Processes()
+        stack.push_async_callback(processes.close)
+        chooser = Chooser(processes, state=state)
+        chosen = await chooser.choose()
+        if chosen.adapter is None and not chosen.attempts:
+            chooser.drop()
+            chosen = await chooser.choose()
+        return chosen, await version_of(chosen, processes)
+
+
+async def version_of(chosen: Chosen, processes: Processes) -> str:
+    """The version of what holds commands, as far as it tells one."""
+    program = {"bubblewrap": "bwrap", "unshare": "unshare"}.get(chosen.way.name if chosen.way else "")
+    path = find_program(program) if program else None
+    if path is None:
+        return ""
+    try:
+        done = await processes.run(
+            [path, "--version"], cwd="/", env={"LANG": "C"}, timeout_s=_VERSION_S, max_output_bytes=200
+        )
+    except CannotStart:
+        return ""
+    words = done.output.decode("utf-8", "replace").split()
+    return words[-1] if done.returncode == 0 and words else ""
+
+
+def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[str]:
+    settings, policy = here.settings.sandbox, here.policy
+    if policy.mode == "off":
+        yield _line(
+            "sandbox", "off", f'{CONFINED_WORDS["off"]}: sandbox.mode = "off"{_from(tiers, "sandbox.mode")}'
+        )
+    elif chosen.way is None:
+        yield _line("sandbox", "none", "commands run with your rights; only the environment is cleaned")
+        yield from (_line("", name, problem) for name, problem in why_not(chosen.attempts))
+    else:
+        yield _line("sandbox", f"{chosen.way.name} {version}".rstrip(), CONFINED_WORDS[policy.mode])
+        yield _line("mode", policy.mode, f'sandbox.mode = "{settings.mode}"{_from(tiers, "sandbox.mode")}')
+        yield from _writable(confinement_of(policy, here.place), here)
+    if policy.mode != "off" and chosen.way is not None:
+        yield _line("network", *_network(settings, tiers))
+    container = container_around(here.env)
+    if container != "none":
+        yield _line("inside", container, "the sandbox holds here as anywhere else")
+    yield _line("required", *_required(settings))
+
+
+def _writable(confinement: Confinement, here: Here) -> Iterator[str]:
+    label = "write"
+    for path in confinement.writable:
+        shown = _at_home(path, here.env)
+        yield _line(label, shown, "without what tells programs what to do" if path == here.cwd else "")
+        label = ""
+    for path in confinement.left_out:
+        yield _line(label, _at_home(path, here.env), "is not there, so it cannot be written")
+        label = ""
+    yield _line("hidden", f"{len(confinement.hidden)} places", "keys, credentials, Bridle's own folders")
+
+
+def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
+    origin = _from(tiers, "sandbox.network")
+    if settings.network == "deny":
+        return "none", f'sandbox.network = "deny"{origin}'
+    return "not limited", f'sandbox.network = "inherit"{origin}'
+
+
+def _required(settings: SandboxSettings) -> tuple[str, str]:
+    if settings.required:
+        return "yes", "nothing runs where the sandbox cannot hold it"
+    return "no", "where nothing can hold a command it runs all the same; refuse: sandbox.required = true"
+
+
+def _from(tiers: Tiers, key: str) -> str:
+    origin = tiers.origin(key)
+    return f" ({origin.shown})" if origin is not None else ""
+
+
+def _line(label: str, value: str, about: str) -> str:
+    return f"{label:<{_LABEL}}{value:<{_VALUE - 2}}  {about}".rstrip()
+
+
+def _next(chosen: Chosen) -> str:
+    if chosen.way is None:
+        return "Fix: install bubblewrap."
+    return "Check it: bridle sandbox probe        Try it: bridle sandbox run -- CMD"
+
+
+def _data(here: Here, chosen: Chosen, version: str) -> dict[str, object]:
+    policy = here.policy
+    confinement = None if policy.mode == "off" else confinement_of(policy, here.place)
+    return {
+        "adapter": chosen.way.name if chosen.way else None,
+        "variant": chosen.way.variant if chosen.way else "",
+        "version": version,
+        "mode": policy.mode,
+        "network": policy.network,
+        "required": policy.required,
+        "container": container_around(here.env),
+        "writable": [] if confinement is None else confinement.writable,
+        "hidden": [] if confinement is None else confinement.hidden,
+        "problems": {} if chosen.way else dict(why_not(chosen.attempts)),
+    }
+
+
+def why_not(attempts: Sequence[Attempt]) -> Iterator[tuple[str, str]]:
+    """For each way to confine that does not work here, why; the strongest variant of each speaks for it."""
+    told = {attempt.way.name: attempt.problem for attempt in reversed(attempts) if attempt.problem}
+    for name in ORDER:
+        if name != "sandbox-exec" or sys.platform == "darwin":
+            yield name, told.get(name, "it is not there")
+
+
+def _at_home(path: str, env: Mapping[str, str]) -> str:
+    home = env.get("HOME", "").rstrip("/")
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+
+
+# For `bridle doctor`
+
+
+def sandbox_row(tiers: Tiers, env: Mapping[str, str]) -> tuple[Status, str]:
+    """Whether commands are held here, tried now; nothing is kept of it."""
+    with tempfile.TemporaryDirectory(prefix="bridle-") as state:
+        chosen, _version = asyncio.run(_found(state))
+    return row_of(
+        chosen,
+        mode=tiers.get("sandbox.mode") or "auto",
+        network=tiers.get("sandbox.network") or "inherit",
+        required=bool(tiers.get("sandbox.required")),
+        container=container_around(env),
+    )
+
+
+def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container: str) -> tuple[Status, str]:
+    inside = "" if container == "none" else f", inside {container}"
+    if mode == "off":
+        return "warn", 'off: commands run with your rights (sandbox.mode = "off")'
+    if chosen.way is None:
+        problems = "; ".join(f"{name}: {problem}" for name, problem in why_not(chosen.attempts))
+        if required:
+            return "fail", f"nothing can hold commands here{inside} ({problems}), and sandbox.required = true"
+        return "warn", f"none{inside}: commands run with your rights ({problems}). Install bubblewrap"
+    if network == "inherit":
+        return (
+            "warn",
+            f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit")',
+        )
+    return "ok", f"{chosen.way.name} works{inside}; commands have no network"

@@ -1,0 +1,135 @@
+"""`bridle sandbox probe`: everything a hostile command would try, tried for real against things made for it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from bridle.base.files import private_folder
+from bridle.base.processes import Processes
+from bridle.base.visible import visible
+from bridle.cli import say, tell
+from bridle.cli.sandbox import Here, version_of, why_not
+from bridle.protocol.errors import sentence
+from bridle.safety.sandbox.adapters import Adapter
+from bridle.safety.sandbox.choosing import Chooser, Chosen
+from bridle.safety.sandbox.container import container_around
+from bridle.safety.sandbox.probes import PROBES, Outcome, Result, StartFor, run_probes
+from bridle.safety.sandbox.spawn import SandboxSpawn
+
+EXIT_LEAKS = 1
+_WORDS: dict[Outcome, str] = {
+    "leaks": "leak",
+    "broken": "broken",
+    "blocked": "blocked",
+    "works": "work",
+    "not covered": "not covered",
+    "not tried": "not tried",
+}
+"""How many of each, in the order of the last line."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer, for programs."""
+
+    ok: bool
+    adapter: str
+    variant: str
+    version: str
+    network: str
+    container: str
+    counts: dict[str, int]
+    results: list[Result]
+
+
+def probe(parsed: argparse.Namespace, here: Here) -> int:
+    return asyncio.run(_probe(here, only=parsed.adapter, as_json=parsed.json))
+
+
+async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
+    processes = Processes()
+    try:
+        chosen = await _chosen(only, here, processes)
+        if chosen.adapter is None or chosen.way is None:
+            tell(_nothing_to_probe(only, chosen))
+            return EXIT_LEAKS
+        version = await version_of(chosen, processes)
+        network = here.settings.sandbox.network
+        results: list[Result] = []
+        container = container_around(here.env)
+        if not as_json:
+            inside = "" if container == "none" else f" · inside {container}"
+            limited = "network denied" if network == "deny" else "network not limited"
+            if code := say(f"{chosen.way.name} {version}".rstrip() + f" · {limited}{inside}\n\n"):
+                return code
+        async for result in _results(chosen.adapter, here, processes):
+            results.append(result)
+            if not as_json and (code := say(_line(result) + "\n")):
+                return code
+        problems = any(result.is_problem for result in results)
+        if not as_json:
+            return say(f"\n{_summary(results)}\n") or (EXIT_LEAKS if problems else 0)
+        report = Report(
+            ok=not problems,
+            adapter=chosen.way.name,
+            variant=chosen.way.variant,
+            version=version,
+            network=network,
+            container=container,
+            counts=dict(Counter(result.outcome for result in results)),
+            results=results,
+        )
+        return say(msgspec.json.encode(report).decode() + "\n") or (EXIT_LEAKS if problems else 0)
+    finally:
+        await processes.close()
+
+
+async def _chosen(only: str | None, here: Here, processes: Processes) -> Chosen:
+    chooser = Chooser(processes, state=here.where.state, only=only)  # pyright: ignore[reportArgumentType]  a choice of the parser
+    return await chooser.choose()
+
+
+def _results(adapter: Adapter, here: Here, processes: Processes) -> AsyncGenerator[Result]:
+    return run_probes(
+        _start_for(adapter, processes),
+        folder=private_folder(here.where.cache),
+        processes=processes,
+        network=here.settings.sandbox.network,
+        covers=getattr(adapter, "covers", None),
+    )
+
+
+def _start_for(adapter: Adapter, processes: Processes) -> StartFor:
+    async def choose() -> Adapter:
+        return adapter
+
+    return lambda world: SandboxSpawn(processes, place=world.place, choose=choose)
+
+
+def _nothing_to_probe(only: str | None, chosen: Chosen) -> str:
+    if only is None:
+        return sentence("NoSandbox", {})
+    return f"{only} does not work here: {dict(why_not(chosen.attempts)).get(only, 'it is not there')}"
+
+
+_WIDTH = max(len(probe.tries) for probe in PROBES)
+
+
+def _line(result: Result) -> str:
+    return visible(
+        f"{result.outcome:<11}  {result.tries:<{_WIDTH}}  {result.detail}".rstrip(), newlines=False
+    )
+
+
+def _summary(results: list[Result]) -> str:
+    counts = Counter(result.outcome for result in results)
+    told = [
+        f"{counts[outcome]} {word}"
+        for outcome, word in _WORDS.items()
+        if counts[outcome] or outcome == "leaks"
+    ]
+    return f"{len(results)} tries: {', '.join(told)}."

@@ -1,0 +1,126 @@
+"""What a scripted model server says and refuses, in the words of each wire: field names and event order of the vendors.
+
+A `Speech` is one answer being given. Its methods return the bytes of the events a vendor would send for what happens;
+`whole` is the same answer without streaming. `problem` is what a strict vendor would find wrong with a request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, TypeAlias, cast
+
+import msgspec
+
+from bridle.protocol.messages import Usage
+from bridle.providers.script import Call, FailReason, ScriptedStop
+
+Json: TypeAlias = dict[str, Any]
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A status and the JSON that comes with it."""
+
+    status: int
+    body: Json
+
+
+class Speech:
+    """One answer on one wire. Subclasses know its words."""
+
+    path: ClassVar[str]
+    stops: ClassVar[Mapping[ScriptedStop, str]]
+
+    def __init__(self, asked: Json, *, number: int, usage: Usage) -> None:
+        self.number = number
+        self.asked = asked
+        self.model = str(asked.get("model", "scripted"))
+        self.usage = usage
+        self.stop: ScriptedStop = "end_turn"
+        self.calls = 0
+
+    # Requests
+
+    @staticmethod
+    def problem(asked: Json, headers: Mapping[str, str]) -> str | None:
+        """What is wrong with a request: order and ids of its messages, as the protocol has them."""
+        raise NotImplementedError
+
+    @staticmethod
+    def answers_so_far(asked: Json) -> int:
+        """How many answers a request holds."""
+        raise NotImplementedError
+
+    # The answer, as it is streamed
+
+    def begin(self) -> bytes:
+        raise NotImplementedError
+
+    def text(self, text: str) -> bytes:
+        raise NotImplementedError
+
+    def thinking(self, text: str) -> bytes:
+        raise NotImplementedError
+
+    def call(self, statement: Call) -> bytes:
+        raise NotImplementedError
+
+    def end(self) -> bytes:
+        raise NotImplementedError
+
+    def error(self, reason: FailReason) -> bytes:
+        """An error inside an answer that has begun."""
+        raise NotImplementedError
+
+    def whole(self) -> Json:
+        raise NotImplementedError
+
+    # Refusals
+
+    @staticmethod
+    def refusal(reason: FailReason) -> Refusal | None:
+        """How a vendor refuses before the first word; None where it would just go away."""
+        raise NotImplementedError
+
+    @staticmethod
+    def bad_request(problem: str) -> Json:
+        raise NotImplementedError
+
+
+def in_halves(text: str) -> tuple[str, str]:
+    return text[: len(text) // 2], text[len(text) // 2 :]
+
+
+def bare_event(value: Json) -> bytes:
+    return b"data: %b\n\n" % _ENCODER.encode(value)
+
+
+def named_event(value: Json) -> bytes:
+    return b"event: %b\n%b" % (str(value["type"]).encode(), bare_event(value))
+
+
+def rows(value: Any) -> list[Json]:
+    return cast("list[Json]", value if isinstance(value, list) else [])
+
+
+def sealed(text: str) -> str:
+    """What a vendor would sign or encrypt: a change of the text is noticed."""
+    return f"sealed-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+
+
+# How OpenAI refuses, on both of its wires
+
+
+def openai_error(message: str, code: str | None, kind: str = "invalid_request_error") -> Json:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+OPENAI_REFUSALS: Final[Mapping[FailReason, Refusal]] = {
+    "rate_limited": Refusal(
+        429, openai_error("Rate limit reached for requests.", "rate_limit_exceeded", "requests")
+    ),
+    "overloaded": Refusal(503, openai_error("The server is overloaded.", None, "server_error")),
+    "bad_credentials": Refusal(401, openai_error("Incorrect API key provided.", "invalid_api_key")),
+}

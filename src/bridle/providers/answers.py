@@ -1,0 +1,215 @@
+"""What the wires share when they read an answer: its faults, its text, its calls. Pure, and knows no vendor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking
+
+if TYPE_CHECKING:
+    from bridle.engine.ports import ModelThought
+    from bridle.protocol.messages import StopReason, Usage
+    from bridle.providers.vendor_errors import VendorError
+
+T = TypeVar("T")
+
+_ENCODER: Final = msgspec.json.Encoder()
+_MOST: Final = 2**53
+
+
+class AnswerFault(Exception):
+    """An answer that is none. `problem` is a clause for a person; `error` what the vendor said, if it said so."""
+
+    def __init__(self, problem: str, *, error: VendorError | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.error = error
+
+
+CUT: Final = "it ended in the middle"
+EMPTY: Final = "it is empty"
+NO_ANSWER: Final = "it holds no answer"
+NOT_TEXT: Final = "it is not UTF-8"
+REPORTED: Final = "the vendor reports an error"
+
+
+class Decoder(Protocol):
+    """One answer of a wire, frame by frame. What it returns depends on the frames alone, not on how they were read.
+
+    `feed` takes the data of the frames of one read and returns what can be told by then, neighbouring texts joined. A
+    whole answer that was not streamed is one frame. Thoughts and calls come out whole and only at the end, before the
+    one `ModelDone`. `finish` is the end of the stream. Both raise `AnswerFault`.
+    """
+
+    @property
+    def is_done(self) -> bool: ...
+    @property
+    def is_told(self) -> bool:
+        """Whether the vendor has said why its answer ends: what may be missing then is the price."""
+        ...
+
+    def feed(self, frames: Iterable[str]) -> list[ModelPart]: ...
+    def finish(self) -> list[ModelPart]: ...
+
+
+def decode_answer(decoder: Decoder, body: bytes) -> list[ModelPart]:
+    """An answer that was not streamed, as the parts a stream of it would give. Raises `AnswerFault`."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise AnswerFault(NOT_TEXT) from None
+    return [*decoder.feed((text,)), *decoder.finish()]
+
+
+def read_frame(reader: msgspec.json.Decoder[T], data: str) -> T:
+    """One frame as its wire's type."""
+    try:
+        return reader.decode(data)
+    except msgspec.ValidationError:
+        raise AnswerFault("it does not have the form of an answer") from None
+    except (msgspec.DecodeError, UnicodeError):
+        pass
+    except RecursionError:
+        raise AnswerFault("it is nested too deeply") from None
+    # Servers that cut text by UTF-16 units send half a character as an escape of its own, which only the
+    # standard library reads; the halves meet again in `Texts`.
+    import json
+
+    try:
+        return msgspec.convert(json.loads(data), reader.type)
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        raise AnswerFault("it is not JSON") from None
+
+
+# Text
+
+TextKind: TypeAlias = Literal["text", "thinking"]
+
+
+class Texts:
+    """Text as it comes: neighbours of one kind joined, and no half of a character let through."""
+
+    def __init__(self) -> None:
+        self._said = 0
+        self._kind: TextKind = "text"
+        self._pieces: list[str] = []
+        self._parts: list[ModelPart] = []
+        self._half = ""
+
+    @property
+    def said(self) -> int:
+        """How many characters of text, not of thinking, there were so far."""
+        self._close(keep_half=True)
+        return self._said
+
+    def add(self, kind: TextKind, text: str) -> None:
+        if kind != self._kind:
+            self._close()
+            self._kind = kind
+        self._pieces.append(text)
+
+    def taken(self, *, final: bool = False) -> list[ModelPart]:
+        """What came since the last time. Half a character waits for its other half."""
+        self._close(keep_half=not final)
+        parts, self._parts = self._parts, []
+        return parts
+
+    def _close(self, *, keep_half: bool = False) -> None:
+        if not self._pieces and not self._half:
+            return
+        text = self._half + "".join(self._pieces)
+        self._pieces.clear()
+        self._half = ""
+        if keep_half and "\ud800" <= text[-1:] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        if text := whole(text):
+            if self._kind == "text":
+                self._said += len(text)
+                self._parts.append(ModelText(text))
+            else:
+                self._parts.append(ModelThinking(text))
+
+
+def whole(text: str) -> str:
+    """Halves of a character put together; a half that stays alone becomes the replacement character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def encoded(value: Mapping[str, Any]) -> bytes:
+    """JSON of what a vendor sent, also where half a character stands in it: as the escape it came as."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+# Calls
+
+
+class OpenCall:
+    """A call that is still being told."""
+
+    def __init__(self, wire_id: str = "", tool: str = "") -> None:
+        self.id = wire_id
+        self.tool = tool
+        self.arguments: list[str] = []
+
+    def add(self, arguments: str | Mapping[str, Any] | None) -> None:
+        """More of its arguments: a piece of JSON text, or all of them as an object."""
+        if isinstance(arguments, str):
+            self.arguments.append(arguments)
+        elif arguments is not None:
+            self.arguments.append(encoded(arguments).decode())
+
+
+def ending(
+    texts: Texts,
+    calls: Iterable[OpenCall],
+    *,
+    stop: StopReason,
+    usage: Usage,
+    thoughts: Sequence[ModelThought] = (),
+) -> list[ModelPart]:
+    """The last parts of an answer. Whether calls were made is seen, not believed; a withheld answer makes none."""
+    parts = texts.taken(final=True)
+    made = () if stop in {"content_filter", "error"} else _finished(calls, cut=stop == "max_tokens")
+    return [*parts, *thoughts, *made, ModelDone("tool_use" if made else stop, usage)]
+
+
+def _finished(calls: Iterable[OpenCall], *, cut: bool) -> Sequence[ModelCall]:
+    """The calls, in order. An answer that ran out of tokens keeps those that were finished."""
+    made: list[ModelCall] = []
+    for call in calls:
+        arguments = whole("".join(call.arguments))
+        if cut and not is_object(arguments):
+            continue
+        if not call.tool:
+            raise AnswerFault("a tool call has no name")
+        made.append(ModelCall(call.tool, arguments, call.id or None))
+    return made
+
+
+def is_object(text: str) -> bool:
+    """Whether this is the JSON text of an object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+
+
+def count(given: Mapping[str, Any], *names: str) -> int:
+    """The first of these numbers that is above zero, as tokens."""
+    for name in names:
+        value = given.get(name)
+        if isinstance(value, int | float) and 0 < value < _MOST:
+            return int(value)
+    return 0

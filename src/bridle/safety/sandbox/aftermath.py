@@ -1,0 +1,65 @@
+"""Undoing what no border can stop, once a command is over: files that would lead git or an agent to other settings.
+
+Some names cannot be kept missing while git runs, because git would stumble over whatever stands there; and a link
+cannot be held in its place. What came to be is renamed where it is, so nothing is lost and nobody obeys it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from bridle.base.files import open_beneath, read_limited
+from bridle.safety.sandbox.confinement import Confinement, Kept
+
+_SUFFIX = ".put-aside"
+_MAX_BYTES = 4_096
+
+
+def put_right(confinement: Confinement) -> tuple[str, ...]:
+    """Puts everything back that a command must not have changed. Returns the paths that had been tampered with."""
+    tampered = [path for path in confinement.unwanted if os.path.lexists(path)]
+    tampered += [kept.path for kept in confinement.kept if not _is_as_it_was(kept)]
+    by_path = {kept.path: kept for kept in confinement.kept}
+    for path in tampered:
+        with contextlib.suppress(OSError):  # a folder on the way was moved: the name means nothing any more
+            _put_back(path, by_path.get(path))
+    return tuple(tampered)
+
+
+def _is_as_it_was(kept: Kept) -> bool:
+    try:
+        if kept.link:
+            return os.readlink(kept.path) == kept.link
+        if not os.path.lexists(kept.path):
+            return True
+        return not os.path.islink(kept.path) and read_limited(kept.path, _MAX_BYTES).data == kept.content
+    except OSError:
+        return False
+
+
+def _put_back(path: str, kept: Kept | None) -> None:
+    """Works on the folder itself: a command may have put a link to somewhere else in its place."""
+    folder, name = os.path.split(path)
+    where = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(name, _free_name(name, where), src_dir_fd=where, dst_dir_fd=where)
+        if kept is not None and kept.link:
+            os.symlink(kept.link, name, dir_fd=where)
+        elif kept is not None:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=where)
+            with os.fdopen(fd, "wb") as file:
+                file.write(kept.content)
+    finally:
+        os.close(where)
+
+
+def _free_name(name: str, where: int) -> str:
+    for number in range(1, 10_000):
+        candidate = f"{name}{_SUFFIX}-{number}"
+        try:
+            os.lstat(candidate, dir_fd=where)
+        except FileNotFoundError:
+            return candidate
+    raise FileExistsError(name)

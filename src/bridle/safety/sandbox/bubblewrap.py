@@ -1,0 +1,192 @@
+"""Commands inside bubblewrap: namespaces of their own, no capabilities, a file system of mounts, a system call filter.
+
+Options go through a file descriptor, so the list of processes shows a short line, and file names may have any bytes.
+
+Sockets without a name in the file system belong to the network. Where that is inherited, a Landlock domain (of kernels
+that know this scope, 6.12 and later) keeps commands from those of other programs, such as the display's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Literal, TypeAlias
+
+from bridle.safety.sandbox.adapters import CannotConfine, Launch
+from bridle.safety.sandbox.caches import cache_variables
+from bridle.safety.sandbox.confinement import Confinement
+from bridle.safety.sandbox.masks import Masks
+from bridle.safety.sandbox.mounts import Mount, make_room, mounts_of
+from bridle.safety.sandbox.thread_limits import HeldThread
+
+Variant: TypeAlias = Literal["full", "without-userns-limit", "host-proc"]
+VARIANTS: tuple[Variant, ...] = ("full", "without-userns-limit", "host-proc")
+"""Strongest first. The second is for old versions, the third for containers in which /proc cannot be mounted."""
+Filter: TypeAlias = Callable[[bool], bytes]
+"""The system call filter for a command whose network is denied, or not; empty: none for this machine."""
+
+_SINCE_SCOPES = 6
+TEMPORARY = "/tmp"  # noqa: S108  it is the command's own
+
+
+def system_call_filter(network_denied: bool) -> bytes:
+    from bridle.safety.sandbox import seccomp
+
+    if not seccomp.supported():
+        return b""
+    return seccomp.program(network_denied=network_denied, own_network=network_denied)
+
+
+class Bubblewrap:
+    """Confines with the `bwrap` at `program`."""
+
+    name = "bubblewrap"
+
+    def __init__(
+        self, program: str, *, variant: Variant = "full", call_filter: Filter = system_call_filter
+    ) -> None:
+        self._program = program
+        self._variant: Variant = variant
+        self._filter = call_filter
+
+    @property
+    def variant(self) -> Variant:
+        return self._variant
+
+    def variables(self, confinement: Confinement) -> Mapping[str, str]:
+        caches = cache_variables(confinement.caches) if confinement.caches else {}
+        return {"TMPDIR": TEMPORARY, **caches}
+
+    def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
+        mounts = mounts_of(confinement)
+        make_room(mounts, confinement)
+        masks = _masks(confinement)
+        fds: list[int] = []
+        try:
+            options = self._options(mounts, confinement, cwd)
+            if program := self._filter(confinement.network == "deny"):
+                fds.append(_readable(program))
+                options += ["--seccomp", str(fds[-1])]
+            fds.append(_readable(b"".join(os.fsencode(option) + b"\0" for option in options)))
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            masks.release()
+            raise
+        scope = _socket_scope(self._program) if confinement.network == "inherit" else None
+        thread = HeldThread(scope) if scope is not None else None
+
+        def ended() -> None:
+            masks.release()
+            if thread is not None:
+                thread.end()
+
+        return Launch(
+            argv=(self._program, "--args", str(fds[-1]), "--", *argv),
+            pass_fds=tuple(fds),
+            within=thread,
+            ended=ended,
+        )
+
+    def _options(self, mounts: Sequence[Mount], confinement: Confinement, cwd: str) -> list[str]:
+        options = [
+            "--die-with-parent",
+            "--new-session",
+            "--unshare-all",
+            "--unshare-user",
+            "--cap-drop",
+            "ALL",
+        ]
+        if self._variant == "full":
+            options.append("--disable-userns")
+        if confinement.network == "inherit":
+            options.append("--share-net")
+        root, *others = mounts
+        options += [*_mounted(root, confinement), "--dev", "/dev"]
+        if self._variant == "host-proc":
+            options += ["--ro-bind", "/proc", "/proc"]
+        else:  # to root, files in /proc/sys are writable without any capability
+            options += ["--proc", "/proc", "--remount-ro", "/proc"]
+        for mount in others:
+            options += _mounted(mount, confinement)
+        # Afterwards: until now the places for mounts below had to be made.
+        for mount in mounts:
+            if mount.kind in {"hidden", "empty", "room"} and mount.is_folder:
+                options += ["--remount-ro", mount.path]
+        return [*options, "--chdir", cwd]
+
+
+def failure_of(returncode: int, error: bytes) -> str | None:
+    """Why bubblewrap did not start the command, judged by the first thing that was written; None if it did.
+
+    A command can pretend. So this may lead to looking again at what this machine can do, and never to running the
+    command unconfined.
+    """
+    said = re.match(rb"bwrap: ([^\n]*)", error)
+    return said[1].decode("utf-8", "replace") if said is not None and returncode == 1 else None
+
+
+@cache
+def _socket_scope(program: str) -> Callable[[], None] | None:
+    """What a thread does so that nothing it starts reaches nameless sockets of others; None where that cannot be.
+
+    A bubblewrap that is root's own would lose the privileges it needs.
+    """
+    from bridle.safety.sandbox import landlock, thread_limits
+
+    try:
+        if landlock.available() < _SINCE_SCOPES or os.stat(program).st_mode & stat.S_ISUID:
+            return None
+        ruleset = thread_limits.landlock_ruleset(files=0, ports=0, scopes=landlock.SCOPE_ABSTRACT_SOCKETS)
+    except OSError:
+        return None
+
+    def give_up() -> None:
+        thread_limits.gain_no_privileges()
+        thread_limits.landlock_enter(ruleset)
+
+    return give_up
+
+
+def _mounted(mount: Mount, confinement: Confinement) -> Iterator[str]:
+    path = mount.path
+    match mount.kind:
+        case "writable":
+            yield from ("--bind", path, path)
+        case "read-only" | "shown":
+            yield from ("--ro-bind", path, path)
+        case "hidden" if not mount.is_folder:
+            # A device that may not be opened here: whoever reads it is refused.
+            yield from ("--ro-bind", "/dev/null", path)
+        case "hidden":
+            yield from ("--perms", "0111" if mount.crossed else "0000", "--tmpfs", path)
+        case "temporary" if confinement.scratch:
+            yield from ("--bind", confinement.scratch, path)
+        case "temporary":
+            yield from ("--perms", "1777", "--tmpfs", path)
+        case "empty" | "room":
+            yield from ("--perms", "0755", "--tmpfs", path)
+
+
+def _masks(confinement: Confinement) -> Masks:
+    try:
+        return Masks(confinement.absent)
+    except OSError as error:
+        raise CannotConfine(f"{error.filename} could not be protected ({error.strerror})") from error
+
+
+def _readable(data: bytes) -> int:
+    """A descriptor from which `data` can be read."""
+    fd = os.memfd_create("bridle", os.MFD_CLOEXEC)
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

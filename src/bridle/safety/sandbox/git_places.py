@@ -1,0 +1,198 @@
+"""Where the repository of a folder keeps its own files, and which of them make git run programs.
+
+Only what leads back counts: a `.git` file may name any folder, so the repository it names must name it as one of its
+working trees before anything of that repository is opened for writing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from bridle.base.files import read_limited
+
+_MAX_BYTES = 256 * 1024
+_MAX_MODULES = 64
+_MAX_MODULE_DEPTH = 4
+_MAX_WORKTREES = 64
+
+_SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)\s*(?:\"[^\"]*\")?\s*\]")
+_VALUE = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
+
+
+class GitPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """One repository, in resolved paths, as it stands on disk."""
+
+    top: str
+    """The folder with the `.git` entry; for a bare repository, the repository itself."""
+    git_dir: str
+    """What belongs to this working tree: the index, HEAD."""
+    common: str
+    """What all working trees share: objects, branches, hooks, settings. The same folder in most repositories."""
+    ours: bool
+    """It is certain that this repository is that of `top`."""
+
+
+class GitFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a repository that say what git does."""
+
+    programs: tuple[str, ...] = ()
+    """Folders and files whose content git runs or obeys, there or not."""
+    settings: tuple[str, ...] = ()
+    """The same, where commands about git's settings may write."""
+    new_settings: tuple[str, ...] = ()
+    """Settings that are not there; git would stumble over anything that stands in their place."""
+    redirections: tuple[str, ...] = ()
+    """Not there, and would lead git to other settings altogether; nothing can stand in their place either."""
+    pointers: tuple[str, ...] = ()
+    """Files of other working trees that lead to this repository; they may go, and must not change."""
+
+
+def find_repository(folder: str) -> GitPlaces | None:
+    """The repository that git would use in this resolved folder."""
+    for candidate in _self_and_parents(folder):
+        entry = os.path.join(candidate, ".git")
+        if os.path.lexists(entry):
+            found = _repository_at(candidate, entry)
+            if found is not None and (found.ours or candidate == folder):
+                return found
+        elif _is_git_dir(candidate):
+            return GitPlaces(top=candidate, git_dir=candidate, common=candidate, ours=True)
+    return None
+
+
+def files_of(git: GitPlaces) -> GitFiles:
+    """What to look after in a repository; the entries beneath it that there may be many of, up to a limit."""
+    settings = [os.path.join(git.common, name) for name in ("config", "config.worktree")]
+    programs = [os.path.join(git.common, "hooks"), *_named_in_settings(git)]
+    redirections = [os.path.join(git.common, "commondir")]
+    pointers: list[str] = []
+    if git.git_dir != git.common:
+        programs += [os.path.join(git.git_dir, name) for name in ("commondir", "gitdir")]
+        settings.append(os.path.join(git.git_dir, "config.worktree"))
+    for module in _modules(os.path.join(git.common, "modules"), _MAX_MODULE_DEPTH):
+        settings.append(os.path.join(module, "config"))
+        programs.append(os.path.join(module, "hooks"))
+        redirections.append(os.path.join(module, "commondir"))
+    for worktree in _folders(os.path.join(git.common, "worktrees"))[:_MAX_WORKTREES]:
+        if worktree != git.git_dir:
+            settings.append(os.path.join(worktree, "config.worktree"))
+            pointers += [os.path.join(worktree, name) for name in ("commondir", "gitdir")]
+    return GitFiles(
+        programs=tuple(programs),
+        settings=tuple(filter(os.path.lexists, settings)),
+        new_settings=tuple(itertools.filterfalse(os.path.lexists, settings)),
+        redirections=tuple(itertools.filterfalse(os.path.lexists, redirections)),
+        pointers=tuple(filter(os.path.lexists, pointers)),
+    )
+
+
+def _repository_at(top: str, entry: str) -> GitPlaces | None:
+    if os.path.isdir(entry):
+        folder = os.path.realpath(entry)
+        inside = folder == entry or folder.startswith(f"{top}/")
+        if inside and not _is_git_dir(folder) and not os.listdir(folder):
+            return None
+        return GitPlaces(top=top, git_dir=folder, common=folder, ours=inside and _is_git_dir(folder))
+    named = _text(entry)
+    if named is None or not named.startswith("gitdir:"):
+        return None
+    git_dir = os.path.realpath(os.path.join(top, named.removeprefix("gitdir:").strip()))
+    if not os.path.isdir(git_dir):
+        return None
+    common = _common_of(git_dir)
+    ours = _is_worktree(entry, git_dir, common) or (common == git_dir and _is_submodule(top, git_dir))
+    return GitPlaces(top=top, git_dir=git_dir, common=common, ours=ours)
+
+
+def _common_of(git_dir: str) -> str:
+    text = _text(os.path.join(git_dir, "commondir"))
+    return git_dir if text is None else os.path.realpath(os.path.join(git_dir, text.strip()))
+
+
+def _is_worktree(entry: str, git_dir: str, common: str) -> bool:
+    """Whether the repository knows this `.git` file as that of one of its working trees."""
+    if os.path.dirname(git_dir) != os.path.join(common, "worktrees") or not _is_git_dir(common):
+        return False
+    back = _text(os.path.join(git_dir, "gitdir"))
+    return back is not None and os.path.realpath(os.path.join(git_dir, back.strip())) == entry
+
+
+def _is_submodule(top: str, git_dir: str) -> bool:
+    """Whether the repository calls this folder its working tree."""
+    if not _is_git_dir(git_dir):
+        return False
+    worktrees = [value for key, value in _settings(os.path.join(git_dir, "config")) if key == "core.worktree"]
+    return bool(worktrees) and os.path.realpath(os.path.join(git_dir, worktrees[-1])) == top
+
+
+def _is_git_dir(folder: str) -> bool:
+    return os.path.lexists(os.path.join(folder, "HEAD")) and all(
+        os.path.isdir(os.path.join(folder, name)) for name in ("objects", "refs")
+    )
+
+
+def _named_in_settings(git: GitPlaces) -> Iterator[str]:
+    """Files the settings lead to: other settings, and another folder for hooks."""
+    for name in ("config", "config.worktree"):
+        config = os.path.join(git.common, name)
+        for key, value in _settings(config):
+            if key == "core.hookspath" and not value.startswith("~"):
+                yield os.path.normpath(os.path.join(git.top, value))
+            elif key in {"include.path", "includeif.path"} and not value.startswith("~"):
+                yield os.path.normpath(os.path.join(git.common, value))
+
+
+def _settings(path: str) -> Iterator[tuple[str, str]]:
+    """The settings as `section.key` and value, in the form in which git writes them; anything else is left out."""
+    section = ""
+    for raw in (_text(path) or "").split("\n"):
+        line = raw.strip()
+        if match := _SECTION.match(line):
+            section, line = match[1].lower(), line[match.end() :]
+        if value := _VALUE.fullmatch(line):
+            yield f"{section}.{value[1].lower()}", value[2].strip().strip('"')
+
+
+def _modules(folder: str, depth: int) -> list[str]:
+    """The repositories of submodules; their names may have slashes."""
+    found: list[str] = []
+    for child in _folders(folder):
+        if len(found) >= _MAX_MODULES:
+            break
+        if os.path.lexists(os.path.join(child, "config")):
+            found.append(child)
+        if depth > 0:
+            below = os.path.join(child, "modules") if child in found else child
+            found += _modules(below, depth - 1)
+    return found[:_MAX_MODULES]
+
+
+def _folders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str | None:
+    """A small plain file; None for anything else."""
+    try:
+        contents = read_limited(path, _MAX_BYTES)
+    except OSError:
+        return None
+    return None if contents.truncated else os.fsdecode(contents.data)
+
+
+def _self_and_parents(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent

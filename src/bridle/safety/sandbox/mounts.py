@@ -1,0 +1,101 @@
+"""A confinement as a list of mounts, in the order in which they are made: what lies above comes first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from bridle.base.files import private_folder
+from bridle.safety.sandbox.confinement import Confinement
+
+Kind: TypeAlias = Literal["writable", "read-only", "shown", "hidden", "empty", "temporary", "room"]
+"""What a path becomes. `shown`: read-only, where it could not be seen otherwise; `temporary`: the scratch folder;
+`room`: a new empty folder in it, for the mounts below."""
+
+_BLANK: frozenset[Kind] = frozenset({"hidden", "empty", "temporary", "room"})
+"""Nothing of what was there can be seen below these."""
+
+
+class Mount(NamedTuple):
+    path: str
+    kind: Kind
+    is_folder: bool = True
+    crossed: bool = False
+    """Something below it is shown again, so it must be possible to pass through."""
+
+
+def mounts_of(confinement: Confinement) -> list[Mount]:
+    """The whole file system is the first."""
+    wanted: dict[str, Kind] = {}
+    wanted.update(dict.fromkeys(confinement.shown, "shown"))
+    wanted.update(dict.fromkeys((*confinement.absent, *confinement.read_only), "read-only"))
+    wanted.update(dict.fromkeys(confinement.held, "writable"))
+    wanted.update(dict.fromkeys(confinement.emptied, "empty"))
+    wanted.update(dict.fromkeys(confinement.hidden, "hidden"))
+    wanted.update(dict.fromkeys(confinement.temporary, "temporary"))
+    wanted.update(dict.fromkeys(confinement.writable, "writable"))
+    mounts = {"/": Mount("/", "writable" if wanted.pop("/", "") == "writable" else "read-only")}
+    for path in sorted(wanted, key=_depth_first):
+        above = _nearest(path, mounts)
+        kind = wanted[path]
+        if _adds_nothing(kind, above.kind, pokes_through=path in confinement.writable):
+            continue
+        if above.kind in _BLANK:
+            _open_way(path, above, mounts)
+        mounts[path] = Mount(path, kind, os.path.isdir(path))
+    return sorted(mounts.values(), key=lambda mount: _depth_first(mount.path))
+
+
+def make_room(mounts: Sequence[Mount], confinement: Confinement) -> None:
+    """Makes the folders in the scratch folder on which something will be mounted.
+
+    Later commands cannot put anything else there, because to them it is a mount. What an earlier one did put there,
+    before it was one, is moved out of the way.
+    """
+    if not confinement.scratch:
+        return
+    private_folder(confinement.scratch)
+    for mount in mounts:
+        if os.path.dirname(mount.path) not in confinement.temporary:
+            continue
+        place = os.path.join(confinement.scratch, os.path.basename(mount.path))
+        if os.path.islink(place) or os.path.isdir(place) != mount.is_folder:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(place, f"{place}.{os.urandom(4).hex()}")
+        if mount.is_folder:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+
+
+def _depth_first(path: str) -> list[str]:
+    return path.rstrip("/").split("/")
+
+
+def _adds_nothing(kind: Kind, above: Kind, *, pokes_through: bool) -> bool:
+    if above in _BLANK:
+        return kind != "shown" and not pokes_through
+    return kind == "shown" or (kind == "read-only" and above in {"read-only", "shown"})
+
+
+def _open_way(path: str, above: Mount, mounts: dict[str, Mount]) -> None:
+    """Makes it possible to reach a path below something blank.
+
+    In a scratch folder, which other commands write to at the same time, the way leads through a folder of its own: it
+    is a mount, so that nobody can put a link in its place.
+    """
+    mounts[above.path] = above._replace(crossed=True)
+    if above.kind == "temporary":
+        first = os.path.join(above.path, os.path.relpath(path, above.path).split("/")[0])
+        if first != path:
+            mounts[first] = Mount(first, "room", crossed=True)
+
+
+def _nearest(path: str, mounts: dict[str, Mount]) -> Mount:
+    return next(mounts[parent] for parent in _parents(path) if parent in mounts)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        yield path

@@ -1,0 +1,118 @@
+"""Places on a person's machine that no command needs to see: by name, as they stand in a home folder or in the system.
+
+The names of single files come from `sensitive.SECRET_FILES`, which knows where programs keep passwords and tokens.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Mapping
+
+from bridle.safety.sensitive import SECRET_FILES
+
+# fmt: off
+_SECRETS_IN_HOME = (
+    # keys and password stores
+    ".ssh", ".gnupg", ".password-store", ".local/share/password-store", ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".pki", ".secrets", ".vault-token", ".age", ".config/sops", ".config/age", ".Xauthority", ".ICEauthority",
+    # clouds, clusters, forges
+    ".aws", ".azure", ".kube", ".oci", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub",
+    ".config/doctl",
+    ".config/op", ".config/rclone", ".config/heroku", ".config/configstore", ".config/netlify", ".config/fly",
+    ".fly", ".terraform.d/credentials.tfrc.json", ".docker/config.json", ".config/containers/auth.json", ".netrc",
+    ".git-credentials", ".config/git/credentials", ".databrickscfg", ".snowflake", ".config/huggingface/token",
+    ".cache/huggingface/token", ".huggingface/token",
+    # package registries
+    ".npmrc", ".pypirc", ".yarnrc.yml", ".config/pypoetry/auth.toml", ".cargo/credentials", ".cargo/credentials.toml",
+    ".gem/credentials", ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".nuget/NuGet",
+    ".config/NuGet",
+    # other agents
+    ".codex/auth.json", ".claude/.credentials.json", ".claude.json", ".gemini/oauth_creds.json",
+    ".local/share/opencode/auth.json", ".config/github-copilot", ".config/goose",
+    # browsers and mail
+    ".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
+    ".config/vivaldi",
+    ".config/microsoft-edge", ".config/opera", ".librewolf", "snap/firefox", "snap/chromium", ".var/app",
+    ".config/Signal", ".config/Slack", ".config/discord", ".config/1Password", ".config/Bitwarden",
+    ".config/keepassxc",
+    "Library/Keychains", "Library/Cookies", "Library/Application Support/Google/Chrome",
+    "Library/Application Support/Firefox", "Library/Application Support/BraveSoftware", "Library/Mail",
+    "Library/Messages",
+    # what was typed before
+    ".bash_history", ".zsh_history", ".zhistory", ".python_history", ".node_repl_history", ".psql_history",
+    ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst", ".local/share/fish/fish_history",
+    ".local/state/bash_history",
+)
+_PLACES_BY_VARIABLE = {
+    "XDG_CONFIG_HOME": ".config/", "XDG_DATA_HOME": ".local/share/", "XDG_CACHE_HOME": ".cache/",
+    "CARGO_HOME": ".cargo/",
+    "GNUPGHOME": ".gnupg", "AWS_SHARED_CREDENTIALS_FILE": ".aws/credentials", "KUBECONFIG": ".kube/config",
+    "DOCKER_CONFIG": ".docker/", "NETRC": ".netrc", "CLOUDSDK_CONFIG": ".config/gcloud",
+    "GH_CONFIG_DIR": ".config/gh",
+    "NPM_CONFIG_USERCONFIG": ".npmrc", "HISTFILE": ".bash_history", "XAUTHORITY": ".Xauthority",
+}
+"""What these name stands for a place in the home; one that ends with a slash, for everything of the list below it."""
+
+_SECRETS_OF_SYSTEM = (
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/krb5.keytab",
+    "/etc/wireguard",
+    "/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/NetworkManager/system-connections",
+)
+"""Only root can read these; they are hidden from its commands too."""
+
+SOCKET_FOLDERS = ("/run", "/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/snap/lxd/common/lxd")
+SOCKETS_IN_HOME = (
+    ".docker/run", ".docker/desktop", ".colima", ".lima", ".rd", ".orbstack/run",
+    ".local/share/containers/podman/machine",
+    ".1password", ".bitwarden-ssh-agent.sock.d",
+)
+SHOWN_IN_EMPTIED = (
+    "/etc/resolv.conf", "/etc/hosts", "/etc/localtime",
+    # where some systems keep the programs themselves
+    "/run/current-system", "/run/wrappers", "/run/opengl-driver", "/run/booted-system",
+)
+"""What programs need although it may lie in one of the folders above, itself or where it leads."""
+
+HOME_START_UP_FILES = (
+    ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".zshenv", ".zshrc", ".zprofile",
+    ".zlogin",
+    ".xprofile", ".xsessionrc", ".gitconfig", ".ssh", ".npmrc", ".config/autostart", ".config/systemd", ".config/git",
+    ".config/fish", ".config/environment.d", ".local/bin", "bin",
+)
+"""Protected, there or not, where the writable folder is the home itself."""
+# fmt: on
+
+
+def secret_places(home: str, env: Mapping[str, str]) -> Iterator[str]:
+    """Where secrets may be; of the home itself, what does not exist is mostly left out."""
+    try:
+        names = frozenset(os.listdir(home))
+    except OSError:
+        names = None
+    for place in _in_home():
+        if names is None or place.partition("/")[0] in names:
+            yield os.path.join(home, place)
+    yield from (place for place in _SECRETS_OF_SYSTEM if os.access(place, os.R_OK))
+    for variable, stands_for in _PLACES_BY_VARIABLE.items():
+        value = env.get(variable, "")
+        if not os.path.isabs(value):
+            continue
+        if stands_for.endswith("/"):
+            below = (place.removeprefix(stands_for) for place in _in_home() if place.startswith(stands_for))
+            yield from (os.path.join(value, place) for place in below)
+        else:
+            yield value
+
+
+@functools.cache
+def _in_home() -> tuple[str, ...]:
+    """The list above, and those of `SECRET_FILES` that can only be meant in a home: hidden names without wildcards."""
+    named = (
+        pattern
+        for pattern in SECRET_FILES
+        if pattern.startswith(".") and not set(pattern) & set("*?!") and not pattern.startswith(".env")
+    )
+    return tuple(dict.fromkeys((*_SECRETS_IN_HOME, *named)))

@@ -1,0 +1,328 @@
+"""A small world for probes: everything in it was made to be attacked, so that nothing else has to be.
+
+A home with secrets that are none, a workspace with a repository, a neighbour outside, sockets that answer nobody, a
+process to trace and to end. What a probe did to it is seen by comparing it with what it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Mapping
+
+import msgspec
+
+from bridle.base.processes import Process, Processes
+from bridle.safety.sandbox.confinement import Place, is_left_over
+
+VARIABLE = "PROBE_API_KEY"
+TEMPORARY = "/tmp"  # noqa: S108  a folder of our own in it
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  a file of our own in it
+_TEST_NETWORK = ("192.0.2.1", 53)
+"""An address nobody has; asking for the way to it sends nothing."""
+_LONGEST_S = "600"
+_GONE_WITHIN_S = 2.0
+_MAX_BYTES = 4_096
+
+_SETTINGS = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
+_PROTECTED = (
+    ".git/config", ".git/hooks", ".git/commondir", ".git/worktrees/side/commondir", ".git/worktrees/side/gitdir",
+    "AGENTS.md", ".mcp.json", ".vscode", ".bridle",
+)  # fmt: skip
+"""What a command must leave as it is in the workspace, there or not."""
+
+
+class Paths(msgspec.Struct, frozen=True, kw_only=True):
+    root: str
+    temporary: str
+    """A folder of our own in the machine's temporary folder."""
+
+    @property
+    def home(self) -> str:
+        return f"{self.root}/home"
+
+    @property
+    def work(self) -> str:
+        return f"{self.root}/work"
+
+    @property
+    def outside(self) -> str:
+        return f"{self.root}/out"
+
+    @property
+    def own(self) -> Mapping[str, str]:
+        """Bridle's own folders; the last one is missing."""
+        return {
+            "config": f"{self.home}/.config/bridle",
+            "data": f"{self.home}/.local/share/bridle",
+            "state": f"{self.home}/.local/state/bridle",
+        }
+
+
+class World:
+    """The world while it lives. Made by `probe_world`."""
+
+    def __init__(self, paths: Paths, token: str, process: Process, doors: Doors, shared: str) -> None:
+        self.paths = paths
+        self.token = token
+        self._process = process
+        self._doors = doors
+        self._shared = shared
+        self._life = os.open(f"{paths.work}/life", os.O_RDONLY | os.O_NONBLOCK)
+        # What a careless engine would leave open for its commands.
+        self._careless = os.open(f"{paths.home}/.ssh/id_probe", os.O_RDONLY)
+        os.set_inheritable(self._careless, True)
+        self._before = dict(self._seen())
+
+    def close(self) -> None:
+        os.close(self._careless)
+        os.close(self._life)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment of the person in this world, with a secret in it."""
+        return {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": self.paths.home,
+            "LANG": "C.UTF-8",
+            "XDG_RUNTIME_DIR": f"{self.paths.root}/run",
+            "SSH_AUTH_SOCK": f"{self.paths.root}/ssh/s",
+            VARIABLE: self.token,
+        }
+
+    @property
+    def place(self) -> Place:
+        """The world as the sandbox is told of it."""
+        return Place(
+            home=self.paths.home,
+            own=tuple(self.paths.own.values()),
+            caches=f"{self.paths.root}/caches",
+            env=self.env,
+        )
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What an attempt must know to try: where everything is, and none of the secrets."""
+        paths = self.paths
+        return {
+            "home": paths.home,
+            "work": paths.work,
+            "outside": paths.outside,
+            "victim": f"{paths.outside}/victim",
+            **paths.own,
+            "variable": VARIABLE,
+            "temporary": paths.temporary,
+            "shared": self._shared,
+            "process": str(self._process.pid),
+            "life": f"{paths.work}/life",
+            "git": shutil.which("git") or "",
+            "has_route": "yes" if _has_route() else "no",
+            **self._doors.facts,
+        }
+
+    def changes(self) -> list[str]:
+        """What is not as it was, in words; each thing that happened at a socket is told once."""
+        now = dict(self._seen())
+        changed = sorted(name for name in {*now, *self._before} if now.get(name) != self._before.get(name))
+        first = [name for name in changed if not any(name.startswith(f"{above}/") for above in changed)]
+        told = [f"{self._shown(name)} was {_fate(name, self._before, now)}" for name in first]
+        if self._process.returncode is not None:
+            told.append("a process outside was ended")
+        return [*told, *self._doors.visits()]
+
+    def _shown(self, path: str) -> str:
+        if path.startswith(f"{self.paths.temporary}/"):
+            return f"{os.path.basename(path)} in the temporary folder"
+        return os.path.relpath(path, self.paths.root)
+
+    async def is_left_alone(self) -> bool:
+        """Whether nothing of the last command lives any more, now or a moment later."""
+        return await asyncio.to_thread(self._ends)
+
+    def _ends(self) -> bool:
+        ready, _, _ = select.select([self._life], [], [], _GONE_WITHIN_S)
+        return bool(ready) and os.read(self._life, 1) == b""
+
+    def _seen(self) -> Iterator[tuple[str, object]]:
+        """Everything a command must not change, with what it is."""
+        paths = self.paths
+        roots = [paths.home, paths.outside, paths.temporary, f"{paths.root}/run", f"{paths.root}/ssh"]
+        roots += [f"{paths.work}/{name}" for name in _PROTECTED]
+        for root in (*roots, *filter(None, [self._shared])):
+            yield from _below(root)
+        with contextlib.suppress(OSError):
+            yield f"{paths.work}/.git", os.lstat(f"{paths.work}/.git").st_ino
+
+
+@contextlib.asynccontextmanager
+async def probe_world(
+    folder: str, processes: Processes, *, temporary: str = TEMPORARY
+) -> AsyncGenerator[World]:
+    """Makes a world in a new folder inside `folder`, and takes it away again.
+
+    The names in it are short: the path of a socket has at most 107 characters. `temporary` is the temporary folder of
+    the machine; a world inside it would hardly be seen by a command at all, so `folder` is better somewhere else.
+    """
+    paths = Paths(root=_new_folder("p-", folder), temporary=_new_folder("bridle-probe-", temporary))
+    token = os.urandom(16).hex()
+    shared = _plant_shared(token)
+    try:
+        _furnish(paths, token)
+        with contextlib.closing(Doors(paths)) as doors:
+            process = await processes.start(
+                ["sleep", _LONGEST_S],
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin", VARIABLE: token},
+                on_output=lambda _data: None,
+            )
+            async with process:
+                with contextlib.closing(World(paths, token, process, doors, shared)) as world:
+                    yield world
+    finally:
+        for path in (paths.root, paths.temporary):
+            shutil.rmtree(path, ignore_errors=True)
+        if shared:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(shared)
+
+
+class Doors:
+    """Sockets of other programs: nobody has any business at them."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._abstract = f"bridle-probe-{os.urandom(8).hex()}" if sys.platform == "linux" else ""
+        self._open: list[tuple[str, socket.socket]] = []
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._udp.bind(("127.0.0.1", 0))
+        self._udp.setblocking(False)
+        self._tcp = self._listen("a server on this machine", socket.AF_INET, ("127.0.0.1", 0))
+        self._unix = {
+            "runtime_socket": f"{paths.root}/run/s",
+            "agent_socket": f"{paths.root}/ssh/s",
+            "plain_socket": f"{paths.outside}/s",
+        }
+        for name, path in self._unix.items():
+            self._listen(f"the {name.replace('_', ' ')}", socket.AF_UNIX, path)
+        if self._abstract:
+            self._listen("an abstract socket", socket.AF_UNIX, "\0" + self._abstract)
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {
+            "tcp_port": str(self._tcp.getsockname()[1]),
+            "udp_port": str(self._udp.getsockname()[1]),
+            "abstract_socket": self._abstract,
+            **self._unix,
+        }
+
+    def visits(self) -> list[str]:
+        """Who came since the last time."""
+        told: list[str] = []
+        for name, door in self._open:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    door.accept()[0].close()
+                    told.append(f"{name} was reached")
+        with contextlib.suppress(BlockingIOError):
+            while self._udp.recv(64):
+                told.append("a datagram arrived outside")
+        return told
+
+    def close(self) -> None:
+        for _, door in self._open:
+            door.close()
+        self._udp.close()
+
+    def _listen(self, name: str, family: int, address: str | tuple[str, int]) -> socket.socket:
+        door = socket.socket(family, socket.SOCK_STREAM)
+        self._open.append((name, door))
+        door.bind(address)
+        door.listen()
+        door.setblocking(False)
+        return door
+
+
+def _furnish(paths: Paths, token: str) -> None:
+    files = {
+        f"{paths.home}/.ssh/id_probe": token,
+        f"{paths.home}/.aws/credentials": token,
+        f"{paths.home}/.bashrc": "",
+        f"{paths.home}/.cache/pip/wheel": "of another project\n",
+        f"{paths.own['config']}/config.toml": 'mode = "default"\n',
+        f"{paths.own['data']}/sessions.key": token,
+        f"{paths.outside}/victim": "as it was\n",
+        f"{paths.temporary}/secret": token,
+        f"{paths.work}/AGENTS.md": "Be kind.\n",
+        f"{paths.work}/.git/HEAD": "ref: refs/heads/main\n",
+        f"{paths.work}/.git/config": _SETTINGS,
+        f"{paths.work}/.git/hooks/pre-commit.sample": "#!/bin/sh\n",
+        f"{paths.work}/.git/worktrees/side/commondir": "../..\n",
+        f"{paths.work}/.git/worktrees/side/gitdir": f"{paths.outside}/side/.git\n",
+        f"{paths.work}/.git/worktrees/side/HEAD": "ref: refs/heads/side\n",
+    }
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    for name in ("run", "ssh", "work/src", "work/.git/objects", "work/.git/refs/heads"):
+        os.makedirs(f"{paths.root}/{name}")
+    os.mkfifo(f"{paths.work}/life")
+
+
+def _new_folder(prefix: str, folder: str) -> str:
+    return os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=folder))
+
+
+def _plant_shared(token: str) -> str:
+    try:
+        fd, path = tempfile.mkstemp(prefix="bridle-probe-", dir=SHARED_MEMORY)
+    except OSError:  # there is none
+        return ""
+    with os.fdopen(fd, "w") as file:
+        file.write(token)
+    return path
+
+
+def _has_route() -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+        try:
+            door.connect(_TEST_NETWORK)
+        except OSError:
+            return False
+    return True
+
+
+def _fate(name: str, before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    if name not in now:
+        return "removed"
+    return "changed" if name in before else "made"
+
+
+def _below(path: str) -> Iterator[tuple[str, object]]:
+    """A path and everything beneath it; nothing for one that is not there, or that only keeps it missing."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return
+    if is_left_over(path):
+        return
+    yield path, (status.st_mode, _content(path, status))
+    if stat.S_ISDIR(status.st_mode):
+        for name in sorted(os.listdir(path)):
+            yield from _below(f"{path}/{name}")
+
+
+def _content(path: str, status: os.stat_result) -> bytes:
+    if stat.S_ISLNK(status.st_mode):
+        return os.fsencode(os.readlink(path))
+    if stat.S_ISREG(status.st_mode):
+        with open(path, "rb") as file:
+            return file.read(_MAX_BYTES)
+    return b""

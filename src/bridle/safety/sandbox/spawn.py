@@ -1,0 +1,155 @@
+"""How the engine starts processes: every one has a clean environment and, where this machine can, a border.
+
+Where nothing can hold a command, it runs with the rights of the person and says so; with `required` it does not run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from bridle.base.processes import CannotStart, Processes
+from bridle.engine.ports import SpawnPolicy
+from bridle.safety.sandbox.adapters import Adapter, CannotConfine, Launch
+from bridle.safety.sandbox.confinement import Confinement, Place, confinement_of
+from bridle.safety.spawn import ConfinedProcess, EnvOnlySpawn, allowed_environment
+
+_SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
+"""What a command that succeeded nevertheless may have met on the way."""
+
+Choose = Callable[[], Awaitable[Adapter | None]]
+
+
+class SandboxSpawn:
+    """Starts processes as their policy says.
+
+    `choose` gives the adapter of this machine, or None; it is asked when a command is to be confined. `place.caches`
+    is the folder of all projects' caches: each has its own in there.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        *,
+        place: Place,
+        choose: Choose,
+        also: Collection[str] = (),
+    ) -> None:
+        self._processes = processes
+        self._place = place
+        self._choose = choose
+        self._also = frozenset(also)
+        self._unconfined = EnvOnlySpawn(processes, also=also)
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        policy: SpawnPolicy,
+        call_id: str,
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None] | None = None,
+        stdin: bytes | None = None,
+    ) -> ConfinedProcess:
+        adapter = None if policy.mode == "off" else await self._choose()
+        if adapter is None:
+            if policy.required and policy.mode != "off":
+                raise CannotStart(argv[0], "no sandbox")
+            return await self._unconfined(
+                argv,
+                cwd=cwd,
+                env=env,
+                policy=policy,
+                call_id=call_id,
+                on_output=on_output,
+                on_error=on_error,
+                stdin=stdin,
+            )
+        confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
+        border = _Border(adapter, confinement, cwd)
+        launch = border.launch(argv)
+        try:
+            started = await self._processes.start(
+                launch.argv,
+                cwd=cwd,
+                env={
+                    **allowed_environment(env, self._also),
+                    **adapter.variables(confinement),
+                    **policy.variables,
+                },
+                on_output=on_output,
+                on_error=on_error,
+                stdin=stdin,
+                pass_fds=launch.pass_fds,
+                within=launch.within,
+                ended=border.over,
+            )
+        except BaseException:
+            border.over()
+            raise
+        finally:
+            for fd in launch.pass_fds:
+                os.close(fd)
+        launch.started(started.pid)
+        return ConfinedProcess(started, adapter.name, border.explain)
+
+    def _place_of(self, workspace: str) -> Place:
+        """The place with the caches of this project alone: no project's downloads reach another."""
+        if not self._place.caches:
+            return self._place
+        name = f"{os.path.basename(workspace)[:32]}-{sha256(os.fsencode(workspace)).hexdigest()[:12]}"
+        return msgspec.structs.replace(self._place, caches=os.path.join(self._place.caches, name))
+
+
+class _Border:
+    """The border around one command, from before it starts until after it has ended."""
+
+    def __init__(self, adapter: Adapter, confinement: Confinement, cwd: str) -> None:
+        self._adapter = adapter
+        self._confinement = confinement
+        self._cwd = cwd
+        self._ended: Callable[[], None] = _nothing
+        self._put_aside: tuple[str, ...] = ()
+
+    def launch(self, argv: Sequence[str]) -> Launch:
+        try:
+            made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._confinement)
+        except CannotConfine as refused:
+            raise CannotStart(argv[0], "no sandbox") from refused
+        self._ended = made.ended
+        return made
+
+    def over(self) -> None:
+        """Nothing of it runs any more, or it never did."""
+        self._ended()
+        if self._confinement.unwanted or self._confinement.kept:
+            from bridle.safety.sandbox.aftermath import put_right
+
+            self._put_aside = put_right(self._confinement)
+
+    def explain(self, exit_code: int, output: str) -> str:
+        notes = [
+            f"[sandbox: {os.path.relpath(path, self._cwd)} would lead git elsewhere; it was put back as it was]\n"
+            for path in self._put_aside
+        ]
+        if exit_code or any(sign in output for sign in _SIGNS):
+            from bridle.safety.sandbox.blocked import explain_blocked
+
+            told = explain_blocked(
+                adapter=self._adapter.name,
+                exit_code=exit_code,
+                output=output,
+                confinement=self._confinement,
+                cwd=self._cwd,
+            )
+            notes += [f"{told}\n"] if told else []
+        return "".join(notes)
+
+
+def _nothing() -> None:
+    pass

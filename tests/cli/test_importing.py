@@ -1,0 +1,270 @@
+"""What a start puts off is the real thing for whoever uses it; only the time at which it is loaded differs."""
+
+import asyncio
+import gettext
+import inspect
+import os
+import platform
+import shlex
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bridle.cli.importing import ANSWERS, PUT_OFF
+from cli_kit import Place
+
+BEGIN = "import sys\nfrom bridle.cli.importing import import_less\n"
+KEY_VARIABLE = "WORK_SERVICE_KEY"
+
+
+def python(place: Place, code: str) -> str:
+    """What a Python of its own prints that puts imports off before it runs the code."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{BEGIN}{code}"],
+        cwd=place.work,
+        env=place.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    return done.stdout.decode().strip()
+
+
+def test_a_module_that_is_put_off_is_loaded_with_the_first_look_into_it(place: Place) -> None:
+    code = """
+import_less()
+import ssl
+import asyncio
+before = "_ssl" in sys.modules
+context = ssl.create_default_context()
+import ssl as again
+print(before, "_ssl" in sys.modules, again is ssl, type(ssl).__name__, ssl.__file__ == ssl.__spec__.origin)
+"""
+    assert python(place, code) == "False True True module True"
+
+
+def test_asyncio_works_with_plain_sockets_and_does_without_tls(place: Place) -> None:
+    code = """
+import_less()
+import asyncio
+async def echo(reader, writer):
+    writer.write(await reader.readexactly(5))
+    writer.close()
+async def main():
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"hello")
+        print((await reader.read()).decode(), "_ssl" in sys.modules, "ast" in sys.modules)
+        writer.close()
+asyncio.run(main())
+"""
+    assert python(place, code) == "hello False False"
+
+
+@pytest.mark.parametrize("name", sorted(PUT_OFF))
+def test_every_name_of_a_module_that_is_put_off_can_be_had(place: Place, name: str) -> None:
+    code = f"""
+import importlib, types
+import_less()
+module = importlib.import_module({name!r})
+print(type(module) is types.ModuleType)
+exec("from {name} import *")
+print(type(module) is types.ModuleType)
+print(*sorted(name for name in vars(module) if not name.startswith("__")))
+"""
+    here = __import__(name, fromlist=["*"])
+    names = " ".join(sorted(name for name in vars(here) if not name.startswith("__")))
+    assert python(place, code) == f"False\nTrue\n{names}"
+
+
+def test_a_name_that_asyncio_got_an_answer_for_is_the_real_one_for_everybody_else(place: Place) -> None:
+    code = """
+import_less()
+import asyncio.base_events, socket
+with socket.socket() as plain:
+    asyncio.base_events._check_ssl_socket(plain)
+from ssl import SSLSocket
+import ssl
+print(SSLSocket is ssl.SSLSocket, isinstance(SSLSocket, type), ssl is asyncio.base_events.ssl)
+"""
+    assert python(place, code) == "True True True"
+
+
+def test_several_threads_that_look_at_once_all_find_a_whole_module(place: Place) -> None:
+    (place.work / "slow.py").write_text("import decimal, email.message\nlast = 2\n")
+    code = """
+import threading
+sys.path.insert(0, "")
+import_less(frozenset({"slow"}))
+import slow
+ready, found = threading.Barrier(8), []
+def look():
+    ready.wait()
+    found.append(slow.last)
+threads = [threading.Thread(target=look) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(found)
+"""
+    assert python(place, code) == str([2] * 8)
+
+
+def test_a_module_that_cannot_be_loaded_says_so_to_everybody_who_looks(place: Place) -> None:
+    (place.work / "broken.py").write_text("import nothing_of_this_name\n")
+    code = """
+sys.path.insert(0, "")
+import_less(frozenset({"broken"}))
+import broken
+for _ in range(2):
+    try:
+        broken.anything
+    except ImportError as problem:
+        print(problem.name)
+"""
+    assert python(place, code).split() == ["nothing_of_this_name"] * 2
+
+
+def test_what_a_module_does_not_have_is_missing_as_ever(place: Place) -> None:
+    code = """
+import_less()
+import textwrap
+print(hasattr(textwrap, "no_such_name"), textwrap.dedent("  a"))
+"""
+    assert python(place, code) == "False a"
+
+
+def test_a_change_to_a_module_that_is_put_off_survives_its_loading(place: Place) -> None:
+    code = """
+import_less()
+import textwrap
+textwrap.dedent = "mine"
+print(textwrap.fill("a"), textwrap.dedent)
+"""
+    assert python(place, code) == "a mine"
+
+
+def test_our_own_modules_are_found_where_any_other_search_finds_them(place: Place) -> None:
+    code = """
+import importlib.util
+names = ("bridle.base.ids", "bridle.safety.trust", "bridle.safety.trust.approvals", "bridle.no_such_module")
+def seen(spec):
+    return spec and (spec.name, spec.origin, spec.cached, spec.submodule_search_locations, type(spec.loader))
+before = [seen(importlib.util.find_spec(name)) for name in names]
+importlib.invalidate_caches()
+import_less()
+for name in names:
+    sys.modules.pop(name, None)
+print([seen(importlib.util.find_spec(name)) for name in names] == before, before[-1], all(before[:-1]))
+"""
+    assert python(place, code) == "True None True"
+
+
+# What is said in place of a module
+
+
+class _Methods:
+    async def asynchronous(self) -> None: ...
+
+    def plain(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _Methods.asynchronous,
+        _Methods().asynchronous,
+        _Methods.plain,
+        _Methods().plain,
+        _Methods,
+        len,
+        print,
+        5,
+    ],
+)
+def test_what_is_said_of_a_callback_is_what_inspect_says(function: object) -> None:
+    said: Callable[[object], bool] = ANSWERS["asyncio.coroutines", "inspect", "iscoroutinefunction"]  # pyright: ignore[reportAssignmentType]
+    assert said(function) is inspect.iscoroutinefunction(function)
+
+
+def test_what_is_said_of_the_system_is_what_platform_says() -> None:
+    said: Callable[[], str] = ANSWERS["uuid", "platform", "system"]  # pyright: ignore[reportAssignmentType]
+    assert said() == platform.system()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_messages_are_those_of_gettext_without_a_translation(number: int) -> None:
+    plain = gettext.NullTranslations()
+    one: Callable[[str], str] = ANSWERS["argparse", "gettext", "gettext"]  # pyright: ignore[reportAssignmentType]
+    many: Callable[[str, str, int], str] = ANSWERS["argparse", "gettext", "ngettext"]  # pyright: ignore[reportAssignmentType]
+    assert one("a %s") == plain.gettext("a %s")
+    assert many("one", "many", number) == plain.ngettext("one", "many", number)
+
+
+# TLS from the command line
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A self-signed certificate for this machine; its key lies beside it."""
+    words = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+        " -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+    )
+    file = tmp_path / "here.pem"
+    subprocess.run(
+        [*shlex.split(words), "-keyout", tmp_path / "here.key", "-out", file],
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    return file
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    (length,) = [
+        line.partition(b":")[2] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+    ]
+    await reader.readexactly(int(length))
+    writer.write(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+        b'data: {"choices":[{"index":0,"delta":{"content":"Over TLS."},"finish_reason":"stop"}]}\n\n'
+        b"data: [DONE]\n\n"
+    )
+    await writer.drain()
+    writer.close()
+
+
+async def _asked_over_tls(place: Place, certificate: Path, *, trusted: bool) -> tuple[int, str, str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    server = await asyncio.start_server(_answer, "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        folder = place.home / ".config/bridle"
+        folder.mkdir(parents=True)
+        (folder / "config.toml").write_text(
+            f'[providers.work]\nbase_url = "https://127.0.0.1:{port}/v1"\nkey_env = "{KEY_VARIABLE}"\n'
+        )
+        env = {KEY_VARIABLE: "k" * 20}
+        if trusted:
+            env["SSL_CERT_FILE"] = os.fspath(certificate)
+        ran = await asyncio.to_thread(place.bridle, "run", "-m", "work:some-model", "hi", env=env)
+    return ran.code, ran.out, ran.err
+
+
+async def test_a_model_is_asked_over_tls(place: Place, certificate: Path) -> None:
+    code, out, _ = await _asked_over_tls(place, certificate, trusted=True)
+    assert (code, out) == (0, "Over TLS.\n")
+
+
+async def test_a_certificate_nobody_vouches_for_is_refused(place: Place, certificate: Path) -> None:
+    code, out, err = await _asked_over_tls(place, certificate, trusted=False)
+    assert (code, out) == (5, "")
+    assert "certificate" in err

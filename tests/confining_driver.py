@@ -1,0 +1,85 @@
+"""Runs confined commands as whoever starts it: reads a plan as JSON from stdin, writes what happened as JSON.
+
+A process of its own, so that a test can see what an ordinary user would, also where root runs the tests.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from bridle.base.processes import Processes
+from bridle.engine.ports import SpawnPolicy
+from bridle.safety.sandbox.adapters import Adapter
+from bridle.safety.sandbox.aftermath import put_right
+from bridle.safety.sandbox.bubblewrap import Bubblewrap
+from bridle.safety.sandbox.confinement import Place, confinement_of
+
+
+def adapter_of(plan: dict) -> Adapter:
+    if plan["adapter"] == "bubblewrap":
+        return Bubblewrap(plan["program"], variant=plan.get("variant", "full"))
+    from bridle.safety.sandbox.unshare import Unshare, programs
+
+    return Unshare(programs())
+
+
+async def run(plan: dict) -> list[dict]:
+    processes = Processes()
+    adapter = adapter_of(plan)
+    place = Place(
+        home=plan["home"],
+        own=tuple(plan["own"]),
+        caches=plan["caches"],
+        env=plan["place_env"],
+        temporary=tuple(plan["temporary"]),
+    )
+    results: list[dict] = []
+    running = []
+    try:
+        for step in plan["steps"]:
+            policy = SpawnPolicy(**{**plan["policy"], **step.get("policy", {})})
+            cwd = step.get("cwd", plan["policy"]["workspace"])
+            confinement = confinement_of(policy, place, cwd)
+            launch = adapter.confined(step["argv"], cwd=cwd, confinement=confinement)
+            output = bytearray()
+            ready = asyncio.Event()
+
+            def read(chunk: bytes, output: bytearray = output, ready: asyncio.Event = ready) -> None:
+                output.extend(chunk)
+                ready.set()
+
+            process = await processes.start(
+                launch.argv,
+                cwd=cwd,
+                env={**plan["env"], **adapter.variables(confinement)},
+                on_output=read,
+                pass_fds=launch.pass_fds,
+                within=launch.within,
+            )
+            for fd in launch.pass_fds:
+                os.close(fd)
+            if step.get("background"):
+                await ready.wait()
+                running.append((process, launch))
+                results.append({"code": None, "output": output.decode("utf-8", "replace"), "tampered": []})
+                continue
+            code = await process.wait()
+            launch.ended()
+            results.append(
+                {
+                    "code": code,
+                    "output": output.decode("utf-8", "replace"),
+                    "tampered": list(put_right(confinement)),
+                }
+            )
+        for process, launch in running:
+            await process.stop()
+            launch.ended()
+    finally:
+        await processes.close()
+    return results
+
+
+if __name__ == "__main__":
+    json.dump(asyncio.run(run(json.load(sys.stdin))), sys.stdout)
