@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from measure import PYTHON, Figure, child, middle, plain_env, scratch
 
 from bridle.base.processes import Processes
-from bridle.base.redact import StreamRedactor, might_hold_secret, redact
+from bridle.base.redact import StreamRedactor, redact
+from bridle.base.secret_openings import might_hold_secret
 
 
 def memory() -> list[Figure]:
@@ -96,33 +97,60 @@ def _distribution_bytes(found: Distribution) -> int:
 
 
 def redaction() -> list[Figure]:
-    """What it costs to find out that a megabyte holds no secret: at once, in pieces, line by line."""
+    """What it costs to find that a text holds no secret, and to mask those it holds, against a copy of it.
+
+    The copy is what any look at a text costs: decoded, put together in pieces, encoded.
+    """
     line = "2031-04-05 12:30:00 INFO worker {0:>6}: handled 18 items of batch {0} in 4 ms, 0 failed, 3 left\n"
     lines = [line.format(number) for number in range(12_000)]
-    text = "".join(lines)
-    assert not might_hold_secret(text.encode())
-    pieces = [text[at : at + 4096] for at in range(0, len(text), 4096)]
-    rounds = 7
-    how = f"N={rounds}, {len(text) / 1e6:.1f} MB of clean log lines"
+    log = "".join(lines)
+    assert not might_hold_secret(log.encode())
+    code = _own_code()
+    token = "gh" + "p_" + "a1B2" * 9
+    secrets = "".join(
+        f"{line}export MY_{number}_TOKEN=abc{number}def  # or {token}\n"
+        for number, line in enumerate(lines[:4000])
+    )
     return [
-        Figure(name="redact, whole", value=_ms_per_mb(text, [text], rounds), unit="ms/MB", how=how),
-        Figure(name="redact, pieces of 4 KB", value=_ms_per_mb(text, pieces, rounds), unit="ms/MB", how=how),
-        Figure(name="redact, line by line", value=_ms_per_mb(text, lines, rounds), unit="ms/MB", how=how),
+        _redacting("redact, 4 KB of a log", log, 4096),
+        _redacting("redact, 4 KB of code", code, 4096),
+        _redacting("redact, 4 KB with secrets", secrets, 4096),
+        _redacting("redact, one log line", log, 97),
     ]
 
 
-def _ms_per_mb(text: str, pieces: list[str], rounds: int) -> float:
-    took: list[float] = []
+def _own_code() -> str:
+    """Source with the words `token`, `key` and `secret` in it, as code has them."""
+    folder = _package_folder()
+    texts: list[str] = []
+    for parent, _, names in sorted(os.walk(folder)):
+        for name in sorted(names):
+            if name.endswith(".py"):
+                with open(os.path.join(parent, name), encoding="utf-8") as file:
+                    texts.append(file.read())
+    return "".join(texts)[:1_200_000]
+
+
+def _redacting(name: str, text: str, size: int) -> Figure:
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    rounds = 7
+    copied: list[float] = []
+    redacted: list[float] = []
     for _ in range(rounds):
         begun = time.process_time()
-        if len(pieces) == 1:
-            result = redact(text)
-        else:
-            stream = StreamRedactor()
-            result = "".join([stream.feed(piece) for piece in pieces]) + stream.flush()
-        took.append(time.process_time() - begun)
-        assert result == text, "clean text was changed"
-    return middle(took) * 1000 / (len(text) / 1e6)
+        assert "".join([piece.encode().decode() for piece in pieces]) == text
+        copied.append(time.process_time() - begun)
+        begun = time.process_time()
+        stream = StreamRedactor()
+        result = "".join([stream.feed(piece) for piece in pieces]) + stream.flush()
+        redacted.append(time.process_time() - begun)
+        assert result == redact(text)
+    took, copy = middle(redacted), middle(copied)
+    how = (
+        f"N={rounds}, {took * 1e6 / len(pieces):.1f} us a piece, {len(text) / 1e6 / took:.0f} MB/s, "
+        f"copy {len(text) / 1e6 / copy:.0f} MB/s"
+    )
+    return Figure(name=name, value=took / copy, unit="x", how=how)
 
 
 def spawn() -> list[Figure]:

@@ -36,6 +36,8 @@ ROWS = {
     "size": "parts:size",
     "redact": "parts:redaction",
     "spawn": "parts:spawn",
+    "sandbox": "sandboxing:added",
+    "flood": "sandboxing:flood",
 }
 """Row names and where each is measured, in the order they are printed."""
 

@@ -74,6 +74,9 @@ async def run(plan: dict) -> list[dict]:
                 }
             )
         for process, launch in running:
+            if plan.get("gently"):
+                launch.terminate(process.pid)
+                results.append({"code": await process.wait(), "output": "", "tampered": []})
             await process.stop()
             launch.ended()
     finally:

@@ -104,6 +104,7 @@ class Ground:
         self.network = "inherit"
         self.mode = "workspace-write"
         self.writable: list[str] = []
+        self.gently = False
         self.temporary = [str(self.host_tmp)]
         for folder in (
             self.workspace / "src",
@@ -187,6 +188,7 @@ class Ground:
                 "ENGINE_PID": str(os.getpid()),
             },
             "steps": steps,
+            "gently": self.gently,
         }
         done = subprocess.run(
             [*self.user.prefix, self.user.python, str(REPOSITORY / "tests" / "confining_driver.py")],

@@ -99,8 +99,8 @@ def tokens(seed: int = 1) -> list[Planted]:
         ("jwt", _jwt(noise)),
         *(("private-key", pem(label, noise=noise)) for label in ("RSA ", "", "OPENSSH ", "EC ", "ENCRYPTED ")),
         ("private-key", pem("PGP ", " BLOCK", noise=noise)),
-        ("private-key", "---- BEGIN SSH2 ENCRYPTED PRIVATE" + f" KEY ----\n{noise(64)}\n---- END SSH2 ENCRYPTED PRIVATE KEY ----"),
-        ("private-key", f"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n{noise(64, BASE64)}\nPrivate-Lines: 1\n{noise(48, BASE64)}\nPrivate" + "-MAC:"),
+        ("private-key", _ssh2(noise)),
+        ("private-key", _putty(noise)),
     ]  # fmt: skip
     return [Planted(kind, secret, secret) for kind, secret in lone]
 
@@ -115,27 +115,28 @@ def embedded(seed: int = 1) -> list[Planted]:
         ("authorization", noise(12), '{{"Authorization": "Token {}"}}'),
         ("authorization", noise(12), "authorization: bearer {}"),
         ("telegram-token", "AA" + noise(33, WORD), "bot 123456789:{} runs"),
-        ("terraform-token", ".atlas" + "v1." + noise(67, WORD), f"token is {noise(14)}{{}}"),
+        ("terraform-token", "atlas" + "v1." + noise(67, WORD), f"token is {noise(14)}.{{}}"),
         ("webhook", f"T{noise(8, CAPITALS)}/B{noise(8, CAPITALS)}/{noise(24)}", "https://hooks.slack.com/services/{}"),
         ("webhook", noise(68, WORD), "https://discord.com/api/webhooks/123456789012345678/{}"),
         ("signature", noise(43) + "%3D", "https://a.blob.example/c?sv=2022&se=x&sig={}&sp=r"),
         ("signature", noise(64, HEX), "https://b.example/o?X-Amz-Date=1&X-Amz-Signature={}"),
         ("cookie", noise(32), "Cookie: theme=dark; sessionid={}"),
         ("cookie", f"{noise(32)}; Path=/; HttpOnly", "Set-Cookie: connect.sid={}"),
-        *(("password", noise(12), scheme + "://user:{}@db.example/x") for scheme in ("postgres", "mysql", "mongodb+srv", "redis", "amqp", "https")),
+        *(("password", noise(12), scheme + "://user:{}@db.example/x") for scheme in SCHEMES),
         *(("secret", noise(20), text) for text in ASSIGNMENTS),
-        ("secret", base64.b64encode(noise(64).encode()).decode(), "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=x"),
+        ("secret", base64.b64encode(noise(64).encode()).decode(), "AccountName=a;AccountKey={};EndpointSuffix=x"),
         ("secret", noise(10), "Server=db;User Id=sa;Password={};Encrypt=true"),
     ]  # fmt: skip
     return [Planted(kind, secret, text.format(secret)) for kind, secret, text in found]
 
 
+SCHEMES = ("postgres", "mysql", "mongodb+srv", "redis", "amqp", "https")
 ASSIGNMENTS = (
     *("OPENAI_API_KEY={}", "export AWS_SECRET_ACCESS_KEY={}", "PGPASSWORD={} psql", "MY_SECRET: '{}'"),
     *("aws_secret_access_key = {}", "MISTRAL_API_KEY: {}", '"GITHUB_TOKEN": "{}",', '{{"password": "{}"}}'),
     *("password = '{}'", "?access_token={}&user=me", "x-api-key: {}", 'client_secret = "{}"', "TWILIO_AUTH_TOKEN={}"),
     *("mysqldump --password {} db", "tool --api-key={} run", "login --token {}", '["--db-password", "{}"]'),
-    *("//registry.example/:_authToken={}", "token := \"{}\"", "'secret' => '{}'", '{{\\"api_key\\": \\"{}\\"}}'),
+    *("//registry.example/:_authToken={}", 'token := "{}"', "'secret' => '{}'", '{{\\"api_key\\": \\"{}\\"}}'),
     *("SECRET_KEY={}", "signing_key: {}", "encryption-key = {}", "passwd: {}"),
 )  # fmt: skip
 
@@ -154,6 +155,19 @@ def pem(label: str = "RSA ", block: str = "", *, body: str | None = None, noise:
     lines = body if body is not None else "\n".join(noise(64) for _ in range(4))
     name = f"{label}PRIVATE" + f" KEY{block}"
     return f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----"
+
+
+def _ssh2(noise: Noise) -> str:
+    name = "SSH2 ENCRYPTED PRIVATE" + " KEY"
+    return f"---- BEGIN {name} ----\n{noise(64)}\n---- END {name} ----"
+
+
+def _putty(noise: Noise) -> str:
+    lines = (
+        *("PuTTY-User-Key-File-3: ssh-ed25519", "Encryption: none", noise(64, BASE64)),
+        *("Private-Lines: 1", noise(48, BASE64), "Private" + "-MAC:"),
+    )
+    return "\n".join(lines)
 
 
 def _jwt(noise: Noise) -> str:

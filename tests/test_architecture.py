@@ -12,9 +12,11 @@ import pytest
 ALLOWED = {
     "PIL",
     "apsw",
+    "cryptography",
     "h11",
     "httpx2",
     "jsonschema",
+    "keyring",
     "msgspec",
     "tomlkit",
     "tree_sitter",
@@ -52,6 +54,7 @@ def test_the_core_needs_a_short_list_of_packages_and_no_vendors_sdk(repository):
     names = {re.split(r"[<>=\[]", need)[0] for need in project["dependencies"]}
     assert names == {
         "apsw-sqlite3mc",
+        "cryptography",
         "h11",
         "httpx2",
         "jsonschema",

@@ -14,17 +14,28 @@ from hypothesis import strategies as st
 
 from bridle.base.redact import (
     HOLD_BACK_LIMIT,
-    SHAPES,
     StreamRedactor,
     error_marker,
-    might_hold_secret,
     redact,
     redact_error,
     redact_values,
     stored_marker,
 )
-from bridle.base.secret_shapes import kinds
-from secret_kit import ALNUM, BASE64, HEX, WORD, Noise, Planted, embedded, in_json, near_misses, pem, planted, tokens
+from bridle.base.secret_openings import might_hold_secret
+from bridle.base.secret_shapes import SHAPES, kinds
+from secret_kit import (
+    ALNUM,
+    BASE64,
+    HEX,
+    Noise,
+    Planted,
+    embedded,
+    in_json,
+    near_misses,
+    pem,
+    planted,
+    tokens,
+)
 
 noise = Noise(1)
 ORDINARY_LINES = Path(__file__).with_name("ordinary_lines.txt")
@@ -352,6 +363,31 @@ def test_no_part_of_a_secret_leaves_before_it_is_known_to_be_one(secret, before,
     assert early == (before + " ")[: len(early)] or early == before + " " + stored_marker(kind)
 
 
+KNOWN = ("plain-words", "words-of", "aab")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.lists(
+        st.sampled_from([*KNOWN, "plain-", "words", "a", "b", "-", " and more ", "of"]), max_size=12
+    ).map("".join),
+    cuts=st.lists(st.integers(0, 200), max_size=8),
+)
+def test_however_a_text_is_cut_no_known_value_is_in_it(text, cuts):
+    stream = StreamRedactor(known=KNOWN)
+    given_back = "".join(map(stream.feed, in_chunks(text, cuts))) + stream.flush()
+    assert not any(value in given_back for value in KNOWN)
+    whole = StreamRedactor(known=KNOWN)
+    assert (given_back == text) == (whole.feed(text) + whole.flush() == text)
+
+
+def test_what_a_person_is_asked_about_shows_everything_that_could_run():
+    token = SECRETS["github-token"][0]
+    assert redact_values(f"login {token} && echo $HOME") == "login «redacted:github-token» && echo $HOME"
+    for shown in (f"TOKEN=$(cat {'x' * 9}1)", "PASSWORD=a;reboot2", f"MY_TOKEN='{'x1' * 4} && ls'"):
+        assert redact_values(shown) == shown
+
+
 def test_prose_passes_through_a_stream_almost_at_once():
     stream, behind = StreamRedactor(), []
     text = (
@@ -400,7 +436,26 @@ def test_no_opening_hides_inside_another():
 
 
 @pytest.mark.parametrize(
-    "unit", ["eyJ", "://a:", "TOKEN=", "token: ", "-----BEGIN ", "bearer ", "sk-", "AKIA", "github_pat_", "cookie: a=b; ", "--token ", "MTAw", "xox", "key=", "SG.", "-----", "authorization: "]
+    "unit",
+    [
+        "eyJ",
+        "://a:",
+        "TOKEN=",
+        "token: ",
+        "-----BEGIN ",
+        "bearer ",
+        "sk-",
+        "AKIA",
+        "github_pat_",
+        "cookie: a=b; ",
+        "--token ",
+        "MTAw",
+        "xox",
+        "key=",
+        "SG.",
+        "-----",
+        "authorization: ",
+    ],
 )
 def test_hostile_text_costs_time_in_proportion_to_its_length(unit):
     def cost(length):

@@ -192,6 +192,22 @@ def test_validating_names_file_and_line_errors_first_and_exits_2(place: Place) -
     }
 
 
+@pytest.mark.requirement("T17.2")
+def test_validating_finds_unknown_wires_unknown_modes_and_tools_in_both_lists(place: Place) -> None:
+    text = 'permissionMode = "sloppy"\nallowedTools = ["bash", "grep"]\ndisallowedTools = ["grep"]\n'
+    write_own(place, f'{text}[providers.work]\nwire = "smoke"\n')
+    ran = place.bridle("config", "validate", "--json")
+    assert (ran.code, ran.result["valid"]) == (2, False)
+    found = {(problem["key"], problem["line"]): problem["problem"] for problem in ran.result["problems"]}
+    assert found == {
+        ("mode", 1): BAD_MODE.replace("yollo", "sloppy"),
+        ("allowed_tools", 2): "grep is in allowed_tools and in disallowed_tools",
+        ("providers.work.wire", 5): 'providers.work.wire = "smoke" is not a wire '
+        "(openai_chat, openai_responses, anthropic)",
+    }
+    assert {problem["severity"] for problem in ran.result["problems"]} == {"error"}
+
+
 def test_a_file_and_a_value_of_the_command_line_are_validated_too(place: Place) -> None:
     (place.work / "extra.toml").write_text("budget = 3\n")
     ran = place.bridle("config", "validate", "--config", "extra.toml", "--set", "mode=yollo")

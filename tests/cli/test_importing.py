@@ -165,6 +165,20 @@ print([seen(importlib.util.find_spec(name)) for name in names] == before, before
     assert python(place, code) == "True None True"
 
 
+def test_whoever_finds_modules_in_a_way_of_their_own_is_asked_first(place: Place) -> None:
+    code = """
+asked = []
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        asked.append(name)
+sys.meta_path.insert(0, Hook())
+import_less()
+import bridle.base.ids, textwrap
+print("bridle.base.ids" in asked, "textwrap" in asked)
+"""
+    assert python(place, code) == "True True"
+
+
 # What is said in place of a module
 
 

@@ -57,3 +57,12 @@ def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
     path.write_text("just words")
     with pytest.raises(UsageError, match="is not an image Bridle can send"):
         image_block(str(path))
+
+
+def test_the_limit_and_the_detail_are_the_callers(tmp_path: Path) -> None:
+    path = tmp_path / "cart.png"
+    path.write_bytes(PNG)
+    assert image_block(str(path), max_bytes=len(PNG), detail="low").detail == "low"
+    assert image_block("https://example.com/x.png", detail="high").detail == "high"
+    with pytest.raises(UsageError, match=r"is larger than 17 bytes \(multimodal\.max_image_bytes\)"):
+        image_block(str(path), max_bytes=len(PNG) - 1)

@@ -6,7 +6,7 @@ import pytest
 
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import RecordingModel, scripted
-from bridle.context.sources import find_instruction_files
+from bridle.context.sources import find_instruction_files, instruction_text
 from bridle.protocol.commands import AnswerQuestion, RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, QuestionAsked
@@ -47,6 +47,27 @@ def test_fallback_files_are_read_only_when_listed(project):
     assert "fallback" not in [file.text for file in find_instruction_files(str(project / "repo"), **where)]
     listed = find_instruction_files(str(project / "repo"), sources=("AGENTS.md", "CLAUDE.md"), **where)
     assert listed[-1].text == "fallback"
+
+
+@pytest.mark.requirement("T12.1")
+def test_the_nearer_file_comes_later_whatever_its_name(project):
+    deep = project / "repo/src/deep"
+    (project / "repo/CLAUDE.md").write_text("root, of another tool")
+    (deep / "CLAUDE.md").write_text("deep, of another tool")
+    sources = ("AGENTS.md", "CLAUDE.md")
+    found = find_instruction_files(str(deep), config_folder=str(project / "config"), sources=sources)
+    assert [(file.path, file.scope, file.text) for file in found] == [
+        (str(project / "config/AGENTS.md"), "global", "mine"),
+        (str(project / "repo/AGENTS.md"), "project", "root"),
+        (str(project / "repo/CLAUDE.md"), "project", "root, of another tool"),
+        (str(deep / "AGENTS.md"), "project", "deep"),
+        (str(deep / "CLAUDE.md"), "project", "deep, of another tool"),
+        (str(deep / ".bridle/AGENTS.md"), "project", "local"),
+    ]
+    text = instruction_text(found)
+    assert [text.index(f"\n\n{file.text}") for file in found] == sorted(
+        text.index(f"\n\n{file.text}") for file in found
+    ), "the model reads them in this order"
 
 
 def test_what_is_no_regular_readable_file_is_not_there(tmp_path):

@@ -124,7 +124,7 @@ def test_every_durable_event_either_changes_the_conversation_or_is_known_not_to(
     changes_nothing = {
         "ThinkingDelta", "PermissionRequested", "PermissionDecided", "QuestionAsked",
         "QuestionAnswered", "TodosChanged", "GrantAdded", "GrantRevoked", "UndoApplied", "ChildStarted", "ChildEnded",
-        "BackgroundStarted", "BackgroundEnded", "CostIncremented", "HookTimeout", "HookError", "MCPServerDown",
+        "BackgroundStarted", "BackgroundEnded", "HookTimeout", "HookError", "MCPServerDown",
         "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "Branched", "CustomEvent",
     }  # fmt: skip
     handled = {kind.__name__ for kind in Conversation._HANDLERS}

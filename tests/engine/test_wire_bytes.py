@@ -1,4 +1,4 @@
-"""Over the chat protocol, too, a request is the encoded fold of the reopened log, byte for byte."""
+"""Over every wire, too, a request is the encoded fold of the reopened log, byte for byte."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,11 +11,13 @@ from bridle.base.clock import SystemClock
 from bridle.conformance.harness import harness
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
-from bridle.engine.ports import ModelPart, ModelRequest, Provider
+from bridle.engine.ports import ModelPart, ModelRequest, Provider, Wire
 from bridle.engine.request import encode
 from bridle.protocol.events import Envelope
+from bridle.providers.anthropic import AnthropicWire
 from bridle.providers.endpoints import Quirks
 from bridle.providers.openai_chat import ChatWire
+from bridle.providers.openai_responses import ResponsesWire
 from bridle.providers.script import Answer, Call, answer, call, fail, say, think
 
 
@@ -40,12 +42,11 @@ STATEMENTS = st.one_of(
 ANSWERS = st.lists(
     st.lists(STATEMENTS, min_size=1, max_size=3).map(lambda parts: answer(*parts)), min_size=1, max_size=5
 )
-WIRES = st.builds(
-    ChatWire,
-    st.builds(
-        Quirks, omit_tool_choice=st.booleans(), content_beside_calls=st.sampled_from(["null", "empty"])
-    ),
-    streaming=st.booleans(),
+QUIRKS = st.builds(
+    Quirks, omit_tool_choice=st.booleans(), content_beside_calls=st.sampled_from(["null", "empty"])
+)
+WIRES = st.one_of(
+    st.builds(wire, QUIRKS, streaming=st.booleans()) for wire in (ChatWire, ResponsesWire, AnthropicWire)
 )
 
 
@@ -56,10 +57,10 @@ class Unhurried(SystemClock):
         await asyncio.sleep(0)
 
 
-class SpeakingChat:
+class OverWire:
     """Answers as `inner` does, and is asked over another wire."""
 
-    def __init__(self, inner: Provider, wire: ChatWire) -> None:
+    def __init__(self, inner: Provider, wire: Wire) -> None:
         self._inner = inner
         self._wire = wire
 
@@ -68,7 +69,7 @@ class SpeakingChat:
         return self._inner.name
 
     @property
-    def wire(self) -> ChatWire:
+    def wire(self) -> Wire:
         return self._wire
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
@@ -78,11 +79,11 @@ class SpeakingChat:
 @pytest.mark.requirement("G1.7")
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(answers=ANSWERS, prompts=st.lists(TEXTS, min_size=1, max_size=3), wire=WIRES)
-async def test_every_chat_request_is_the_encoded_fold_of_the_reopened_log(
-    answers: list[Answer], prompts: list[str], wire: ChatWire
+async def test_every_request_is_the_encoded_fold_of_the_reopened_log(
+    answers: list[Answer], prompts: list[str], wire: Wire
 ) -> None:
     clock = Unhurried()
-    model = RecordingModel(SpeakingChat(scripted(*answers, clock=clock), wire))
+    model = RecordingModel(OverWire(scripted(*answers, clock=clock), wire))
     async with harness(model, clock=clock, mode="auto") as session:
         for prompt in prompts:
             await session.ask(prompt)
@@ -91,7 +92,7 @@ async def test_every_chat_request_is_the_encoded_fold_of_the_reopened_log(
     assert requests_of(stored, wire) == model.bodies
 
 
-def requests_of(stored: list[Envelope], wire: ChatWire) -> list[bytes]:
+def requests_of(stored: list[Envelope], wire: Wire) -> list[bytes]:
     """The requests that a log asks for, one for every step that began, from folds that were kept and taken up again."""
     bodies: list[bytes] = []
     conversation = Conversation()

@@ -55,6 +55,31 @@ def test_presets_have_names_of_their_own() -> None:
     assert preset("nobody") is None
 
 
+@pytest.mark.requirement("D8.6")
+def test_the_table_of_vendors_and_local_servers_is_whole() -> None:
+    addresses = {endpoint.name: (endpoint.base_url, endpoint.key_env) for endpoint in PRESETS}
+    assert addresses == {
+        "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+        "anthropic": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai/", "GOOGLE_API_KEY"),
+        "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        "zai": ("https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+        "together": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+        "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        "azure": ("", "AZURE_OPENAI_API_KEY"),
+        "ollama": ("http://localhost:11434/v1", None),
+        "lmstudio": ("http://localhost:1234/v1", None),
+        "llamacpp": ("http://localhost:8080/v1", None),
+        "vllm": ("http://localhost:8000/v1", None),
+    }
+    local = [endpoint for endpoint in PRESETS if endpoint.key_env is None]
+    assert all(endpoint.local and endpoint.placeholder_key for endpoint in local)
+    with pytest.raises(ValueError, match="azure needs a base_url"):
+        configured("azure", {})
+    azure = configured("azure", {"base_url": "https://mine.openai.azure.com/openai/v1"})
+    assert azure.request_headers("the-key")["api-key"] == "the-key"
+
+
 @pytest.mark.requirement("D8.60")
 def test_anthropic_is_a_preset_on_its_own_wire() -> None:
     endpoint = known("anthropic")

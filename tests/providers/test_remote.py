@@ -387,9 +387,9 @@ async def test_a_listing_tells_names_context_and_prices(connect: Connect) -> Non
     async with JsonServer({"GET /v1/models": {"data": rows}}) as server:
         first, second, third = await connect(f"{server.origin}/v1").models()
     assert (first.name, first.context_tokens) == ("a/b", 128000)
-    assert (first.input_usd_per_token, first.output_usd_per_token) == (0.0000025, 0.00001)
-    assert (second.name, second.context_tokens, second.input_usd_per_token) == ("gemini-x", None, None)
-    assert (third.input_usd_per_token, third.output_usd_per_token) == (0, None)
+    assert (first.price_in, first.price_out) == (2.5, 10)
+    assert (second.name, second.context_tokens, second.price_in) == ("gemini-x", None, None)
+    assert (third.price_in, third.price_out) == (0, None)
 
 
 async def test_a_vendor_that_lists_nothing_has_the_models_of_its_preset(connect: Connect) -> None:

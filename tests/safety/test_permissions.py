@@ -43,6 +43,13 @@ def test_the_mode_decides_when_nothing_else_does(mode) -> None:
         assert " ".join(verdicts) == cell, risk
 
 
+@pytest.mark.requirement("P10")
+@pytest.mark.parametrize("mode", TABLE)
+def test_the_network_is_treated_like_a_command_that_is_not_quiet(mode) -> None:
+    shell, network = (decide(Query(tool="t", risk=risk), mode=mode) for risk in ("shell", "network"))
+    assert network == shell
+
+
 def test_the_table_has_every_mode_and_every_risk() -> None:
     assert {mode: set(cells) for mode, cells in MODE_TABLE.items()} == {mode: set(RISKS) for mode in TABLE}
 

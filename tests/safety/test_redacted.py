@@ -40,3 +40,16 @@ async def test_what_was_held_back_is_shown_when_the_call_fails(calls) -> None:
     with pytest.raises(KeyError):
         await redacted()(calls.make(), proceed)
     assert "".join(calls.printed) == "half a gh"
+
+
+async def test_a_key_in_use_is_masked_though_it_looks_like_nothing(calls) -> None:
+    key = "plain-" + "words"
+
+    async def proceed(call: ToolCall) -> ToolOutput:
+        for letter in f"it is {key}, and plain-":
+            call.write(letter)
+        return ToolOutput(content=f"also {key}", metadata={"more": [key]})
+
+    output = await redacted(lambda: (key,))(calls.make(), proceed)
+    assert "".join(calls.printed) == "it is «redacted:key», and plain-"
+    assert (output.content, output.metadata) == ("also «redacted:key»", {"more": ["«redacted:key»"]})

@@ -22,7 +22,7 @@ def read(command: str, cwd: str):
     return understand(command, Surroundings(cwd=cwd, home="/home/ann"))
 
 
-async def policy_of(calls, call, policy: SpawnPolicy = POLICY) -> SpawnPolicy | None:
+async def policy_of(calls, call, policy: SpawnPolicy = POLICY) -> SpawnPolicy:
     await sandboxed(policy, read)(call, calls.proceed)
     return calls.ran[-1].policy
 
@@ -57,7 +57,7 @@ async def test_where_the_sandbox_is_off_a_reading_call_is_not_held_either(calls)
 async def test_a_call_that_a_person_let_out_runs_without_a_border(calls) -> None:
     call = running(calls, "npm test", args=Args(command="npm test", escalate="it needs the registry"))
     given = await policy_of(calls, call)
-    assert given is not None and given.mode == "off"
+    assert given.mode == "off"
 
 
 async def test_where_a_sandbox_is_required_nothing_is_let_out(calls) -> None:
@@ -78,7 +78,7 @@ async def test_where_a_sandbox_is_required_nothing_is_let_out(calls) -> None:
         ("git add . && git commit -m x", False),
         ("git branch topic && npm test", False),
         ("git branch topic; ./git-helper", False),
-        ("git branch \"$(./evil)\"", False),
+        ('git branch "$(./evil)"', False),
         ("bash -c 'git branch x'", True),
         ("bash -c 'git branch x; make'", False),
         ("./git branch x", False),
@@ -87,4 +87,4 @@ async def test_where_a_sandbox_is_required_nothing_is_let_out(calls) -> None:
 )
 async def test_gits_settings_are_open_only_for_commands_about_them(calls, command: str, open_: bool) -> None:
     given = await policy_of(calls, running(calls, command))
-    assert given is not None and given.git_config is open_
+    assert given.git_config is open_

@@ -245,7 +245,7 @@ def test_what_was_reported_as_committed_survives_a_kill(tmp_path, lines) -> None
 # The file, its key, its schema
 
 
-@pytest.mark.requirement("G33.1")
+@pytest.mark.requirement("G33.1", "P7")
 def test_no_word_of_a_session_can_be_read_from_the_disk(tmp_path) -> None:
     home = tmp_path / "home"
     with opened(home) as store:

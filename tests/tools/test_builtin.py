@@ -35,7 +35,7 @@ def test_every_tool_declares_risk_concurrency_side_effect_and_notes() -> None:
     assert all(tool.safety_notes for tool in BUILTIN_TOOLS if tool.risk != "read")
 
 
-@pytest.mark.requirement("G7.20")
+@pytest.mark.requirement("G7.20", "T2.8a")
 def test_there_are_tools_for_files_search_shell_and_web_under_both_kinds_of_names() -> None:
     older = {
         "Read": "read_file", "Write": "write_file", "Edit": "edit_file", "Bash": "bash", "Grep": "grep", "Glob": "glob",

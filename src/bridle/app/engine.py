@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.fetching import web
+from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.sandboxing import MachineSpawn
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
@@ -25,6 +26,7 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
 from bridle.engine.resume import closing_events, orphans
 from bridle.engine.session import Session
+from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.protocol.events import ContextAdded, Degraded, IdentityClass, Mode, ModelChanged, SessionCreated
@@ -46,7 +48,9 @@ VERIFIED_ON_RESUME = 1_000
 class Engine:
     """Everything of one process: the store, the processes, the sessions and their clients.
 
-    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders.
+    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders. `tools` come
+    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `adopts_orphans` is
+    for a program that starts all its processes through this engine (see `Processes`).
     """
 
     def __init__(
@@ -57,14 +61,17 @@ class Engine:
         clock: Clock,
         model: Provider | None = None,
         fetch: Fetch | None = None,
+        tools: Sequence[Tool] = (),
         notice: Callable[[str], None] = lambda _text: None,
+        adopts_orphans: bool = False,
     ) -> None:
         self._where = where
         self._clock = clock
         self._env = env
         self.models = Models(env=env, clock=clock, given=model)
+        self.known = KnownModels(self.models, state=where.state, clock=clock)
         self._ids = Ids(clock.now_ms, os.urandom)
-        self._processes = Processes()
+        self._processes = Processes(adopts_orphans=adopts_orphans)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = MachineSpawn(self._processes, where=where, env=env)
         self._ground = Ground(
@@ -72,8 +79,10 @@ class Engine:
             clock=clock,
             ids=self._ids,
             models=self.models,
+            known=self.known,
             spawn=self._sandbox,
             fetch=fetch or web(env, clock),
+            tools=tuple(tools),
         )
         self._open: list[tuple[StoredLog, Conversation, int]] = []
         self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
@@ -118,6 +127,7 @@ class Engine:
         ):
             raise CommandRefused("SandboxRequired")
         self.models.configure(settings.providers)
+        self.known.configure(settings.models)
         chosen = await self._chosen(command, settings)
         log = self._open_log(command, cwd)
         try:
@@ -222,8 +232,10 @@ class Engine:
 async def running_engine(
     env: Mapping[str, str], *, notice: Callable[[str], None], clock: Clock | None = None
 ) -> AsyncGenerator[Engine]:
-    """An engine for a caller with this environment; closed cleanly on the way out."""
-    engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), notice=notice)
+    """The engine of a program that is nothing else; closed cleanly on the way out."""
+    engine = Engine(
+        where=folders(env), env=env, clock=clock or SystemClock(), notice=notice, adopts_orphans=True
+    )
     try:
         yield engine
     finally:

@@ -49,13 +49,18 @@ class Models:
                 self._chats.pop(name, None)
 
     def choose(self, name: str) -> ModelChanged:
-        """Reads `provider:model` and makes sure that it can be asked."""
+        """Reads `provider:model`, which a person has chosen, and makes sure that it can be asked."""
+        chosen = self.named(name)
+        self._chosen = chosen.provider
+        return chosen
+
+    def named(self, name: str) -> ModelChanged:
+        """The same for a name that nobody chose just now, such as a fallback: it is no new choice of a provider."""
         provider, model = self._split(name)
         if provider == DEMO and self._given is None:
             from bridle.providers.script import script_name
 
             model = script_name(model or "hello")
-        self._chosen = provider
         self.provider(provider, model)
         return ModelChanged(provider=provider, model=model)
 

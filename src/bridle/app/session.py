@@ -13,9 +13,11 @@ import msgspec
 
 from bridle.app.gates import gates, understanding
 from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
+from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.sandboxing import clear_away, session_policy
 from bridle.app.settings import SessionSettings
+from bridle.app.spending import budget, capable, fallback
 from bridle.app.trusting import ApprovedEdits, consent
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import Ids
@@ -33,10 +35,10 @@ from bridle.engine.questions import Questions
 from bridle.engine.session import Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
-from bridle.engine.tools import ToolCall, ToolContext, ToolOutput
+from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOrigin, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
-from bridle.protocol.messages import Usage
+from bridle.protocol.messages import Parameters
 from bridle.providers.retry import retry
 from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import guarded, rechecked
@@ -58,15 +60,21 @@ if TYPE_CHECKING:
     from bridle.tools.web_fetch import Fetch
 
 
+BROUGHT = ToolOrigin(scope="programmatic")
+"""Where the tools of an embedder come from."""
+
+
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What all sessions of a process stand on."""
+    """What all sessions of a process stand on; `tools` are those an embedder brings."""
 
     where: Folders
     clock: Clock
     ids: Ids
     models: Models
+    known: KnownModels
     spawn: Spawn
     fetch: Fetch
+    tools: tuple[Tool, ...] = ()
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +129,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         mode=lambda: conversation.mode,
         saved=saved,
     )
+    refused = [tool.name for tool in ground.tools if not gate.registry.register(tool, BROUGHT)]
     here = gate.paths.folders
     scratch = os.path.join(ground.where.state, "tmp", log.session)
     policy = session_policy(settings.sandbox, here, env=env, scratch=scratch)
@@ -145,10 +154,19 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     async def system() -> str:
         return await _system_text(ground, opened, questions, journal)
 
+    limit = budget(settings.usd_per_session, models=ground.models, known=ground.known, ask=questions.ask)
     request_layers: tuple[RequestLayer, ...] = (
-        instructions(system=system, tools=gate.registry.schemas),
+        limit.layer,
+        fallback(settings.fallback_model, ground.models),
+        instructions(
+            system=system,
+            tools=gate.registry.schemas,
+            parameters=Parameters(effort=opened.settings.effort),
+        ),
         told(hooks),
+        capable(ground.models, ground.known),
         retry(clock=clock, random=_random),
+        limit.gate,
     )
     tool_layers = ToolLayers(
         one_at_a_time=(
@@ -169,7 +187,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             recorded(journal, rechecked(gate.paths, understand), stopwatch),
             deadline(clock),
             capped(spill),
-            redacted(),
+            redacted(ground.models.keys_in_use),
             sandboxed(policy, understand),
         ),
     )
@@ -199,7 +217,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         ids=ground.ids,
         clock=clock,
         stopwatch=stopwatch,
-        price_of=_no_price,
+        price_of=ground.known.price_of,
     )
     session = Session(
         journal=journal,
@@ -225,7 +243,10 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
     )
     return Composed(
-        session=session, hooks=hooks, policy=policy, notices=tuple(_notices(settings, found, saved))
+        session=session,
+        hooks=hooks,
+        policy=policy,
+        notices=(*_notices(settings, found, saved), *map(_name_taken, refused)),
     )
 
 
@@ -238,6 +259,11 @@ def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants 
     if saved is not None and (problem := saved.problem()) is not None:
         message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
         yield Notice(reason="GrantsUnreadable", message=message)
+
+
+def _name_taken(tool: str) -> Notice:
+    data = {"tool": tool, "source": BROUGHT.scope}
+    return Notice(reason="ToolNameTaken", message=sentence("ToolNameTaken", data), data=data)
 
 
 def _repository(spawn: Spawn, cwd: str, env: Mapping[str, str]) -> Repository:
@@ -269,8 +295,3 @@ async def _system_text(ground: Ground, opened: Opened, questions: Questions, jou
 def _random() -> float:
     """Uniform in [0, 1). The `random` module would cost more to import than it gives here."""
     return int.from_bytes(os.urandom(6), "big") / 2**48
-
-
-def _no_price(_provider: str, _model: str, _usage: Usage) -> float | None:
-    """Prices are not known yet, and unknown is not zero."""
-    return None

@@ -52,6 +52,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     allow_project_hooks: bool = False
     sandbox: str | None = None
     network: str | None = None
+    effort: str | None = None
+    max_cost: float | None = None
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,9 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...]
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
+    models: Mapping[str, Mapping[str, Any]]
+    fallback_model: str | None
+    usd_per_session: float | None
     sources: tuple[str, ...]
     instructions: str
     warnings: tuple[str, ...]
@@ -82,6 +87,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     require_trust: bool = False
     sandbox: SandboxSettings = SandboxSettings()
     paths: PathMode = "workspace"
+    effort: Literal["off", "low", "medium", "high", "max"] | None = None
     allowed_paths: tuple[str, ...] = ()
 
 
@@ -122,9 +128,13 @@ def session_settings(
         options=options,
         model=tiers.get("model"),
         mode=tiers.get("mode") or "default",
+        effort=tiers.get("effort"),
         rules=(*flags, *_file_rules(tiers), *_listed_tools(tiers)),
         max_steps=options.max_steps or tiers.get("budget.max_steps") or 100,
         providers=tiers.get("providers") or {},
+        models=tiers.get("models") or {},
+        fallback_model=tiers.get("fallback_model"),
+        usd_per_session=tiers.get("budget.usd_per_session"),
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
         instructions=str(tiers.get("instructions") or ""),
         warnings=tuple(problem.text for problem in tiers.warnings),
@@ -162,6 +172,8 @@ def _flag_options(options: SessionOptions) -> list[Option]:
         ("--persistent-grants" if keep else "--no-persistent-grants", "permissions.persist", keep),
         ("--sandbox", "sandbox.mode", options.sandbox),
         ("--network", "sandbox.network", options.network),
+        ("--effort", "effort", options.effort),
+        ("--max-cost", "budget.usd_per_session", options.max_cost),
     )
     return [Option(name, key, value) for name, key, value in given if value is not None]
 

@@ -302,7 +302,8 @@ class Processes:
         within: Within | None = None,
         ended: Callable[[], None] | None = None,
     ) -> Process:
-        """Start `argv` in `cwd` with exactly `env` (its PATH finds the program); raises `CannotStart`.
+        """Start `argv` in `cwd` with exactly `env` (its PATH finds the program; a mark is added where orphans are
+        adopted); raises `CannotStart`.
 
         Output arrives as it is written, in pieces of at most 64 KB; nothing is kept. Without `on_error`,
         stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty

@@ -10,8 +10,6 @@ import msgspec
 
 BEFORE = 40
 """How many characters in front of an opening `Form.before` can see."""
-NEAR = r"[a-z0-9\-]"
-"""The characters of most tokens, in folded text."""
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -31,8 +29,8 @@ class Shape(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
 
     `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
-    `near`: the set all of the next ten characters are of, where an opening is worth a look. `by_dot` says that openings
-    are too short to be searched for, and that a dot follows after 22 to 28 characters.
+    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits, `_` or `-`. `by_dot`: the
+    openings are too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
     """
 
     kind: str
@@ -42,7 +40,6 @@ class Shape(msgspec.Struct, frozen=True):
     forms: tuple[Form, ...]
     any_case: bool = False
     named: bool = False
-    near: str = ""
     by_dot: bool = False
 
 
@@ -66,8 +63,7 @@ def _prefixed(
     """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too."""
     begins = "|".join(map(re.escape, openings))
     form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before)
-    near = "[a-z0-9]" if of in (_ALNUM, _HEX, "[A-Z0-9]") else NEAR
-    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{least}}}", (form,), near=near)
+    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{least}}}", (form,))
 
 
 # Names that are given a value: NAME=value, "name": "value", name: value, --name value
@@ -84,7 +80,7 @@ _NOT_A_WORD = rf"(?=(?:(?![0-9!@#%^&*+~]){_ARGUMENT}){{0,64}}[0-9!@#%^&*+~])"
 
 def _quoted(name: str, quote: str, inside: str, body: str, before: str) -> tuple[Form, Form]:
     """Any value for a NAME in capitals; for other names only one that has a digit."""
-    plausible = rf"(?={inside}{{6}})(?=(?:(?![0-9]){inside}){{0,64}}[0-9])"
+    plausible = rf"(?={inside}{{6}})(?=(?:(?![0-9]|\[redacted\]){inside}){{0,64}}[0-9])"
     return (
         Form(rf"{name}{_GIVES}{quote}{_UNMASKED}(?={inside}|\\[^\r\n«»])", body, before=before),
         Form(rf"(?i:{name}){_GIVES}{quote}{_UNMASKED}{plausible}", body, before=before),
@@ -94,7 +90,7 @@ def _quoted(name: str, quote: str, inside: str, body: str, before: str) -> tuple
 def _given(name: str, of: str = "") -> tuple[Form, ...]:
     """The ways a value is given to a name whose beginning is `of`."""
     before, flag = (f"{of}[_-]?$", f"{_FLAG}{of}[_-]$") if of else ("", f"{_FLAG}$")
-    bare = rf"(?={_BARE}{{6}})(?=(?:(?![0-9]){_BARE}){{0,64}}[0-9])"
+    bare = rf"(?={_BARE}{{6}})(?=(?:(?![0-9]|\[redacted\]){_BARE}){{0,64}}[0-9])"
     return (
         # NAME=value, but not NAME=$OTHER, which is no secret.
         Form(
@@ -108,7 +104,8 @@ def _given(name: str, of: str = "") -> tuple[Form, ...]:
         Form(rf"(?i:{name}){_GIVES}{_UNMASKED}{bare}", rf"{_BARE}*", before=before),
         Form(rf"(?i:{name})={_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT})", rf"{_ARGUMENT}*", before=flag),
         Form(
-            rf"""(?i:{name})(?:\\{{0,3}}["'],?)?[ ]{{1,2}}(?:\\{{0,3}}["'])?{_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT}{{4}}){_NOT_A_WORD}""",
+            rf"""(?i:{name})(?:\\{{0,3}}["'],?)?[ ]{{1,2}}(?:\\{{0,3}}["'])?"""
+            rf"{_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT}{{4}}){_NOT_A_WORD}",
             rf"{_ARGUMENT}*",
             before=flag,
         ),
@@ -125,7 +122,9 @@ _CREDENTIALS = r"[A-Za-z0-9\-_.~+/=:]"
 _COOKIE = r"""[^;=\s"'«»]{1,64}=[^;\r\n"'«»]{0,120};[ ]{0,2}"""
 _COOKIE_HEADER = r"""(?i:cookie)(?:\\?["'])?[ ]{0,4}[:=][ ]{0,4}(?:\\?["'])?"""
 _COOKIES = r"""[^\r\n"'«»\\]*"""
-_SESSION = r"[A-Za-z0-9_.\-]{0,32}?(?i:sess|sid|auth|token|jwt|csrf|xsrf|remember|login|secret)[A-Za-z0-9_.\-]{0,32}"
+_SESSION = (
+    r"[A-Za-z0-9_.\-]{0,32}?(?i:sess|sid|auth|token|jwt|csrf|xsrf|remember|login|secret)[A-Za-z0-9_.\-]{0,32}"
+)
 
 SHAPES: tuple[Shape, ...] = (
     Shape(
@@ -158,7 +157,6 @@ SHAPES: tuple[Shape, ...] = (
         ("PuTTY-",),
         r"[A-Za-z\-]{0,20}[0-9]?:?",
         (Form(r"(?=PuTTY-User-Key-File-[0-9]:)", until="Private-MAC:"),),
-        near=NEAR,
     ),
     Shape(
         "age-key",
@@ -166,7 +164,6 @@ SHAPES: tuple[Shape, ...] = (
         ("AGE-",),
         r"[A-Z0-9\-]{0,48}",
         (Form(r"(?=AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{28})", r"[A-Z0-9\-]*"),),
-        near=NEAR,
     ),
     _prefixed(
         "aws-access-key",
@@ -218,7 +215,6 @@ SHAPES: tuple[Shape, ...] = (
         ("xox",),
         r"[A-Za-z0-9\-]{0,15}",
         (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*"),),
-        near=NEAR,
     ),
     _prefixed("slack-token", "", "xapp-", least=10, of=r"[A-Za-z0-9\-]"),
     Shape(
@@ -236,9 +232,9 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "webhook",
         "",
-        ("/api/webhooks/",),
-        rf"/api/webhooks/[0-9]{{0,20}}/?{_DASHED}{{0,40}}",
-        (Form(rf"/api/webhooks/[0-9]{{16,20}}/(?={_DASHED}{{40}})", rf"{_DASHED}*"),),
+        ("api/webhooks/",),
+        rf"api/webhooks/[0-9]{{0,20}}/?{_DASHED}{{0,40}}",
+        (Form(rf"api/webhooks/[0-9]{{16,20}}/(?={_DASHED}{{40}})", rf"{_DASHED}*"),),
     ),
     _prefixed(
         "stripe-key",
@@ -247,7 +243,9 @@ SHAPES: tuple[Shape, ...] = (
         least=16,
     ),
     _prefixed("google-key", "Google API keys (AIza…)", "AIza", least=30, of=_DASHED),
-    _prefixed("google-oauth", "Google OAuth secrets and tokens (GOCSPX-…, ya29.…)", "GOCSPX-", least=20, of=_DASHED),
+    _prefixed(
+        "google-oauth", "Google OAuth secrets and tokens (GOCSPX-…, ya29.…)", "GOCSPX-", least=20, of=_DASHED
+    ),
     _prefixed("google-oauth", "", "ya29.", least=30, of=_DASHED, body=_DOTTED_BODY),
     Shape(
         "signature",
@@ -262,7 +260,6 @@ SHAPES: tuple[Shape, ...] = (
             ),
         ),
         any_case=True,
-        near=r"[a-z0-9%+/:\-]",
     ),
     Shape(
         "signature",
@@ -277,8 +274,11 @@ SHAPES: tuple[Shape, ...] = (
         "keys of model vendors (sk-…, gsk_…, xai-…, hf_…, r8_…, pplx-…, nvapi-… and others)",
         ("sk-",),
         rf"{_DASHED}{{0,24}}",
-        (Form(rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9_])c?$"),),
-        near=NEAR,
+        (
+            Form(
+                rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9_])c?$"
+            ),
+        ),
     ),
     _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", least=20, before=_APART),
     _prefixed("api-key", "", "xai-", "pplx-", "nvapi-", "tvly-", least=20, of=_DASHED, before=_APART),
@@ -292,7 +292,14 @@ SHAPES: tuple[Shape, ...] = (
         before=_APART,
     ),
     _prefixed("package-token", "", "pypi-Ag", least=40, of=_DASHED),
-    _prefixed("docker-token", "Docker tokens (dckr_pat_…, dckr_oat_…)", "dckr_pat_", "dckr_oat_", least=20, of=_DASHED),
+    _prefixed(
+        "docker-token",
+        "Docker tokens (dckr_pat_…, dckr_oat_…)",
+        "dckr_pat_",
+        "dckr_oat_",
+        least=20,
+        of=_DASHED,
+    ),
     _prefixed(
         "digitalocean-token",
         "DigitalOcean tokens (dop_v1_… and others)",
@@ -306,7 +313,6 @@ SHAPES: tuple[Shape, ...] = (
         ("SG.",),
         rf"SG\.{_DASHED}{{0,32}}\.?{_DASHED}{{0,16}}",
         (Form(rf"(?=SG\.{_DASHED}{{16,32}}\.{_DASHED}{{16}})", _DOTTED_BODY, before=_APART),),
-        near=NEAR,
     ),
     _prefixed(
         "twilio-key", "Twilio keys (SK and 32 hexadecimal digits)", "SK", least=32, of=_HEX, before=_APART
@@ -317,7 +323,6 @@ SHAPES: tuple[Shape, ...] = (
         (":AA",),
         rf":{_DASHED}{{0,35}}",
         (Form(rf":(?=AA{_DASHED}{{33}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9])[0-9]{8,10}$"),),
-        near=NEAR,
     ),
     Shape(
         "discord-token",
@@ -333,16 +338,26 @@ SHAPES: tuple[Shape, ...] = (
         ),
         by_dot=True,
     ),
+    _prefixed("databricks-token", "Databricks tokens (dapi…)", "dapi", least=32, of=_HEX, before=_APART),
     _prefixed(
-        "databricks-token", "Databricks tokens (dapi…)", "dapi", least=32, of=_HEX, before=_APART
-    ),
-    _prefixed(
-        "vault-token", "HashiCorp Vault tokens (hvs.…, hvb.…, hvr.…)", "hvs.", "hvb.", "hvr.", least=24, of=_DASHED,
-        body=_DOTTED_BODY, before=_APART,
-    ),
-    _prefixed(
-        "terraform-token", "Terraform Cloud tokens (….atlasv1.…)", ".atlasv1.", least=40, of=_DASHED,
+        "vault-token",
+        "HashiCorp Vault tokens (hvs.…, hvb.…, hvr.…)",
+        "hvs.",
+        "hvb.",
+        "hvr.",
+        least=24,
+        of=_DASHED,
         body=_DOTTED_BODY,
+        before=_APART,
+    ),
+    _prefixed(
+        "terraform-token",
+        "Terraform Cloud tokens (….atlasv1.…)",
+        "atlasv1.",
+        least=40,
+        of=_DASHED,
+        body=_DOTTED_BODY,
+        before=r"\.$",
     ),
     _prefixed(
         "service-token",
@@ -358,7 +373,6 @@ SHAPES: tuple[Shape, ...] = (
         ("eyJ",),
         rf"{_DASHED}{{0,515}}\.?{_DASHED}{{0,8}}",
         (Form(rf"(?=eyJ{_DASHED}{{5,512}}\.{_DASHED}{{8}})", _DOTTED_BODY),),
-        near=NEAR,
     ),
     Shape(
         "bearer",
@@ -371,10 +385,12 @@ SHAPES: tuple[Shape, ...] = (
         "authorization",
         "what an Authorization header says",
         ("authorization",),
-        rf"""(?i:authorization)\\{{0,3}}["']?[ ]{{0,4}}[:=]{{0,2}}[ ]{{0,4}}\\{{0,3}}["']?[A-Za-z]{{0,9}}[ ]{{0,4}}{_CREDENTIALS}{{0,64}}""",
+        r"""(?i:authorization)\\{0,3}["']?[ ]{0,4}[:=>]{0,2}[ ]{0,4}\\{0,3}["']?"""
+        rf"[A-Za-z]{{0,9}}[ ]{{0,4}}{_CREDENTIALS}{{0,64}}",
         (
             Form(
-                rf"""(?i:authorization){_GIVES}(?:\\{{0,3}}["'])?(?![Bb]earer[ ]{{1,4}}{_BEARER}{{20}}){_SCHEME}[ ]{{1,4}}(?={_CREDENTIALS}{{8}})"""
+                rf"""(?i:authorization){_GIVES}(?:\\{{0,3}}["'])?(?![Bb]earer[ ]{{1,4}}{_BEARER}{{20}})"""
+                rf"{_SCHEME}[ ]{{1,4}}(?={_CREDENTIALS}{{8}})"
                 rf"(?=(?:(?![0-9]){_CREDENTIALS}){{0,56}}[0-9]|{_CREDENTIALS}{{8,56}}=)",
                 rf"{_CREDENTIALS}*",
             ),
@@ -388,7 +404,8 @@ SHAPES: tuple[Shape, ...] = (
         r"""[Cc][A-Za-z]{0,5}\\?["']?[ ]{0,4}(?:[:=][^\r\n]{0,640})?""",
         (
             Form(
-                rf"""{_COOKIE_HEADER}(?:{_COOKIE}){{0,2}}?{_SESSION}={_UNMASKED}(?=[^;\s"'«»]{{8}})""", _COOKIES
+                rf"""{_COOKIE_HEADER}(?:{_COOKIE}){{0,2}}?{_SESSION}={_UNMASKED}(?=[^;\s"'«»]{{8}})""",
+                _COOKIES,
             ),
             Form(rf"{_COOKIE_HEADER}{_UNMASKED}(?=(?:{_COOKIE}){{3}})", _COOKIES),
         ),
@@ -410,7 +427,9 @@ SHAPES: tuple[Shape, ...] = (
         (
             *_given(_NAME),
             Form(
-                rf"""(?i:PASSW(?:OR)?D)={_UNMASKED}(?=[^;\s"'«»$<{{])""", r"""[^;"'\r\n«»]*""", before=r";[ ]?$"
+                rf"""(?i:PASSW(?:OR)?D)={_UNMASKED}(?=[^;\s"'«»$<{{])""",
+                r"""[^;"'\r\n«»]*""",
+                before=r";[ ]?$",
             ),
         ),
         any_case=True,

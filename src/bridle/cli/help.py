@@ -21,6 +21,7 @@ Common options
   --on-orphan fail|mark-unknown   after a crash: refuse to go on, or tell the model that the outcome is unknown
 
 bridle help VERB     bridle help exit-codes     bridle help env     bridle help settings     bridle help scripts
+bridle help builders     commands for those who build with Bridle
 """
 
 RUN = """\
@@ -176,6 +177,22 @@ The provider of the chosen model is asked for its list of models, which costs no
 The last line names the folders in use. Nothing is changed.
 """
 
+BUILDERS = """\
+For people who build with Bridle or on it.
+
+  bridle redact           what comes in on stdin goes out without secrets (bridle help redact)
+"""
+
+REDACT = """\
+bridle redact — what comes in on stdin goes out on stdout, as it comes, without secrets.
+
+  make deploy 2>&1 | bridle redact > deploy.log
+  bridle redact --kinds                    every kind of secret that is known, one a line
+
+A secret becomes «redacted:KIND»; the name it is given to stays. Bytes that are no text pass unchanged.
+The same happens to everything a session stores or shows. Secrets are known by their shape: not every one is found.
+"""
+
 COMPLETION = """\
 bridle completion bash|zsh|fish — a script that completes commands, options and their values.
 
@@ -238,6 +255,8 @@ PAGES = {
     "sandbox": SANDBOX,
     "hooks": HOOKS,
     "doctor": DOCTOR,
+    "redact": REDACT,
+    "builders": BUILDERS,
     "completion": COMPLETION,
     "exit-codes": EXIT_CODES,
     "env": ENV,

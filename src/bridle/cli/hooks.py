@@ -204,7 +204,7 @@ def _sample(
 
 
 async def _try_all(trials: list[tuple[Hook, HookContext]], here: Here, env: Mapping[str, str]) -> int:
-    processes = Processes()
+    processes = Processes(adopts_orphans=True)
     blocked = False
     try:
         for hook, context in trials:

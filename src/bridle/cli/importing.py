@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from _thread import RLock
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 
 TYPE_CHECKING = False
@@ -67,9 +67,11 @@ ANSWERS: dict[tuple[str, str, str], object] = {
 def import_less(put_off: frozenset[str] = PUT_OFF) -> None:
     """From here on, importing one of these modules costs next to nothing until it is used.
 
-    None of them may be a package. What is imported already stays as it is.
+    None of them may be a package. What is imported already stays as it is, and whoever finds modules in a way of their
+    own is asked first.
     """
-    sys.meta_path.insert(0, _Finder(put_off))
+    standard = (place for place, finder in enumerate(sys.meta_path) if finder is BuiltinImporter)
+    sys.meta_path.insert(next(standard, 0), _Finder(put_off))
 
 
 class _Finder:

@@ -17,9 +17,9 @@ from bridle.base.visible import visible
 from bridle.cli import say, say_json, say_raw, tell
 from bridle.cli.config import counted, settings_here, working_folder
 from bridle.clients.line.facts import MODE_WORDS
-from bridle.config.folders import folders
+from bridle.config.folders import Folders, folders
 from bridle.config.tiers import Tiers
-from bridle.config.writing import set_value
+from bridle.config.writing import set_value, user_file
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.safety.asking import granted_words
 from bridle.safety.grants import Grant
@@ -224,13 +224,20 @@ def _revoke(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _promote(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     here = _standing(parsed, env)
     grant = _found(here.saved.of(here.permissions.root), parsed.grant)
-    where = folders(env)
-    mine = _user_rules(settings_here(parsed, env).checked())
-    new = [rule for rule in _rules_of(grant) if rule not in mine]
-    change = set_value(where, "permissions.rules", _toml([*new, *mine]))
+    file = made_rule(grant, folders(env), settings_here(parsed, env).checked())
     here.saved.revoke(here.permissions.root, grant.grant_id)
-    said = f"{_words(grant)} is a rule now, in {_one_line(change.path)}, and holds in every folder."
+    said = f"{_words(grant)} is a rule now, in {_one_line(file)}, and holds in every folder."
     return say(said + "\n")
+
+
+def made_rule(grant: Grant, where: Folders, tiers: Tiers) -> str:
+    """Makes a remembered yes a rule of the person's own settings; returns the file it stands in."""
+    mine = _user_rules(tiers)
+    new = [rule for rule in _rules_of(grant) if rule not in mine]
+    try:
+        return set_value(where, "permissions.rules", _toml([*new, *mine])).path
+    except OSError as problem:
+        raise BridleError("FileUnwritable", path=user_file(where), problem=problem.strerror) from None
 
 
 def _found(grants: Iterable[Grant], name: str) -> Grant:
@@ -249,8 +256,10 @@ def _found(grants: Iterable[Grant], name: str) -> Grant:
 
 
 def _rules_of(grant: Grant) -> list[dict[str, str]]:
-    """Rules that mean what the grant meant: its text and nothing else, or its program with any arguments."""
-    subject = grant.subject or ""
+    """Rules that mean what the grant meant: its text and nothing else, its program with any arguments, or the tool."""
+    if grant.subject is None:
+        return [{"tool": grant.tool, "verdict": "allow"}]
+    subject = grant.subject
     about = "command" if set(ALIASES.get(grant.tool, (grant.tool,))) <= COMMAND_TOOLS else "path"
     literal = literal_pattern(subject)
     patterns = [literal, f"{literal} *"] if grant.match == "key" else [literal]

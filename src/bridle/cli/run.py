@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bridle.app.engine import Engine, running_engine, session_environment, session_store
@@ -40,7 +40,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     try:
         schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
         printer.expect(schema)
-        content = _content(parsed, schema, say)
+        content = _content(parsed, schema, say, env)
         create = session_wanted(parsed, env)
     except BridleError as failure:
         printer.fail(failure)
@@ -129,7 +129,10 @@ async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[None
 
 
 def _content(
-    parsed: argparse.Namespace, schema: dict[str, Any] | None, say: Callable[[str], None]
+    parsed: argparse.Namespace,
+    schema: dict[str, Any] | None,
+    say: Callable[[str], None],
+    env: Mapping[str, str],
 ) -> tuple[InputBlock, ...]:
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
     prompt = prompt_of(parsed.prompt, parsed.prompt_file, say)
@@ -137,13 +140,25 @@ def _content(
         from bridle.clients.structured import asked_for
 
         prompt = f"{prompt}\n\n{asked_for(schema)}"
-    return (TextBlock(text=prompt), *map(_image, parsed.image))
+    return (TextBlock(text=prompt), *(_images(parsed, env) if parsed.image else ()))
 
 
-def _image(source: str) -> InputBlock:
+def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
+    """The images, each within what the settings say of them."""
     from bridle.clients.images import image_block
+    from bridle.config.folders import folders
+    from bridle.config.tiers import load
 
-    return image_block(source)
+    tiers = load(
+        where=folders(env),
+        cwd=os.path.abspath(parsed.cwd),
+        env=env,
+        config_file=parsed.config,
+        profile=parsed.profile,
+        sets=parsed.set,
+    ).checked()
+    limit, detail = tiers.get("multimodal.max_image_bytes"), tiers.get("multimodal.detail")
+    return (image_block(source, max_bytes=limit, detail=detail) for source in parsed.image)
 
 
 def _schema(path: str) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
 
 
 async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> int:
-    processes = Processes()
+    processes = Processes(adopts_orphans=True)
     spawn = MachineSpawn(processes, where=here.where, env=here.env)
     policy = here.policy
     end = _End()
@@ -256,7 +256,7 @@ def _show(parsed: argparse.Namespace, here: Here) -> int:
 async def _found(state: str) -> tuple[Chosen, str]:
     """What holds commands here, tried now where nothing does, so that the reasons can be told."""
     async with contextlib.AsyncExitStack() as stack:
-        processes = Processes()
+        processes = Processes(adopts_orphans=True)
         stack.push_async_callback(processes.close)
         chooser = Chooser(processes, state=state)
         chosen = await chooser.choose()
@@ -292,7 +292,8 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
         yield _line("sandbox", "none", "commands run with your rights; only the environment is cleaned")
         yield from (_line("", name, problem) for name, problem in why_not(chosen.attempts))
     else:
-        yield _line("sandbox", f"{chosen.way.name} {version}".rstrip(), CONFINED_WORDS[policy.mode])
+        weaker = f" ({chosen.way.variant})" if chosen.way.variant not in {"", "full"} else ""
+        yield _line("sandbox", f"{chosen.way.name} {version}".rstrip() + weaker, CONFINED_WORDS[policy.mode])
         yield _line("mode", policy.mode, f'sandbox.mode = "{settings.mode}"{_from(tiers, "sandbox.mode")}')
         yield from _writable(confinement_of(policy, here.place), here)
     if policy.mode != "off" and chosen.way is not None:

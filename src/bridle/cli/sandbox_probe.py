@@ -51,7 +51,7 @@ def probe(parsed: argparse.Namespace, here: Here) -> int:
 
 
 async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
-    processes = Processes()
+    processes = Processes(adopts_orphans=True)
     try:
         chosen = await _chosen(only, here, processes)
         if chosen.adapter is None or chosen.way is None:

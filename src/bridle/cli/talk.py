@@ -34,6 +34,7 @@ from bridle.config.folders import folders
 from bridle.config.writing import set_value
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.events import GrantAdded
 from bridle.sessions.store import SessionStore
 
 MAX_SHOWN_BYTES = 1 << 20
@@ -186,6 +187,16 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
 
         return save_new(cwd, path, text)
 
+    def promote(grant: GrantAdded) -> str:
+        from bridle.cli.permissions import made_rule
+        from bridle.config.tiers import load
+        from bridle.safety.grants import Grant
+
+        where = folders(env)
+        subject = grant.pattern or None
+        kept = Grant(grant_id=grant.grant_id, tool=grant.tool, subject=subject, match=grant.match)
+        return made_rule(kept, where, load(where=where, cwd=cwd, env=env).checked())
+
     def paths() -> Sequence[str]:
         from bridle.cli.mentions import paths_below
 
@@ -198,6 +209,7 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
         sessions=lambda: _listed(engine.store, env, cwd),
         title_of=lambda session: _title(engine.store, session),
         rename=engine.store.rename,
+        promote=promote,
         prompts=(*DOES.items(), *GIT_DOES.items()),
         is_local=lambda model: _is_local(engine, model),
     )

@@ -62,6 +62,10 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.doctor import doctor
 
                 return doctor(parsed, os.environ)
+            case "redact":
+                from bridle.cli.redact import redact_verb
+
+                return redact_verb(parsed)
             case "completion":
                 from bridle.cli.completion import completion
 

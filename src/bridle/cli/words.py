@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "models", "tools", "config", "permissions", "trust", "sandbox", "hooks",
-    "doctor", "completion", "help",
+    "doctor", "redact", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -269,6 +269,10 @@ def _doctor_words(doctor: Parser) -> None:
     _settings_options(doctor)
 
 
+def _redact_words(redact: Parser) -> None:
+    redact.add_argument("--kinds", action="store_true")
+
+
 def _completion_words(completion: Parser) -> None:
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
 
@@ -286,6 +290,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "sandbox": _sandbox_words,
     "hooks": _hooks_words,
     "doctor": _doctor_words,
+    "redact": _redact_words,
     "completion": _completion_words,
 }
 """What may follow each verb."""

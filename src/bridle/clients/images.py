@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+from typing import Literal, TypeAlias
 
 from bridle.base.files import read_limited
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock
+
+Detail: TypeAlias = Literal["auto", "low", "high"]
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_SIDE_PX = 1568
@@ -20,22 +23,26 @@ _KINDS = {
 }
 
 
-def image_block(source: str, *, max_bytes: int = MAX_BYTES) -> ImageBlock:
+def image_block(source: str, *, max_bytes: int = MAX_BYTES, detail: Detail = "auto") -> ImageBlock:
     """Reads an image. Raises `UsageError` for what is none, cannot be read or is too large."""
     if source.startswith(("http://", "https://", "data:image/")):
-        return ImageBlock(url=source)
+        return ImageBlock(url=source, detail=detail)
     try:
         contents = read_limited(source, max_bytes)
     except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else str(problem)
         raise UsageError(f"The image {source} cannot be read ({reason})") from None
     if contents.truncated:
-        raise UsageError(f"The image {source} is larger than {max_bytes // (1024 * 1024)} MB")
+        raise UsageError(f"The image {source} is larger than {_size(max_bytes)} (multimodal.max_image_bytes)")
     kind = _kind(contents.data)
     if kind is None:
         raise UsageError(f"{source} is not an image Bridle can send (PNG, JPEG, GIF or WebP)")
     data, kind = _downscaled(contents.data, kind)
-    return ImageBlock(url=f"data:{kind};base64,{base64.b64encode(data).decode()}")
+    return ImageBlock(url=f"data:{kind};base64,{base64.b64encode(data).decode()}", detail=detail)
+
+
+def _size(limit: int) -> str:
+    return f"{limit:,} bytes" if limit % (1024 * 1024) else f"{limit // (1024 * 1024)} MB"
 
 
 def _kind(data: bytes) -> str | None:

@@ -61,7 +61,7 @@ class Story:
                 return visible(said).splitlines() if self._words and event.calls and said else []
             case e.StepFailed():
                 self._text.clear()
-                return [visible(self._failure(event))]
+                return [visible(self.failure(event))]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]
             case e.HookTimeout():
@@ -120,11 +120,14 @@ class Story:
             case _:
                 assert_never(event)
 
-    def _failure(self, failed: e.StepFailed) -> str:
-        """An attempt that failed: shorter than its sentence, which is for programs, where a person waits."""
+    def failure(self, failed: e.StepFailed, *, left_s: float | None = None) -> str:
+        """An attempt that failed: shorter than its sentence, which is for programs, where a person waits.
+
+        `left_s` is what is left of the wait, where somebody looks on.
+        """
         if failed.retry_in_ms is None:
             return failed.message
-        wait = f"{failed.retry_in_ms / 1000:.3g} s"
+        wait = f"{failed.retry_in_ms / 1000 if left_s is None else left_s:.3g} s"
         if failed.attempts is None:
             return f"{failed.message} Trying again in {wait}."
         tried = f"try {failed.attempt + 1} of {failed.attempts}"

@@ -124,6 +124,10 @@ NUMBER = Kind(
     wanted="a number above 0",
     accepts=lambda value: type(value) in {int, float} and 0 < cast("float", value) <= LARGEST,
 )
+PRICE = Kind(
+    wanted="a number of dollars, 0 or more",
+    accepts=lambda value: type(value) in {int, float} and 0 <= cast("float", value) <= LARGEST,
+)
 ADDRESS = Kind(
     wanted="an address that begins with http:// or https://",
     accepts=lambda value: isinstance(value, str) and value.startswith(("http://", "https://")),
@@ -159,6 +163,7 @@ SANDBOX = one_of("a sandbox mode", SANDBOX_MODES)
 NETWORK = one_of("a network choice", ("inherit", "deny"))
 ON_ERROR = one_of("an answer to errors", ("block", "warn"))
 PHASE = one_of("a phase", ("before_permission", "after_permission"))
+DETAIL = one_of("a level of detail", ("auto", "low", "high"))
 FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
 DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
 
@@ -188,6 +193,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("providers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
     Setting("providers.*.quirks", PLAIN_MAP, "What this endpoint does differently.", folds=True),
     Setting("providers.*.disabled", FLAG, "Leave this provider out."),
+    Setting("models.*.context_tokens", WHOLE, "How many tokens a model, as provider:model, takes."),
+    Setting("models.*.max_output_tokens", WHOLE, "How many tokens it answers at most."),
+    Setting("models.*.tools", FLAG, "Whether it can use tools."),
+    Setting("models.*.images", FLAG, "Whether it reads images."),
+    Setting("models.*.price_in", PRICE, "Dollars for a million tokens it reads."),
+    Setting("models.*.price_out", PRICE, "Dollars for a million tokens it writes."),
+    Setting("models.*.price_cache_read", PRICE, "Dollars for a million tokens it reads from its cache."),
+    Setting("models.*.price_cache_write", PRICE, "Dollars for a million tokens it writes into its cache."),
     Setting("allowed_tools", TEXTS, "Tools that run without a question, as the rules of --allow."),
     Setting("disallowed_tools", TEXTS, "Tools that never run, as the rules of --deny."),
     Setting("permissions.rules[].tool", TEXT, "The tool, or a pattern of tools.", required=True),
@@ -215,7 +228,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("sandbox.writable", TEXTS, "More folders commands may write to.", default=[]),
     Setting("context.sources", TEXTS, "Instruction files to look for.", default=["AGENTS.md"]),
     Setting("context.max_tokens", TOKENS, "How much of a conversation is sent at most.", default="auto"),
-    Setting("budget.usd_per_session", NUMBER, "What a session may cost."),
+    Setting(
+        "multimodal.max_image_bytes", WHOLE, "The largest image that is read from a file.", default=8_388_608
+    ),
+    Setting("multimodal.detail", DETAIL, "How closely the model looks at an image.", default="auto"),
+    Setting("budget.usd_per_session", NUMBER, "What a session may cost, in dollars."),
     Setting("budget.max_steps", WHOLE, "Model calls in one turn.", default=100),
     Setting(
         "trust.required",

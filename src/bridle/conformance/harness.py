@@ -21,6 +21,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
+from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.connection import Connection
 from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResult, TurnEnded, TurnStarted
@@ -100,19 +101,20 @@ async def harness(
     resume: str | None = None,
     answers: bool = False,
     fetch: Fetch | None = None,
+    tools: Sequence[Tool] = (),
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
     """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web.
+    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
         home = home or os.path.join(scratch, "home")
         env = {"BRIDLE_HOME": home}
-        engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), model=model, fetch=fetch)
+        engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), model=model, fetch=fetch, tools=tools)
         try:
             connection = engine.connect(name="harness", answers=answers)
             created = await connection.send(

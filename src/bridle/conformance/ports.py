@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from bridle.credentials.records import ApiKey, SignIn
+from bridle.credentials.store import CredentialStore
 from bridle.engine.ports import SessionLog
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import (
@@ -52,6 +54,26 @@ def _envelope(session: str, number: int, event: AnyEvent) -> Envelope:
         event=event,
         turn=1,
     )
+
+
+def check_credential_store(make: Callable[[], CredentialStore]) -> None:
+    """One credential per provider, seen at once by every instance on the same place, of which `make` gives another."""
+    store = make()
+    assert store.get("work") is None, "a new store is empty"
+    assert store.list() == []
+    assert not store.delete("work"), "what is not there is not deleted"
+    key = ApiKey(provider="work", secret="é" * 40, account="mine", saved_ms=1)
+    signed_in = SignIn(provider="a.b/c d", access_token="x" * 4000, refresh_token="y", expires_at_ms=2)
+    store.put(key)
+    store.put(signed_in)
+    assert store.get("work") == key, "what was put comes back as it was"
+    assert make().list() == [signed_in, key], "another instance sees it, by the names of the providers"
+    renewed = SignIn(provider="a.b/c d", access_token="z")
+    make().put(renewed)
+    assert store.get("a.b/c d") == renewed, "the last one put is the one there is, whoever put it"
+    assert store.delete("work"), "what was deleted was there"
+    assert make().get("work") is None
+    assert store.list() == [renewed], "the others stay"
 
 
 async def check_connection(connect: Callable[[], Awaitable[Connection]], create: CreateSession) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from bridle.engine.journal import redacted
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.events import PrefixSet
-from bridle.protocol.messages import ToolSchema
+from bridle.protocol.messages import Parameters, ToolSchema
 
 HEADER = """\
 You are Bridle, a coding agent working in a person's folder through tools.
@@ -28,9 +28,12 @@ def system_text(*, cwd: str, system: str, date: str, sandbox: str, more: str = "
 
 
 def instructions(
-    *, system: Callable[[], Awaitable[str]], tools: Callable[[], tuple[ToolSchema, ...]]
+    *,
+    system: Callable[[], Awaitable[str]],
+    tools: Callable[[], tuple[ToolSchema, ...]],
+    parameters: Parameters | None = None,
 ) -> RequestLayer:
-    """Appends `PrefixSet` when system text, tools or the chosen model differ from what is in force.
+    """Appends `PrefixSet` when system text, tools, parameters or the chosen model differ from what is in force.
 
     `system` is asked once, for a session that has no system text yet; it may wait for a person.
     """
@@ -49,6 +52,7 @@ def instructions(
                 model=chosen.model,
                 system=current.system if current is not None else await system(),
                 tools=visible,
+                parameters=parameters or Parameters(),
             )
             if redacted(in_force) != current:
                 step.emit(in_force)

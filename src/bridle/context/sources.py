@@ -1,7 +1,7 @@
 """Instruction files: where they are, in which order they count, and what they say.
 
 Global first, then every one from the root of the repository down to the working folder, then the project's own
-`.bridle/` copy; a later text wins. Finding them reads files and obeys none. A project's file that is a link out of
+`.bridle/` copy, in each folder by the order of their names in the settings; a later text wins. Finding them reads files and obeys none. A project's file that is a link out of
 the project is found, and never read: it would show the model whatever it leads to.
 """
 
@@ -47,12 +47,11 @@ def find_instruction_files(
     found: list[InstructionFile] = []
     root = repository_root(cwd)
     for name in sources:
-        own = os.path.join(config_folder, name)
-        found += _read(own, f"{name} (yours)", "global")
-        for folder in _from_root_down(cwd):
+        found += _read(os.path.join(config_folder, name), f"{name} (yours)", "global")
+    for folder in (*_from_root_down(cwd), os.path.join(cwd, ".bridle")):
+        for name in sources:
             path = os.path.join(folder, name)
             found += _read(path, os.path.relpath(path, cwd), "project", root)
-        found += _read(os.path.join(cwd, ".bridle", name), os.path.join(".bridle", name), "project", root)
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from bridle.protocol.events import (
     AnyEvent,
     Compacted,
     ContextAdded,
+    CostIncremented,
     Envelope,
     InputAccepted,
     Mode,
@@ -52,7 +53,14 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
     started: ToolCallStarted | None = None
 
 
-FOLD_VERSION = 2
+class Counted(msgspec.Struct, frozen=True, array_like=True):
+    """How many tokens a provider counted, request and answer, when there were so many messages."""
+
+    tokens: int
+    messages: int
+
+
+FOLD_VERSION = 3
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
@@ -74,6 +82,8 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     inputs: dict[int, PendingInput]
     wire_ids: set[str]
     mode_before_plan: Mode = "default"
+    spent_usd: float = 0.0
+    counted: Counted | None = None
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -102,6 +112,9 @@ class Conversation:
         self.mode: Mode = "default"
         self.mode_before_plan: Mode = "default"
         self.model: ModelChanged | None = None
+        self._chosen: ModelChanged | None = None
+        self.spent_usd = 0.0
+        self.counted: Counted | None = None
         self.cwd = ""
         self.inputs: dict[int, PendingInput] = {}
         self.wire_ids: set[str] = set()
@@ -140,6 +153,8 @@ class Conversation:
                 inputs=self.inputs,
                 wire_ids=self.wire_ids,
                 mode_before_plan=self.mode_before_plan,
+                spent_usd=self.spent_usd,
+                counted=self.counted,
             )
         )
 
@@ -162,7 +177,9 @@ class Conversation:
         conversation.turn = folded.turn
         conversation.mode = folded.mode
         conversation.mode_before_plan = folded.mode_before_plan
-        conversation.model = folded.model
+        conversation.model = conversation._chosen = folded.model
+        conversation.spent_usd = folded.spent_usd
+        conversation.counted = folded.counted
         conversation.cwd = folded.cwd
         conversation.inputs = folded.inputs
         conversation.wire_ids = folded.wire_ids
@@ -197,7 +214,11 @@ class Conversation:
             self.mode_before_plan = mode
 
     def _model_changed(self, event: ModelChanged, _envelope: Envelope) -> None:
-        self.model = event
+        """A turn keeps the model it began with, unless the event says that it does not."""
+        if event.holds != "this_turn":
+            self._chosen = event
+        if not self.turn_is_open or event.holds != "from_next_turn":
+            self.model = event
 
     def _input_accepted(self, event: InputAccepted, envelope: Envelope) -> None:
         self.inputs[self.last_id] = PendingInput(id=self.last_id, event=event, originator=envelope.originator)
@@ -217,6 +238,7 @@ class Conversation:
             self._append("assistant", (TextBlock(text=text),))
         self._text.clear()
         self.turn_is_open = False
+        self.model = self._chosen
 
     def _prefix_set(self, event: PrefixSet, _envelope: Envelope) -> None:
         self.prefix = event
@@ -252,6 +274,15 @@ class Conversation:
             self._append("assistant", tuple(blocks))
         self._calls = {call.call_id: OpenCall(call=call) for call in event.calls}
         self._results = {}
+        used = event.usage
+        tokens = (
+            used.input_tokens + used.cache_read_tokens + used.cache_write_tokens + used.output_tokens
+        )
+        if tokens:
+            self.counted = Counted(tokens, len(self.messages))
+
+    def _cost(self, event: CostIncremented, _envelope: Envelope) -> None:
+        self.spent_usd += event.usd or 0.0
 
     def _call_requested(self, event: ToolCallRequested, _envelope: Envelope) -> None:
         """A call outside any step is a person's; the model hears of it only as context."""
@@ -295,6 +326,7 @@ class Conversation:
         self.messages = [summary, *(message for _, message in kept)]
         self._first_ids = [self.last_id, *(first_id for first_id, _ in kept)]
         self.answers = sum(message.role == "assistant" for message in self.messages)
+        self.counted = None
         self.epoch += 1
 
     def _append(self, role: Any, content: tuple[AnyBlock, ...]) -> None:
@@ -315,6 +347,7 @@ class Conversation:
         TextDelta: _text_delta,
         StepFailed: _step_failed,
         StepEnded: _step_ended,
+        CostIncremented: _cost,
         ToolCallRequested: _call_requested,
         ToolCallStarted: _call_started,
         ToolResult: _tool_result,

@@ -25,7 +25,7 @@ class DeltaWriter:
         self._journal = journal
         self._clock = clock
         self._kind: Literal["text", "thinking"] = "text"
-        self._redactor = StreamRedactor()
+        self._redactor = StreamRedactor(known=journal.secrets())
         self._pending: list[str] = []
         self._size = 0
         self._last_s = -1.0

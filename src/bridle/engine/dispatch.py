@@ -27,6 +27,8 @@ from bridle.protocol.events import (
 
 BY_PERSON = 0
 """The step of a call that no model asked for: it came with somebody's input."""
+MAX_NAMED = 20
+"""How many of the files that a command may have changed are named."""
 
 
 class ToolLayers(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +170,8 @@ class Dispatcher:
             with self._stopwatch.measure(f"tool.{call.name}"):
                 output = await self._run_tool(call)
         except asyncio.CancelledError:
-            self._conclude(requested, _cancelled(call), self._elapsed_ms(begun), results)
+            ran_ms = self._elapsed_ms(begun)
+            self._conclude(requested, self._cancelled(call, ran_ms), ran_ms, results)
             raise
         except StoreError:
             raise
@@ -199,6 +202,17 @@ class Dispatcher:
         )
         results[call.call_id] = result
         self._journal.emit(result)
+
+    def _cancelled(self, call: ToolCall, ran_ms: int) -> ToolOutput:
+        """A command that had begun may have changed something: the model is told what can be known of that."""
+        began = call.begun[-1] if call.begun else None
+        if began is not None and began.mutating and began.definition.risk == "shell":
+            files = _written(began, self._journal.conversation.cwd)
+            reason, data = "BashCancelledMidCommand", {"duration_s": f"{ran_ms / 1000:.1f}", "files": files}
+        else:
+            reason, data = "ToolCancelled", {"tool": call.name}
+        text = "".join((*call.partial, sentence(reason, data)))
+        return ToolOutput(outcome="cancelled", reason=reason, content=text)
 
     def _elapsed_ms(self, begun: float) -> int:
         return round((self._clock.monotonic() - begun) * 1000)
@@ -241,9 +255,16 @@ def _not_run(call: RequestedCall) -> ToolOutput:
     )
 
 
-def _cancelled(call: ToolCall) -> ToolOutput:
-    text = sentence("ToolCancelled", {"tool": call.name})
-    return ToolOutput(outcome="cancelled", reason="ToolCancelled", content="".join((*call.partial, text)))
+def _written(call: ToolCall, cwd: str) -> str:
+    """The files a command is known to write, as far as it names them."""
+    paths = [
+        subject.resolved.removeprefix(f"{cwd}/")
+        for subject in (*call.subjects, *call.named)
+        if subject.kind == "path" and subject.access == "write"
+    ]
+    named = list(dict.fromkeys(paths))
+    more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+    return ", ".join(named[:MAX_NAMED]) + more if named else "not known"
 
 
 def _crashed(call: ToolCall, fault: Exception) -> ToolOutput:

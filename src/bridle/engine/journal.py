@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.redact import is_plain_value, might_hold_secret, redact, redact_values, stored_marker
+from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
+from bridle.base.secret_openings import might_hold_secret
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import SessionLog
@@ -40,7 +41,7 @@ class Journal:
         self._log = log
         self._clock = clock
         self._bus = bus
-        self._secrets = secrets
+        self.secrets = secrets
 
     def emit(self, event: DurableEvent, *, originator: str | None = None) -> int:
         """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed."""
@@ -60,7 +61,7 @@ class Journal:
     def _clean(self, event: E) -> tuple[E, bytes]:
         """The event without secrets, and its bytes: no known shape, and no key in use whatever it looks like."""
         payload = encode_payload(event)
-        in_use = [secret for secret in self._secrets() if secret.encode() in payload]
+        in_use = [secret for secret in self.secrets() if secret.encode() in payload]
         if in_use or might_hold_secret(payload):
             event = redacted(event, in_use)
             payload = encode_payload(event)
@@ -109,5 +110,5 @@ def _changed(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [_changed(item, clean) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, dict):
-        return {key: _changed(item, clean) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {_changed(key, clean): _changed(item, clean) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     return value

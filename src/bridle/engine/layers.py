@@ -82,6 +82,7 @@ def recorded(journal: Journal, recheck: Recheck, stopwatch: Stopwatch) -> ToolLa
         if call.mutating:
             with stopwatch.measure("log.durable"):
                 await journal.durable()
+        call.begun.append(call)
         return await proceed(call)
 
     return layer

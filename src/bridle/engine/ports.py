@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -55,8 +55,11 @@ class Wire(Protocol):
     """A request as bytes: `head(prefix) + message, message … + tail(prefix)`. Pure and deterministic.
 
     Messages are encoded once each and joined with commas, so a step costs what is new, not what there is. A head that
-    does not end with `[` has put something of its own into the list; a comma follows it.
+    does not end with `[` has put something of its own into the list; a comma follows it. `canonical_form_version` is that
+    of the messages it translates; the engine asserts that it is the current one.
     """
+
+    canonical_form_version: ClassVar[int]
 
     @property
     def name(self) -> str: ...
@@ -149,7 +152,7 @@ class Process(Protocol):
     def returncode(self) -> int | None: ...
     @property
     def sandbox(self) -> str:
-        """What holds this very process: an adapter's name, `env-only` where nothing does, `off` where nothing was to."""
+        """What holds this very process: an adapter, `env-only` where nothing does, `off` where nothing was to."""
         ...
 
     def blocked(self, output: str) -> str:

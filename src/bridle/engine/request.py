@@ -8,6 +8,7 @@ from __future__ import annotations
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Wire
 from bridle.protocol.events import PrefixSet
+from bridle.protocol.messages import CANONICAL_FORM_VERSION
 
 
 class RequestBuffer:
@@ -21,17 +22,19 @@ class RequestBuffer:
     def body(self, conversation: Conversation, wire: Wire) -> bytes:
         prefix = conversation.prefix
         assert prefix is not None, "a request layer sets the prefix before the first request"
+        assert wire.canonical_form_version == CANONICAL_FORM_VERSION, f"{wire.name} translates another form"
         key = (wire.name, prefix, conversation.epoch)
         if key[0] != self._key[0] or key[1] is not self._key[1] or key[2] != self._key[2]:
             self._key = key
             self._buffer = bytearray(wire.head(prefix))
             self._encoded = 0
         for message in conversation.messages[self._encoded :]:
-            if encoded := wire.message(message):
+            encoded = wire.message(message)  # may refuse; what is in the buffer by then is counted
+            if encoded:
                 if not self._buffer.endswith(b"["):
                     self._buffer += b","
                 self._buffer += encoded
-        self._encoded = len(conversation.messages)
+            self._encoded += 1
         return b"".join((self._buffer, wire.tail(prefix)))
 
 

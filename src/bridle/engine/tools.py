@@ -110,7 +110,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call on its way through the layers, which fill the last fields on the way in.
 
     `write` streams output outwards. `partial` is shared by all copies of the call: when a call is cut short, the
-    layer that collects output leaves there what came so far. `by_person` marks a call a person typed: every layer
+    layer that collects output leaves there what came so far. So is `begun`, which holds the call as it was when it
+    began to run, once it has. `by_person` marks a call a person typed: every layer
     applies, only the question is skipped. `must_ask` says why a person is to be asked even where the rules would allow.
     `parts` are the simple commands of a script, `named` the paths, resolved, and the addresses they are known to use.
     """
@@ -126,6 +127,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     write: Callable[[str], None]
     passed_gates: Callable[[], Awaitable[None]]
     partial: list[str]
+    begun: list[ToolCall] = []
     # filled by the layers
     tool: Tool | None = None
     args: Any = None

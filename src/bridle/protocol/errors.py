@@ -120,12 +120,14 @@ SENTENCES: Mapping[str, Sentence] = {
     "PatchDoesNotApply": Sentence("The patch does not fit: {problem}. Nothing was written."),
     "CannotStart": Sentence("The command could not be started: {problem}."),
     "ChangedSinceApproval": Sentence("{path} changed after the change was approved, so it was not written."),
+    "ToolNameTaken": Sentence('The {source} tool "{tool}" was left out: a tool of that name is there already.'),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
     "ToolTimeout": Sentence("{tool} did not finish within {timeout_s} s and was stopped."),
     "ToolCancelled": Sentence("{tool} was cancelled before it finished."),
     "BashCancelledMidCommand": Sentence(
-        "Cancelled mid-Bash. The command ran for {duration_s} s and may have modified files."
+        "Cancelled mid-Bash. The command ran for {duration_s} s and may have modified files. "
+        "Files possibly affected: {files}. Review /diff to see what changed."
     ),
     "ToolCrashed": Sentence("{tool} failed inside Bridle ({problem})."),
     "Interrupted": Sentence("Interrupted, not run again."),
@@ -140,6 +142,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "LoopDetected": Sentence(
         "The same call gave the same result {times} times. Stopped. Tell me what to try instead, or /retry."
     ),
+    "BudgetExceeded": Sentence(
+        "This session has used {spent} of {cap}. The next request could cost {could}, so it was not sent.{next}"
+    ),
+    "PriceUnknown": Sentence("The cost of {model} is unknown, so the limit of {cap} cannot be kept.{next}", 2),
     "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
     "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
     "OutputUnwritable": Sentence(
@@ -155,6 +161,14 @@ SENTENCES: Mapping[str, Sentence] = {
         "        Next: {next}   (bridle run --model demo runs the scripted one)",
         4,
     ),
+    "FallbackModel": Sentence("{provider} is overloaded; continuing this turn with {model} (fallback)."),
+    "NoTools": Sentence(
+        "{provider}:{model} cannot use tools, and Bridle works through tools. Choose another model: /model", 2
+    ),
+    "SmallContext": Sentence(
+        "{title} serves this model with a {served}-token context. Bridle's first request needs about {needs}.\n"
+        "Raise it ({how}) or expect early summaries."
+    ),
     "UnknownProvider": Sentence('There is no provider "{provider}". Known: {known}.', 2),
     "BadScript": Sentence("{path}, line {line}: {problem}.", 2),
     "ScriptEnded": Sentence("The script {path} has no answer left for this request."),
@@ -166,13 +180,22 @@ SENTENCES: Mapping[str, Sentence] = {
     "Overloaded": Sentence("{provider} is overloaded ({status}).", 5),
     "ProviderUnreachable": Sentence("Cannot reach {address} ({problem}).{hint}", 5),
     "ProviderRejected": Sentence("{provider} refused the request ({status}): {problem}.", 5),
-    "BadCredentials": Sentence("{provider} refused the key from {source} ({status}). Check it.", 4),
-    "NoKey": Sentence("{provider} needs a key and none was found. Set {source}.", 4),
+    "BadCredentials": Sentence(
+        "{provider} refused the key from {source} ({status}). Check it, or run: bridle login {provider}", 4
+    ),
+    "NoKey": Sentence(
+        "{provider} needs a key and none was found. Set {source}, or run: bridle login {provider}", 4
+    ),
     "UnusableKey": Sentence("The key from {source} was not sent: it holds characters that no key has.", 4),
     "NoCredit": Sentence(
         "{provider} says this account has no credit left ({status}, {code}). Trying again will not help.", 4
     ),
     "UnknownModel": Sentence('{provider} has no model "{model}".{near}  All: bridle models {provider}', 2),
+    "NoImages": Sentence(
+        "{provider} takes no images. Choose a model that does, or send only the words: "
+        'providers.{provider}.quirks.images = "leave_out"',
+        2,
+    ),
     "ContextTooLong": Sentence("The conversation is longer than {provider}:{model} can read ({problem}).", 5),
     "StillRateLimited": Sentence("{provider} keeps asking us to wait (rate limit). Try again later.", 5),
     "BadStream": Sentence("{provider} sent an answer that cannot be read: {problem}.", 5),
@@ -182,6 +205,30 @@ SENTENCES: Mapping[str, Sentence] = {
         "Nothing partial was kept.",
         5,
     ),
+    # Credentials
+    "CredentialsLocked": Sentence("The stored keys in {path} are locked: {problem}.", 4),
+    "CredentialsWrongKey": Sentence(
+        "{source} does not open the stored keys in {path}. Nothing was changed.", 4
+    ),
+    "CredentialsDamaged": Sentence(
+        "{path} cannot be used: {problem}. Nothing was changed. Move it away to begin anew: bridle login", 4
+    ),
+    "CredentialsNewer": Sentence("{path} was written by a newer Bridle. Upgrade Bridle.", 2),
+    "CredentialsBusy": Sentence("Another Bridle is changing the stored keys in {path}. Try again.", 4),
+    "CredentialsUnusable": Sentence("{path} cannot be used for stored keys: {problem}.", 4),
+    "BadMachineKey": Sentence(
+        "BRIDLE_MACHINE_KEY is no key: 32 bytes are needed, as they are, as 64 hex digits or as base64. "
+        "Nothing was opened.",
+        4,
+    ),
+    "KeychainUnusable": Sentence(
+        "The system keychain cannot be used: {problem}. Keep keys in a file: "
+        "bridle config set credentials.store encrypted",
+        4,
+    ),
+    "ExtraMissing": Sentence("{what} needs a package more. Install it: pip install 'bridle[{extra}]'", 2),
+    "SignInFailed": Sentence("Signing in at {provider} did not work: {problem}.", 4),
+    "SignInEnded": Sentence("The sign-in at {provider} has ended. Sign in again: bridle login {provider}", 4),
     # Files and the log
     "StoreUnwritable": Sentence(
         "Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2

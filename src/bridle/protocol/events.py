@@ -328,8 +328,14 @@ class TodosChanged(Event, frozen=True):
 
 
 class ModelChanged(Event, frozen=True):
+    """Another model. During a turn it counts from the next one on, unless `holds` says something else.
+
+    `this_turn`: until the turn ends, then the chosen model is asked again. `from_now`: at once and from here on.
+    """
+
     provider: str
     model: str
+    holds: Literal["from_next_turn", "this_turn", "from_now"] = "from_next_turn"
 
 
 class ModeChanged(Event, frozen=True):

@@ -101,13 +101,18 @@ class AnthropicWire:
         return without_last_thoughts(made)
 
 
+def default_max_tokens(effort: str | None) -> int:
+    """How long an answer may be where nobody says: the protocol wants a number."""
+    return DEFAULT_MAX_TOKENS + _BUDGETS.get(effort or "", 0)
+
+
 def _limits(prefix: PrefixSet, quirks: Quirks) -> dict[str, Any]:
     """How long an answer may be, and how much is thought before it."""
     parameters = prefix.parameters
     effort = parameters.effort
     thinks = effort in _BUDGETS
     reserve = _BUDGETS.get(effort or "", 0)
-    most = parameters.max_tokens or DEFAULT_MAX_TOKENS + reserve
+    most = parameters.max_tokens or default_max_tokens(effort)
     fields: dict[str, Any] = {"max_tokens": most}
     if any(fnmatchcase(prefix.model, pattern) for pattern in quirks.budget_models):
         budget = reserve if parameters.max_tokens is None else min(reserve, most // 2)

@@ -33,7 +33,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `effort_words` is how the vendor spells our efforts; without an entry, a chat endpoint is sent none. `calls_in_text`
     reads tool calls that a model writes into its text. `cache_system` marks the system text of a chat for the vendor's
     cache, `omit_cache_hints` leaves every hint out. `budget_models` are patterns of the Anthropic models that are told
-    how many tokens to think for; all others choose themselves and are told an effort.
+    how many tokens to think for; all others choose themselves and are told an effort. `images` says what becomes of
+    images where no model of the endpoint reads any.
     """
 
     omit_tool_choice: bool = False
@@ -47,6 +48,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     calls_in_text: bool = False
     cache_system: bool = False
     budget_models: tuple[str, ...] = ("*",)
+    images: Literal["send", "refuse", "leave_out"] = "send"
 
 
 STANDARD: Final = Quirks()
@@ -58,7 +60,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     `auth` is inferred from wire and host where it is not given. `title` is what people call the vendor.
     `models` are names known without asking, for a vendor that lists none. `placeholder_key` stands in
-    where no key is needed but the header is expected; `start_hint` is the command that starts a local server.
+    where no key is needed but the header is expected; `start_hint` is the command that starts a local server,
+    `context_hint` what makes it serve a longer context. `lists_prices`: what its models cost stands in its listing.
     """
 
     name: str
@@ -73,6 +76,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     local: bool = False
     placeholder_key: str | None = None
     start_hint: str = ""
+    context_hint: str = ""
+    lists_prices: bool = False
 
     @property
     def needs_key(self) -> bool:

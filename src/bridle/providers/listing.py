@@ -7,20 +7,19 @@ from typing import Any, cast
 
 import msgspec
 
+from bridle.providers.facts import PER, ModelFacts
 
-class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+
+class ModelInfo(ModelFacts, frozen=True, kw_only=True):
     """One model of a server. What the server does not say is None, and never guessed.
 
     `context_tokens` is what the server serves, `longest_context_tokens` what the model could have.
     """
 
     name: str
-    context_tokens: int | None = None
     longest_context_tokens: int | None = None
     size_bytes: int | None = None
     can_chat: bool = True
-    input_usd_per_token: float | None = None
-    output_usd_per_token: float | None = None
     owner: str = ""
 
 
@@ -42,19 +41,31 @@ def read_listing(body: bytes) -> tuple[ModelInfo, ...] | None:
 
 def _model(row: dict[str, Any]) -> ModelInfo:
     meta = mapping_of(row, "meta")
+    top = mapping_of(row, "top_provider")
     pricing = mapping_of(row, "pricing")
     return ModelInfo(
         # Gemini lists `models/NAME` and is asked for NAME.
         name=text_of(row, "id").removeprefix("models/"),
         context_tokens=count_of(row, "max_model_len", "context_length", "context_window", "max_input_tokens")
-        or count_of(mapping_of(row, "top_provider"), "context_length")
+        or count_of(top, "context_length")
         or count_of(meta, "n_ctx"),
+        max_output_tokens=count_of(row, "max_completion_tokens", "max_output_tokens")
+        or count_of(top, "max_completion_tokens"),
         longest_context_tokens=count_of(meta, "n_ctx_train"),
         can_chat=text_of(row, "type") not in {"embedding", "embeddings", "image", "rerank", "audio"},
-        input_usd_per_token=_price(pricing.get("prompt")),
-        output_usd_per_token=_price(pricing.get("completion")),
+        tools=says(row.get("supported_parameters"), "tools"),
+        images=says(mapping_of(row, "architecture").get("input_modalities"), "image"),
+        price_in=_price(pricing.get("prompt")),
+        price_out=_price(pricing.get("completion")),
+        price_cache_read=_price(pricing.get("input_cache_read")),
+        price_cache_write=_price(pricing.get("input_cache_write")),
         owner=text_of(row, "owned_by"),
     )
+
+
+def says(listed: Any, word: str) -> bool | None:
+    """Whether a list of what a model can do has this word; None where there is no such list."""
+    return word in cast("list[Any]", listed) if isinstance(listed, list) else None
 
 
 def count_of(row: Mapping[str, Any], *names: str) -> int | None:
@@ -77,9 +88,9 @@ def mapping_of(row: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _price(value: Any) -> float | None:
-    """Dollars for one token; vendors write it as text. A price below zero means that it varies."""
+    """Dollars for a million tokens; vendors write those for one, as text. A price below zero means that it varies."""
     try:
         price = float(value)
     except (TypeError, ValueError):
         return None
-    return price if 0 <= price < 1 else None
+    return round(price * PER, 6) if 0 <= price < 1 else None

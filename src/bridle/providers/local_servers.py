@@ -14,7 +14,7 @@ import msgspec
 
 from bridle.base.http import HttpConnections, HttpFault, Timeouts
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.listing import ModelInfo, count_of, mapping_of, read_listing, text_of
+from bridle.providers.listing import ModelInfo, count_of, mapping_of, read_listing, says, text_of
 from bridle.providers.presets import PRESETS
 
 TIMEOUTS: Final = Timeouts(connect_s=0.3, write_s=1, first_byte_s=1.5, idle_s=1.5)
@@ -55,6 +55,21 @@ async def _look(known: Endpoint, connections: HttpConnections, timeouts: Timeout
         return None
     path = known.base_url.partition("://")[2].partition("/")[2]
     return LocalServer(endpoint=msgspec.structs.replace(known, base_url=f"{origin}/{path}"), models=models)
+
+
+async def look_at(
+    endpoint: Endpoint, model: str, connections: HttpConnections, *, timeouts: Timeouts = TIMEOUTS
+) -> ModelInfo | None:
+    """What a local server says of one of its models right now; None where it says nothing."""
+    port = _port(endpoint)
+    if port is None:
+        return None
+    door = _Door(f"http://127.0.0.1:{port}", connections, timeouts)
+    if endpoint.name == "ollama":
+        return await _one_of_ollama(door, model)
+    look = _LOOKS.get(endpoint.name)
+    found = read_listing(await door.get("/v1/models")) if look is None else await look(door)
+    return next((info for info in found or () if info.name == model), None)
 
 
 class _Door:
@@ -108,6 +123,19 @@ async def _ollama(door: _Door) -> tuple[ModelInfo, ...] | None:
     )
 
 
+async def _one_of_ollama(door: _Door, model: str) -> ModelInfo | None:
+    running, shown = await asyncio.gather(door.get("/api/ps"), door.post("/api/show", {"model": model}))
+    if not shown:
+        return None
+    names = {model, f"{model}:latest"}
+    served = (
+        count_of(row, "context_length")
+        for row in _rows(running, "models") or ()
+        if text_of(row, "name") in names
+    )
+    return _ollama_model({"name": model}, _object(shown), next(served, None))
+
+
 def _ollama_model(row: dict[str, Any], shown: dict[str, Any], served: int | None) -> ModelInfo:
     """What Ollama says: the context of a running model is what it serves, else the one set for it."""
     about = mapping_of(shown, "model_info")
@@ -118,7 +146,9 @@ def _ollama_model(row: dict[str, Any], shown: dict[str, Any], served: int | None
         context_tokens=served or _num_ctx(text_of(shown, "parameters")),
         longest_context_tokens=longest,
         size_bytes=count_of(row, "size"),
-        can_chat=not isinstance(capabilities, list) or "completion" in cast("list[Any]", capabilities),
+        can_chat=says(capabilities, "completion") is not False,
+        tools=says(capabilities, "tools"),
+        images=says(capabilities, "vision"),
     )
 
 
@@ -140,6 +170,8 @@ async def _lmstudio(door: _Door) -> tuple[ModelInfo, ...] | None:
             context_tokens=count_of(row, "loaded_context_length"),
             longest_context_tokens=count_of(row, "max_context_length"),
             can_chat=text_of(row, "type") != "embeddings",
+            tools=says(row.get("capabilities"), "tool_use"),
+            images=text_of(row, "type") == "vlm" if text_of(row, "type") else None,
         )
         for row in rows
     )

@@ -55,6 +55,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         # How OpenRouter learns which program asks; it names the program, never the person.
         headers={"HTTP-Referer": "http://localhost/bridle", "X-Title": "Bridle"},
         quirks=Quirks(effort_words={**_EFFORT, "off": "none"}, cache_system=True),
+        lists_prices=True,
     ),
     Endpoint(
         name="zai",
@@ -93,6 +94,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         local=True,
         placeholder_key="ollama",
         start_hint="ollama serve",
+        context_hint="OLLAMA_CONTEXT_LENGTH=32768, then restart Ollama",
         quirks=Quirks(omit_temperature=True, omit_tool_choice=True, content_beside_calls="empty"),
     ),
     Endpoint(
@@ -102,6 +104,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         local=True,
         placeholder_key="lm-studio",
         start_hint="lms server start",
+        context_hint="load the model again with a longer context",
     ),
     Endpoint(
         name="llamacpp",
@@ -110,6 +113,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         local=True,
         placeholder_key="llamacpp",
         start_hint="llama-server -m MODEL.gguf",
+        context_hint="llama-server -c 32768",
     ),
     Endpoint(
         name="vllm",
@@ -118,6 +122,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         local=True,
         placeholder_key="vllm",
         start_hint="vllm serve MODEL",
+        context_hint="vllm serve MODEL --max-model-len 32768",
     ),
 )
 

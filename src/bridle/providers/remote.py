@@ -96,10 +96,10 @@ class RemoteModel:
         finally:
             await response.close()
 
-    async def models(self) -> tuple[ModelInfo, ...]:
+    async def models(self, timeouts: Timeouts = LISTING_TIMEOUTS) -> tuple[ModelInfo, ...]:
         """What the endpoint lists; else the names its preset knows. Never a paid call."""
         asked = Asked(self._endpoint, "", self._usable_key())
-        found = await self._listing(asked, LISTING_TIMEOUTS)
+        found = await self._listing(asked, timeouts)
         return found or tuple(ModelInfo(name=name) for name in self._endpoint.models)
 
     def _usable_key(self) -> str | None:

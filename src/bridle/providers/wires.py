@@ -25,6 +25,15 @@ class Dialect(NamedTuple):
 
 def dialect(endpoint: Endpoint, *, streaming: bool = True) -> Dialect:
     """The dialect of an endpoint: its wire with its quirks."""
+    spoken = _spoken(endpoint, streaming=streaming)
+    if endpoint.quirks.images == "send":
+        return spoken
+    from bridle.providers.sightless import SightlessWire
+
+    return spoken._replace(wire=SightlessWire(spoken.wire, endpoint))
+
+
+def _spoken(endpoint: Endpoint, *, streaming: bool) -> Dialect:
     quirks, family = endpoint.quirks, endpoint.family
     match endpoint.wire:
         case "openai_chat":

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
 
-from bridle.base.redact import StreamRedactor, redact
+from bridle.base.redact import StreamRedactor
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 
 
-def redacted() -> ToolLayer:
+def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
     """Redacts the stream as it passes, then the returned content and every text in the metadata.
 
     A secret split over two pieces of the stream is found. What was held back is passed on at the end, also
-    when the call fails.
+    when the call fails. `secrets` are the keys in use, which are masked whatever they look like.
     """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        stream = StreamRedactor()
+        stream = StreamRedactor(known=secrets())
 
         def write(text: str) -> None:
             if safe := stream.feed(text):
@@ -29,19 +30,20 @@ def redacted() -> ToolLayer:
         finally:
             if rest := stream.flush():
                 call.write(rest)
+
         return msgspec.structs.replace(
-            output, content=redact(output.content), metadata=_clean(output.metadata)
+            output, content=stream.whole(output.content), metadata=_changed(output.metadata, stream.whole)
         )
 
     return layer
 
 
-def _clean(value: Any) -> Any:
-    """The same value with every text in it redacted; names of fields are ours and stay."""
+def _changed(value: Any, clean: Callable[[str], str]) -> Any:
+    """The same value with every text in it cleaned; names of fields are ours and stay."""
     if isinstance(value, str):
-        return redact(value)
+        return clean(value)
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in cast("dict[Any, Any]", value).items()}
+        return {key: _changed(item, clean) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_clean(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
+        return [_changed(item, clean) for item in cast("list[Any] | tuple[Any, ...]", value)]
     return value

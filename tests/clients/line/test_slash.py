@@ -106,7 +106,10 @@ def test_permissions_lists_what_is_allowed_and_takes_it_back_by_its_number() -> 
         "2        bash(git log) with any arguments, here, also in later sessions",
     )
     assert carry_out("permissions", "revoke 2", now) == RevokeGrant(session="s", grant_id="g3")
-    for wrong in ("revoke", "revoke 0", "revoke 3", "revoke x", "revoke -1"):
+    assert carry_out("permissions:revoke", "1", now) == RevokeGrant(session="s", grant_id="g1")
+    assert carry_out("permissions", "promote 2", now) == Do("promote", "g3")
+    assert carry_out("permissions:promote", "1", now) == Do("promote", "g1")
+    for wrong in ("revoke", "revoke 0", "revoke 3", "revoke x", "revoke -1", "promote", "promote 3"):
         assert lines("permissions", wrong, now=now)[0].startswith("Which one?")
 
 

@@ -87,7 +87,7 @@ def ran(tool: str, outcome: e.Outcome, *, step: int = 1, **more: object) -> tupl
 
 EVENTS: dict[str, tuple[e.AnyEvent, ...]] = {
     "an answer": step(MARKDOWN),
-    "an answer, letter by letter": step(*HOSTILE),
+    "an answer in small pieces": step(*(HOSTILE[at : at + 5] for at in range(0, len(HOSTILE), 5))),
     "thinking": (e.ThinkingDelta(text=HOSTILE), *step(HOSTILE)),
     "a command of the person": ran("bash", "ok", step=0),
     "a command": ran("bash", "ok", metadata={"exit_code": 0}),

@@ -35,6 +35,7 @@ def test_the_border_holds(box: Ground, escape: Escape) -> None:
     assert not [path for path in box.workspace.rglob("*") if path.is_dir() and path.stat().st_mode & 0o1000]
 
 
+@pytest.mark.requirement("D16.5")
 def test_tcp_is_closed_when_the_network_is_denied(box: Ground) -> None:
     with listening(socket.AF_INET, ("127.0.0.1", 0)) as (address, came):
         script = f"exec 3<>/dev/tcp/127.0.0.1/{address[1]} && echo x >&3 && echo CONNECTED"
@@ -54,6 +55,16 @@ def test_there_are_no_sockets_of_other_programs_to_talk_to(box: Ground) -> None:
         assert result.code != 0
         assert "FileNotFoundError" in result.output
         assert not came
+
+
+def test_a_command_can_be_asked_to_end(box: Ground) -> None:
+    box.gently = True
+    script = (
+        "trap 'echo cleaned up > notes; exit 3' TERM; echo ready; while :; do read -r _ < <(sleep 600); done"
+    )
+    ready, ended = box.run([{"argv": ["/bin/bash", "-c", script], "background": True}])
+    assert (ready.output, ended.code) == ("ready\n", 3)
+    assert (box.workspace / "notes").read_text() == "cleaned up\n"
 
 
 @pytest.mark.skipif(landlock.available() < 6, reason="this kernel cannot hold nameless sockets apart")
@@ -180,6 +191,36 @@ def test_a_folder_below_the_repository_commits_too(box: Ground) -> None:
     assert not (top / ".git" / "hooks" / "x").exists()
 
 
+def test_working_trees_inside_the_workspace_cannot_be_led_elsewhere(box: Ground) -> None:
+    inner = box.base / "inner"
+    inner.mkdir()
+    box.repository(inner)
+    box.repository()
+    box.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "lib/sub")
+    box.git("worktree", "add", "-q", "trees/side", "-b", "side")
+    entries = [box.workspace / "lib" / "sub" / ".git", box.workspace / "trees" / "side" / ".git"]
+    before = [entry.read_text() for entry in entries]
+    result = box.bash(
+        "cp -r .git evil; for t in lib/sub trees/side; do echo gitdir: $WS/evil > $t/.git; mv -f src/a.txt $t/.git;"
+        " done; mv lib l; echo evil >> .git/modules/lib/sub/config; echo evil > .git/modules/lib/sub/hooks/x"
+    )
+    assert [entry.read_text() for entry in entries] == before, result
+    assert result.tampered == [str(entries[1])]
+    module = box.workspace / ".git" / "modules" / "lib" / "sub"
+    assert "evil" not in (module / "config").read_text()
+    assert not (module / "hooks" / "x").exists()
+    assert box.bash("git worktree remove --force trees/side").code == 0
+
+
+def test_a_repository_further_down_is_protected_where_the_command_starts(box: Ground) -> None:
+    nested = box.workspace / "vendor" / "x"
+    nested.mkdir(parents=True)
+    box.repository(nested)
+    box.bash("echo evil > .git/hooks/x; echo evil >> .git/config; mv ../x ../y", cwd=str(nested))
+    assert not (nested / ".git" / "hooks" / "x").exists()
+    assert "evil" not in (nested / ".git" / "config").read_text()
+
+
 def test_damage_in_one_command_opens_nothing_in_the_next(box: Ground) -> None:
     box.repository()
     box.bash("rm .git/HEAD; rm -r .git/refs")
@@ -198,6 +239,7 @@ def test_package_managers_have_caches_they_may_write(box: Ground) -> None:
     assert (box.caches / "pip" / "file").exists()
 
 
+@pytest.mark.requirement("D16.3")
 def test_the_temporary_folder_is_private_and_stays_for_the_session(box: Ground) -> None:
     box.temporary = ["/tmp", "/var/tmp"]
     first, second = box.run(
@@ -257,6 +299,7 @@ def test_two_commands_at_once_share_a_mask(box: Ground) -> None:
     assert not (box.workspace / "AGENTS.md").exists()
 
 
+@pytest.mark.requirement("D16.3")
 def test_read_only_lets_nothing_be_written_but_temporary_files(box: Ground) -> None:
     box.mode = "read-only"
     box.repository()

@@ -9,8 +9,9 @@ import pytest
 
 from bridle.base.processes import Processes
 from bridle.safety.sandbox.adapters import Launch
-from bridle.safety.sandbox.choosing import ORDER, Attempt, Chooser, Way, adapter_for, find_program
+from bridle.safety.sandbox.choosing import ORDER, Attempt, Chooser, Way, adapter_for
 from bridle.safety.sandbox.confinement import Confinement
+from bridle.safety.sandbox.system_programs import find_program
 
 needs_an_adapter = pytest.mark.skipif(
     all(adapter_for(Way(name, "full" if name == "bubblewrap" else "")) is None for name in ORDER),
@@ -63,12 +64,6 @@ async def test_what_failed_is_looked_for_again(processes: Processes, tmp_path: P
     chooser.drop()
     assert not (tmp_path / "sandbox.json").exists()
     assert (await chooser.choose()).attempts == first.attempts
-
-
-def remembered(tmp_path: Path, **changes: object) -> Path:
-    path = tmp_path / "sandbox.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    return path
 
 
 @needs_an_adapter

@@ -75,6 +75,7 @@ def test_a_submodule_leads_back(root: Path) -> None:
     files = files_of(find_repository(str(outer)))
     assert os.path.join(folder, "config") in files.settings
     assert os.path.join(folder, "hooks") in files.programs
+    assert str(outer / "lib" / "sub" / ".git") in files.programs
 
 
 @pytest.mark.parametrize("named", ["{victim}/.git", "{victim}/.git/worktrees/side", "../victim/.git"])
@@ -89,7 +90,7 @@ def test_a_planted_git_file_is_not_believed(root: Path, named: str) -> None:
 
 
 def test_a_planted_worktree_folder_does_not_open_another_repository(root: Path) -> None:
-    """Everything in the workspace may be forged, the `.git` file and what it leads to; the victim knows nothing of it."""
+    """Everything in the workspace may be forged, the `.git` file and what it leads to; the victim knows nothing."""
     victim = repository(root / "victim")
     mine = root / "mine"
     forged = mine / "forged" / "worktrees" / "x"
@@ -142,4 +143,5 @@ def test_what_to_look_after(root: Path) -> None:
     assert files.settings == (str(own / "config"),)
     assert str(own / "config.worktree") in files.new_settings
     assert files.redirections == (str(own / "commondir"),)
-    assert set(files.pointers) == {str(own / "worktrees" / "side" / name) for name in ("commondir", "gitdir")}
+    pointers = {str(own / "worktrees" / "side" / name) for name in ("commondir", "gitdir")}
+    assert set(files.pointers) == {*pointers, str(root / "side" / ".git")}

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bridle.base.escapees import Witness
 from bridle.base.processes import CannotStart, Processes
 from bridle.safety.sandbox import thread_limits
 from bridle.safety.sandbox.adapters import CannotConfine
@@ -419,6 +420,31 @@ def test_what_a_thread_gives_up_before_a_start_that_fails_is_told():
 
     with pytest.raises(LookupError, match="broken"):
         thread_limits.HeldThread(fail)(lambda: pytest.fail("started"))
+
+
+async def test_a_thread_that_can_signal_others_is_no_witness(processes):
+    other = await processes.start(["sleep", "600"], cwd="/", env=ENV, on_output=lambda _: None)
+    thread = thread_limits.WitnessThread(lambda: None)
+    process = await processes.start(
+        ["sleep", "600"], cwd="/", env=ENV, on_output=lambda _: None, within=thread
+    )
+    assert [thread.claims(pid) for pid in (process.pid, other.pid, os.getppid())] == [False, False, False]
+    thread.end()
+    assert not isinstance(thread_limits.HeldThread(lambda: None), Witness)
+
+
+@pytest.mark.skipif(available() < 6, reason="this kernel's Landlock does not hold signals")
+async def test_a_witness_knows_the_processes_of_its_command_and_no_others(processes, here):
+    other = await start(processes, Landlock(), confinement(here), "sleep", "600")
+    launch = Landlock().confined(["sleep", "600"], cwd="/", confinement=confinement(here))
+    process = await processes.start(
+        launch.argv, cwd="/", env=ENV, on_output=lambda _: None, within=launch.within, ended=launch.ended
+    )
+    assert isinstance(launch.within, Witness)
+    assert launch.within.claims(process.pid)
+    assert not launch.within.claims(other.pid)
+    await process.stop()
+    assert not launch.within.claims(other.pid)
 
 
 def test_what_it_does_not_hold_is_data():

@@ -269,13 +269,26 @@ def test_attempts_need_nothing_of_ours() -> None:
     assert len(text.encode()) < 100_000, "it is handed over as one argument"
 
 
-def test_a_part_an_adapter_does_not_hold_is_said_and_not_tried() -> None:
+async def test_a_part_an_adapter_does_not_hold_is_said_and_not_tried(
+    processes: Processes, folder: str
+) -> None:
     """Only parts of a confinement can be left out: secrets in the environment are everybody's business."""
-    from bridle.safety.sandbox.probes import _not_covered
-
-    def why(part: str) -> str:
-        return _not_covered(Probe(name="x", tries="x", part=part), "deny", {"writable"})
-
-    assert why("writable") == ""
-    assert why("environment") == why("leftovers") == why("kernel") == ""
-    assert why("read_only") == why("modes") == "this kind of sandbox cannot stop it"
+    some = [
+        Probe(name="read_environment", tries=part, part=part)
+        for part in ("writable", "read_only", "modes", "environment", "leftovers", "kernel")
+    ]
+    results = [
+        result
+        async for result in run_probes(
+            lambda _world: EnvOnlySpawn(processes),
+            folder=folder,
+            processes=processes,
+            covers={"writable"},
+            probes=some,
+        )
+    ]
+    left_out = {result.part for result in results if result.outcome == "not covered"}
+    assert left_out == {"read_only", "modes"}
+    assert {result.detail for result in results if result.part in left_out} == {
+        "this kind of sandbox cannot stop it"
+    }

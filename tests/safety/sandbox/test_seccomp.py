@@ -176,5 +176,17 @@ def test_the_numbers_are_those_of_the_kernel_headers(machine):
     assert known == {name: numbers.get(name) for name in known}
 
 
+def test_nothing_that_must_be_refused_left_the_table():
+    reaching = "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp"
+    mounting = (
+        "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr"
+    )
+    kernel = "bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register unshare setns"
+    keys = "add_key request_key keyctl open_by_handle_at"
+    machine = "kexec_load kexec_file_load init_module finit_module delete_module swapon swapoff reboot acct quotactl"
+    clock = "settimeofday clock_settime adjtimex clock_adjtime syslog"
+    assert set(f"{reaching} {mounting} {kernel} {keys} {machine} {clock}".split()) <= seccomp.REFUSED.keys()
+
+
 def test_the_answers_are_errors_that_programs_know():
     assert (EPERM & 0xFFFF, ENOSYS & 0xFFFF) == (errno.EPERM, errno.ENOSYS)

@@ -110,3 +110,22 @@ def test_exit_codes_and_arguments_pass_unchanged(box: Ground) -> None:
     argv = ["/bin/sh", "-c", 'printf "%s|" "$@"; exit 7', "sh", "a b", "$(id)", "--", "é\n"]
     [result] = box.run([{"argv": argv}])
     assert (result.code, result.output) == (7, "a b|$(id)|--|é\n|")
+
+
+def test_a_command_can_be_asked_to_end(box: Ground) -> None:
+    box.gently = True
+    script = (
+        "trap 'echo cleaned up > notes; exit 3' TERM; echo ready; while :; do read -r _ < <(sleep 600); done"
+    )
+    ready, ended = box.run([{"argv": ["/bin/bash", "-c", script], "background": True}])
+    assert (ready.output, ended.code) == ("ready\n", 3)
+    assert (box.workspace / "notes").read_text() == "cleaned up\n"
+
+
+def test_nothing_of_the_setting_up_is_left_within_reach(box: Ground) -> None:
+    box.repository()
+    result = box.bash(
+        "ls -d /sys/[0-9]* && echo LEFT; for d in /sys/[0-9]*; do echo evil > $d/hooks/x; done; ls /sys"
+    )
+    assert "LEFT" not in result.output
+    assert "kernel" in result.output

@@ -53,6 +53,8 @@ from bridle.protocol.commands import (
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, sentence
 
+COUNTED_MS: Final = 1000
+"""A shorter wait is over before anybody has read how long it is."""
 LEAVE_S: Final = HINT_S
 """A second Ctrl-C within this time leaves."""
 
@@ -141,6 +143,7 @@ class _Client:
         self._picker: Picker | None = None
         self._suspended = False
         self._lent = False
+        self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
         self._offered = False  # choices of Tab stand above the prompt
 
     async def run(self, session: str, opened_at: int, first_prompt: str | None) -> int:
@@ -222,7 +225,12 @@ class _Client:
             if envelope.id == self._opened_at:
                 self._begin()
             return
+        if envelope.id is not None:
+            self._waited()
         match envelope.event:
+            case e.StepFailed(retry_in_ms=int(wait_ms)) if wait_ms >= COUNTED_MS and self._footer.counts:
+                self._wait(envelope, envelope.event, wait_ms / 1000)
+                return
             case e.PermissionRequested() as request:
                 self._asking.arrived(self._session, permission_question(request, self._setting()))
             case e.QuestionAsked() as asked:
@@ -243,6 +251,17 @@ class _Client:
         if isinstance(envelope.event, e.TurnEnded):
             self._turn_ended()
         self._footer.draw()
+
+    def _wait(self, envelope: e.Envelope, failed: e.StepFailed, seconds: float) -> None:
+        """Counts down in place to the next attempt. What is said of this one stays when the wait is over."""
+        self._waiting = envelope
+        self._footer.count_down(seconds, lambda left_s: self._screen.waiting(failed, left_s))
+
+    def _waited(self) -> None:
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            self._footer.counted()
+            self._screen.show(waiting)
 
     def _begin(self) -> None:
         """The past is read: say where we are, then let the person write."""
@@ -292,11 +311,11 @@ class _Client:
 
     def _setting(self) -> Setting:
         created = self._view.created
-        confined = created is not None and created.confined != "off"
+        border = created if created is not None and created.confined != "off" else None
         return Setting(
             folder=visible(self._facts.folder, newlines=False),
-            sandbox="sandbox on" if confined else "sandbox: none",
-            network="network off" if confined and created.network == "deny" else "network on",
+            sandbox="sandbox: none" if border is None else "sandbox on",
+            network="network on" if border is None or border.network == "inherit" else "network off",
             before=self._facts.read_text,
         )
 
@@ -526,15 +545,18 @@ class _Client:
                 self._errands.list_sessions(self._session)
             case "copy":
                 self._errands.copy(self._screen.answer)
-            case "rename" | "export":
+            case "rename" | "export" | "promote":
                 self._outbox.put(lambda: self._run_errand(what, words))
 
-    async def _run_errand(self, what: Literal["rename", "export"], words: str) -> None:
+    async def _run_errand(self, what: Literal["rename", "export", "promote"], words: str) -> None:
         """What must not overtake the commands before it."""
-        if what == "rename":
-            self._errands.rename(self._session, self._view, words)
-        else:
-            await self._errands.export(self._session, self._view, words)
+        match what:
+            case "rename":
+                self._errands.rename(self._session, self._view, words)
+            case "export":
+                await self._errands.export(self._session, self._view, words)
+            case "promote":
+                self._errands.promote(self._view, words)
 
     # Other sessions
 

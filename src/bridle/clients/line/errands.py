@@ -1,4 +1,4 @@
-"""What a slash command makes the client do beyond talking to the session: copy, rename, export, list."""
+"""What a slash command makes the client do beyond talking to the session: copy, rename, promote, export, list."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bridle.base.visible import visible
 from bridle.clients.line.facts import Facts
 from bridle.clients.line.picker import Listed, session_lines
 from bridle.clients.line.reach import Reach
+from bridle.clients.line.slash import grant_words
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.line.transcript import transcript
 from bridle.clients.line.view import SessionView
@@ -53,6 +54,15 @@ class Errands:
         self._reach.rename(session, title)
         view.title = visible(title, newlines=False)
         self._say(f'This session is now called "{view.title}".')
+
+    def promote(self, view: SessionView, grant_id: str) -> None:
+        """Makes a remembered yes a rule of the person's own settings."""
+        grant = view.grants.get(grant_id)
+        if self._reach.promote is None or grant is None:
+            raise CommandRefused("NotSupported", what="/permissions promote")
+        file = visible(self._reach.promote(grant), newlines=False)
+        what = grant_words(grant).rpartition(", ")[0]
+        self._say(f"{what} is a rule now, in {file}. It holds in every folder, from the next session on.")
 
     async def export(self, session: str, view: SessionView, path: str) -> None:
         """Writes everything that was said until now into a file that was not there before."""

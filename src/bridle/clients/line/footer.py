@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -49,6 +50,8 @@ class Footer:
         self._hint_timer: Timer | None = None
         self._quiet_timer: Timer | None = None
         self._working_timer: Timer | None = None
+        self._countdown = ""
+        self._countdown_timer: Timer | None = None
         self._closed = not interactive
 
     @property
@@ -71,6 +74,25 @@ class Footer:
         self._hint = text
         if text and not lasting:
             self._hint_timer = self._clock.call_later(HINT_S, self._hint_is_over)
+
+    @property
+    def counts(self) -> bool:
+        """Whether a line can change in place here."""
+        return self._look.moves and not self._closed
+
+    def count_down(self, seconds: float, words: Callable[[float], str]) -> None:
+        """A line above the prompt that says every second how long it still is, until `counted`."""
+        self._countdown = words(math.ceil(seconds))
+        if seconds > 1:
+            self._countdown_timer = self._clock.call_later(1, lambda: self.count_down(seconds - 1, words))
+        self.draw()
+
+    def counted(self) -> None:
+        """The wait is over."""
+        self._countdown = ""
+        if self._countdown_timer is not None:
+            self._countdown_timer.cancel()
+            self._countdown_timer = None
 
     def draw(self) -> None:
         """Shows the line that has the keyboard. Where nothing can be redrawn, only when it is somebody's turn."""
@@ -112,7 +134,7 @@ class Footer:
     def close(self) -> None:
         """Takes everything away; nothing is drawn any more."""
         self._closed = True
-        for timer in (self._hint_timer, self._quiet_timer, self._working_timer):
+        for timer in (self._hint_timer, self._quiet_timer, self._working_timer, self._countdown_timer):
             if timer is not None:
                 timer.cancel()
         self._page.leave()
@@ -137,6 +159,7 @@ class Footer:
         if self._look.moves:
             if (running := self._active()) and self._desk.card is None:
                 hints.append(f"running  {running}")
+            hints += [self._countdown] if self._countdown else []
             hints += [self._hint] if self._hint else []
             if (search := self._desk.composer.search) is not None and self._desk.focus == "draft":
                 hints.append(search_words(search))

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from bridle.clients.line.picker import Listed
+from bridle.protocol.events import GrantAdded
 
 
 def _no_paths() -> Sequence[str]:
@@ -34,9 +35,11 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
     `paths` are the files and folders a mention may complete to. `edit` lets a person change a text in their own editor
     and gives it back, None if they did not save it. `save` writes a new file at a path a person named and returns where
-    it is. `sessions` lists what may be resumed, `title_of` is a title a person gave, `rename` gives one. `prompts` are
+    it is. `sessions` lists what may be resumed, `title_of` is a title a person gave, `rename` gives one. `promote` makes
+    a remembered yes a rule of the person's own settings and returns the file it stands in. `prompts` are
     the commands the engine has, each with what it does. `is_local` says whether a model runs on this machine,
-    `window_of` how many tokens it takes, where that is known. `edit`, `save` and `rename` may raise `BridleError`.
+    `window_of` how many tokens it takes, where that is known. `edit`, `save`, `rename` and `promote` may raise
+    `BridleError`.
     """
 
     paths: Callable[[], Sequence[str]] = _no_paths
@@ -45,6 +48,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Callable[[], tuple[Listed, ...]] = _no_sessions
     title_of: Callable[[str], str] = _untitled
     rename: Callable[[str, str], None] | None = None
+    promote: Callable[[GrantAdded], str] | None = None
     prompts: tuple[tuple[str, str], ...] = ()
     is_local: Callable[[str], bool] = _not_local
     window_of: Callable[[str], int | None] = _unknown

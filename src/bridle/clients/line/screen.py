@@ -193,6 +193,10 @@ class Screen:
             self._end_text()
             self.say(line, indent=_INDENT)
 
+    def waiting(self, failed: e.StepFailed, left_s: float) -> str:
+        """What is said of a failed attempt while so much of the wait for the next one is left."""
+        return visible(self._story.failure(failed, left_s=left_s))
+
     def fold(self, envelope: e.Envelope) -> None:
         """An event of the past: it counts, and prints nothing."""
         match envelope.event:

@@ -37,7 +37,7 @@ Local: TypeAlias = Literal[
     "doctor",
     "quit",
 ]
-Deed: TypeAlias = Literal["quit", "clear", "resume", "sessions", "rename", "copy", "export"]
+Deed: TypeAlias = Literal["quit", "clear", "resume", "sessions", "rename", "copy", "export", "promote"]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 CYCLE: Final[tuple[Mode, ...]] = ("default", "auto", "plan")
@@ -54,7 +54,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("model", ("model",), "show the model, or change it: /model provider:model"),
     ("mode", ("mode",), f"show the mode, or change it: {' '.join(MODES)}"),
     ("plan", ("plan",), "reading only, until another mode is chosen"),
-    ("permissions", ("permissions",), "what is allowed without asking; /permissions revoke NUMBER"),
+    ("permissions", ("permissions",), "what is allowed without asking; /permissions revoke or promote NUMBER"),
     ("queue", ("queue",), "what waits for the running turn"),
     ("jobs", ("jobs",), "commands that run in the background"),
     ("context", ("context",), "what the model is sent, and how large it is"),
@@ -115,6 +115,7 @@ Outcome: TypeAlias = Lines | Do | AnyCommand
 def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
     """What `/name arguments` comes to as things stand."""
     view, session = now.view, now.session
+    name, arguments = _spelled(name, arguments)
     match command := _command(name):
         case "help":
             return Lines(_help(now.reach), " " * _NAME_COLUMNS)
@@ -170,6 +171,12 @@ def nearest_words(name: str, reach: Reach) -> str:
     return f" Close: /{near}" if near else ""
 
 
+def _spelled(name: str, arguments: str) -> tuple[str, str]:
+    """`/permissions:revoke 2` is `/permissions revoke 2`."""
+    lead, colon, verb = name.partition(":")
+    return (lead, f"{verb} {arguments}") if colon and lead == "permissions" else (name, arguments)
+
+
 def _command(name: str) -> Local | None:
     return next((command for command, spellings, _ in _COMMANDS if name in spellings), None)
 
@@ -190,11 +197,12 @@ def _mode(name: str, view: SessionView, session: str) -> Outcome:
 def _permissions(arguments: str, view: SessionView, session: str) -> Outcome:
     grants = list(view.grants.values())
     verb, _, number = arguments.partition(" ")
-    if verb == "revoke":
+    if verb in ("revoke", "promote"):
         at = int(number) if number.strip().isdecimal() else 0
         if not 1 <= at <= len(grants):
             return Lines(("Which one? /permissions lists them with their numbers.",))
-        return RevokeGrant(session=session, grant_id=grants[at - 1].grant_id)
+        chosen = grants[at - 1].grant_id
+        return RevokeGrant(session=session, grant_id=chosen) if verb == "revoke" else Do("promote", chosen)
     lines = [f"mode     {view.mode}"]
     lines += [f"{index:<8} {grant_words(grant)}" for index, grant in enumerate(grants, 1)]
     if not grants:

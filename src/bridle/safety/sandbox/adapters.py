@@ -17,7 +17,8 @@ class Launch(NamedTuple):
     """How a confined command is started. `pass_fds` belong to whoever starts it, and are closed once it has started.
 
     `started` is told the process once it runs; `ended` is called exactly once when nothing of it runs any more, or
-    when it could not be started.
+    when it could not be started. `terminate` asks what is enclosed by the process to end, and says whether there was
+    anything to ask; without it, or if not, the process group is asked.
     """
 
     argv: tuple[str, ...]
@@ -25,6 +26,7 @@ class Launch(NamedTuple):
     within: Within | None = None
     started: Callable[[int], None] = lambda _pid: None
     ended: Callable[[], None] = _nothing
+    terminate: Callable[[int], bool] | None = None
 
 
 class Adapter(Protocol):

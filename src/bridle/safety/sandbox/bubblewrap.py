@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 from bridle.safety.sandbox.adapters import CannotConfine, Launch
 from bridle.safety.sandbox.caches import cache_variables
 from bridle.safety.sandbox.confinement import Confinement
+from bridle.safety.sandbox.gentle import terminate_inside
 from bridle.safety.sandbox.masks import Masks
 from bridle.safety.sandbox.mounts import Mount, make_room, mounts_of
 from bridle.safety.sandbox.thread_limits import HeldThread
@@ -70,7 +71,7 @@ class Bubblewrap:
             if program := self._filter(confinement.network == "deny"):
                 fds.append(_readable(program))
                 options += ["--seccomp", str(fds[-1])]
-            fds.append(_readable(b"".join(os.fsencode(option) + b"\0" for option in options)))
+            fds.append(_readable(os.fsencode("\0".join(options))))
         except BaseException:
             for fd in fds:
                 os.close(fd)
@@ -89,6 +90,7 @@ class Bubblewrap:
             pass_fds=tuple(fds),
             within=thread,
             ended=ended,
+            terminate=terminate_inside,
         )
 
     def _options(self, mounts: Sequence[Mount], confinement: Confinement, cwd: str) -> list[str]:
@@ -108,14 +110,12 @@ class Bubblewrap:
         options += [*_mounted(root, confinement), "--dev", "/dev"]
         if self._variant == "host-proc":
             options += ["--ro-bind", "/proc", "/proc"]
-        else:  # to root, files in /proc/sys are writable without any capability
-            options += ["--proc", "/proc", "--remount-ro", "/proc"]
+        else:
+            options += ["--proc", "/proc"]
+            if os.getuid() == 0:  # whose files in /proc/sys are writable without any capability
+                options += ["--remount-ro", "/proc"]
         for mount in others:
             options += _mounted(mount, confinement)
-        # Afterwards: until now the places for mounts below had to be made.
-        for mount in mounts:
-            if mount.kind in {"hidden", "empty", "room"} and mount.is_folder:
-                options += ["--remount-ro", mount.path]
         return [*options, "--chdir", cwd]
 
 

@@ -9,7 +9,7 @@ _FOLDERS = {
     # everything that follows the XDG rules
     "XDG_CACHE_HOME": "xdg",
     # JavaScript
-    "npm_config_cache": "npm", "npm_config_store_dir": "pnpm-store", "YARN_CACHE_FOLDER": "yarn",
+    "npm_config_cache": "npm", "pnpm_config_store_dir": "pnpm-store", "YARN_CACHE_FOLDER": "yarn",
     "YARN_GLOBAL_FOLDER": "yarn-berry", "COREPACK_HOME": "corepack", "BUN_INSTALL_CACHE_DIR": "bun", "DENO_DIR": "deno",
     # Python
     "PIP_CACHE_DIR": "pip", "UV_CACHE_DIR": "uv", "POETRY_CACHE_DIR": "poetry", "PIPENV_CACHE_DIR": "pipenv",

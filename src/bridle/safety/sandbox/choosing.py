@@ -21,6 +21,7 @@ import msgspec
 
 from bridle.base.files import private_folder, read_limited, write_atomic
 from bridle.base.processes import CannotStart, Processes
+from bridle.safety.sandbox.system_programs import find_program
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.adapters import Adapter
@@ -29,7 +30,6 @@ AdapterName: TypeAlias = Literal["bubblewrap", "landlock", "unshare", "sandbox-e
 ORDER: tuple[AdapterName, ...] = get_args(AdapterName)
 """Strongest first."""
 
-_SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin")
 _KERNEL_SETTINGS = (
     "kernel/random/boot_id",
     "kernel/unprivileged_userns_clone",
@@ -245,12 +245,6 @@ def adapter_for(way: Way) -> Adapter | None:
             from bridle.safety.sandbox.sandbox_exec import PROGRAM, SandboxExec
 
             return SandboxExec() if sys.platform == "darwin" and os.access(PROGRAM, os.X_OK) else None
-
-
-def find_program(name: str) -> str | None:
-    """A program of the system itself. PATH is not asked: a workspace may have put something on it."""
-    candidates = (os.path.join(folder, name) for folder in _SYSTEM_FOLDERS)
-    return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 def _ways(names: Iterable[AdapterName]) -> Iterator[Way]:

@@ -10,7 +10,7 @@ import msgspec
 
 from bridle.base.files import read_limited
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.paths import is_beneath, is_beneath_any
+from bridle.safety.paths import find, is_beneath, is_beneath_any
 from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository
 from bridle.safety.sandbox.private_places import (
     HOME_START_UP_FILES,
@@ -97,7 +97,10 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     asked = _absolute(policy.writable, workspace)
     writes = policy.mode == "workspace-write"
     folders = _unique([*([workspace] if writes else []), *filter(os.path.exists, asked)])
-    repositories = [git for folder in _unique([workspace, *folders]) if (git := find_repository(folder))]
+    start = os.path.realpath(cwd or workspace)
+    inside = [start] if is_beneath_any(start, folders) else []
+    around = {folder: find_repository(folder) for folder in _unique([workspace, *folders, *inside])}
+    repositories = list(dict.fromkeys(git for git in around.values() if git is not None))
     git_dirs = [git.common for git in repositories if writes and git.ours and git.top != "/"]
     caches = _made(place.caches) if writes and place.caches else ""
     writable = _unique([*folders, *git_dirs, *([caches] if caches else [])])
@@ -106,8 +109,8 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     for folder in folders:
         if os.path.isdir(folder):
             protection.add_all(_policy_files(folder, place.home))
-            protection.add_all(_policy_files_between(folder, os.path.realpath(cwd or workspace)))
-            if (around := find_repository(folder)) and around.ours and around.top != folder:
+            protection.add_all(_policy_files_between(folder, start))
+            if (git := around[folder]) and git.ours and git.top != folder:
                 protection.add(os.path.join(folder, ".git"))
     for git in repositories:
         protection.add_entry(os.path.join(git.top, ".git"), git.common)
@@ -272,7 +275,7 @@ def _content(path: str) -> bytes:
 
 def _existing(paths: Iterable[str]) -> list[str]:
     """Where they lead, each once; those that lead nowhere are left out."""
-    return _unique(os.path.realpath(path) for path in paths if os.path.exists(path))
+    return _unique(find(path, "/").path for path in paths if os.path.exists(path))
 
 
 def _unique(paths: Iterable[str]) -> list[str]:

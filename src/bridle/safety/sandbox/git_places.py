@@ -49,7 +49,7 @@ class GitFiles(msgspec.Struct, frozen=True, kw_only=True):
     redirections: tuple[str, ...] = ()
     """Not there, and would lead git to other settings altogether; nothing can stand in their place either."""
     pointers: tuple[str, ...] = ()
-    """Files of other working trees that lead to this repository; they may go, and must not change."""
+    """Files by which other working trees and this repository find each other; they may go, and must not change."""
 
 
 def find_repository(folder: str) -> GitPlaces | None:
@@ -76,12 +76,13 @@ def files_of(git: GitPlaces) -> GitFiles:
         settings.append(os.path.join(git.git_dir, "config.worktree"))
     for module in _modules(os.path.join(git.common, "modules"), _MAX_MODULE_DEPTH):
         settings.append(os.path.join(module, "config"))
-        programs.append(os.path.join(module, "hooks"))
+        programs += [os.path.join(module, "hooks"), *_entry_of_module(module)]
         redirections.append(os.path.join(module, "commondir"))
     for worktree in _folders(os.path.join(git.common, "worktrees"))[:_MAX_WORKTREES]:
         if worktree != git.git_dir:
             settings.append(os.path.join(worktree, "config.worktree"))
             pointers += [os.path.join(worktree, name) for name in ("commondir", "gitdir")]
+            pointers += _entry_of_worktree(worktree)
     return GitFiles(
         programs=tuple(programs),
         settings=tuple(filter(os.path.lexists, settings)),
@@ -126,8 +127,30 @@ def _is_submodule(top: str, git_dir: str) -> bool:
     """Whether the repository calls this folder its working tree."""
     if not _is_git_dir(git_dir):
         return False
-    worktrees = [value for key, value in _settings(os.path.join(git_dir, "config")) if key == "core.worktree"]
-    return bool(worktrees) and os.path.realpath(os.path.join(git_dir, worktrees[-1])) == top
+    return _worktree_of_module(git_dir) == top
+
+
+def _worktree_of_module(git_dir: str) -> str | None:
+    named = [value for key, value in _settings(os.path.join(git_dir, "config")) if key == "core.worktree"]
+    return os.path.realpath(os.path.join(git_dir, named[-1])) if named else None
+
+
+def _entry_of_module(git_dir: str) -> list[str]:
+    """The `.git` file of a submodule: git follows it, and what it leads to, also when it is asked about the whole."""
+    worktree = _worktree_of_module(git_dir)
+    entry = os.path.join(worktree, ".git") if worktree else ""
+    return [entry] if os.path.isfile(entry) else []
+
+
+def _entry_of_worktree(git_dir: str) -> list[str]:
+    """The `.git` file of a linked working tree, where it leads back to its own folder in the repository."""
+    back = _text(os.path.join(git_dir, "gitdir"))
+    entry = os.path.join(git_dir, back.strip()) if back else ""
+    named = _text(entry) if entry else None
+    if named is None or not named.startswith("gitdir:"):
+        return []
+    leads_to = os.path.join(os.path.dirname(entry), named.removeprefix("gitdir:").strip())
+    return [os.path.realpath(entry)] if os.path.realpath(leads_to) == git_dir else []
 
 
 def _is_git_dir(folder: str) -> bool:

@@ -68,14 +68,14 @@ class Landlock:
     """
 
     name = "landlock"
-    covers = frozenset(
-        {"writable", "hidden", "emptied", "shown", "temporary", "scratch", "caches", "network"}
-    )
+    covers = frozenset(Confinement.__struct_fields__) - {"read_only", "absent", "held"}
     """Names of `Confinement`'s fields. Of hidden and emptied folders the names of what is in them can be listed."""
 
     def __init__(self, *, temporary: str = "/tmp", version: int | None = None) -> None:  # noqa: S108
         self._temporary = temporary
         self._version = available() if version is None else min(version, available())
+        holds_signals = self._version >= _SINCE_SCOPES
+        self._thread = thread_limits.WitnessThread if holds_signals else thread_limits.HeldThread
         self._rulesets: OrderedDict[Confinement, _Ruleset] = OrderedDict()
 
     def variables(self, confinement: Confinement) -> Mapping[str, str]:
@@ -97,17 +97,18 @@ class Landlock:
         try:
             ruleset = self._ruleset(confinement)
         except OSError as error:
+            if to_remove:
+                os.rmdir(to_remove)
             raise CannotConfine(f"Landlock refused the rules ({error.strerror})") from error
         program = seccomp.program(
             network_denied=confinement.network == "deny",
             local_sockets=False,
             strict_truncation=self._version < _SINCE_TRUNCATE,
         )
-        thread = thread_limits.HeldThread(partial(_give_up, ruleset, program))
+        thread = self._thread(partial(_give_up, ruleset, program))
         return Launch(
             tuple(argv),
-            # Only where signals are held is it a witness.
-            within=thread if self._version >= _SINCE_SCOPES else thread.start,
+            within=thread,
             started=_limit,
             ended=partial(_end, thread, to_remove),
         )
@@ -139,7 +140,7 @@ def _give_up(ruleset: _Ruleset, program: bytes) -> None:
 
 def _limit(pid: int) -> None:
     """A crash leaves no copy of the memory lying about. Nothing else: builds are large and many."""
-    with contextlib.suppress(PermissionError):
+    with contextlib.suppress(PermissionError, ProcessLookupError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
 
 

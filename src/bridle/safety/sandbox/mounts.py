@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from bridle.base.files import private_folder
+from bridle.safety.paths import is_beneath
 from bridle.safety.sandbox.confinement import Confinement
 
 Kind: TypeAlias = Literal["writable", "read-only", "shown", "hidden", "empty", "temporary", "room"]
@@ -37,14 +38,18 @@ def mounts_of(confinement: Confinement) -> list[Mount]:
     wanted.update(dict.fromkeys(confinement.temporary, "temporary"))
     wanted.update(dict.fromkeys(confinement.writable, "writable"))
     mounts = {"/": Mount("/", "writable" if wanted.pop("/", "") == "writable" else "read-only")}
+    way = ["/"]
     for path in sorted(wanted, key=_depth_first):
-        above = _nearest(path, mounts)
+        while not is_beneath(path, way[-1]):
+            way.pop()
+        above = mounts[way[-1]]
         kind = wanted[path]
         if _adds_nothing(kind, above.kind, pokes_through=path in confinement.writable):
             continue
         if above.kind in _BLANK:
             _open_way(path, above, mounts)
         mounts[path] = Mount(path, kind, os.path.isdir(path))
+        way.append(path)
     return sorted(mounts.values(), key=lambda mount: _depth_first(mount.path))
 
 
@@ -86,16 +91,6 @@ def _open_way(path: str, above: Mount, mounts: dict[str, Mount]) -> None:
     """
     mounts[above.path] = above._replace(crossed=True)
     if above.kind == "temporary":
-        first = os.path.join(above.path, os.path.relpath(path, above.path).split("/")[0])
+        first = "/".join(path.split("/")[: above.path.count("/") + 2])
         if first != path:
             mounts[first] = Mount(first, "room", crossed=True)
-
-
-def _nearest(path: str, mounts: dict[str, Mount]) -> Mount:
-    return next(mounts[parent] for parent in _parents(path) if parent in mounts)
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path != os.path.dirname(path):
-        path = os.path.dirname(path)
-        yield path

@@ -22,7 +22,6 @@ import msgspec
 from bridle.base.processes import Process, Processes
 from bridle.safety.sandbox.confinement import Place, is_left_over
 
-VARIABLE = "PROBE_API_KEY"
 TEMPORARY = "/tmp"  # noqa: S108  a folder of our own in it
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  a file of our own in it
 _TEST_NETWORK = ("192.0.2.1", 53)
@@ -69,12 +68,15 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 class World:
     """The world while it lives. Made by `probe_world`."""
 
-    def __init__(self, paths: Paths, token: str, process: Process, doors: Doors, shared: str) -> None:
+    def __init__(
+        self, paths: Paths, *, variable: str, token: str, process: Process, doors: Doors, shared: str
+    ) -> None:
         self.paths = paths
         self.token = token
         self._process = process
         self._doors = doors
         self._shared = shared
+        self._variable = variable
         self._life = os.open(f"{paths.work}/life", os.O_RDONLY | os.O_NONBLOCK)
         # What a careless engine would leave open for its commands.
         self._careless = os.open(f"{paths.home}/.ssh/id_probe", os.O_RDONLY)
@@ -94,7 +96,7 @@ class World:
             "LANG": "C.UTF-8",
             "XDG_RUNTIME_DIR": f"{self.paths.root}/run",
             "SSH_AUTH_SOCK": f"{self.paths.root}/ssh/s",
-            VARIABLE: self.token,
+            self._variable: self.token,
         }
 
     @property
@@ -117,7 +119,7 @@ class World:
             "outside": paths.outside,
             "victim": f"{paths.outside}/victim",
             **paths.own,
-            "variable": VARIABLE,
+            "variable": self._variable,
             "temporary": paths.temporary,
             "shared": self._shared,
             "process": str(self._process.pid),
@@ -171,7 +173,7 @@ async def probe_world(
     the machine; a world inside it would hardly be seen by a command at all, so `folder` is better somewhere else.
     """
     paths = Paths(root=_new_folder("p-", folder), temporary=_new_folder("bridle-probe-", temporary))
-    token = os.urandom(16).hex()
+    variable, token = f"PROBE_{os.urandom(4).hex().upper()}_API_KEY", os.urandom(16).hex()
     shared = _plant_shared(token)
     try:
         _furnish(paths, token)
@@ -179,11 +181,14 @@ async def probe_world(
             process = await processes.start(
                 ["sleep", _LONGEST_S],
                 cwd="/",
-                env={"PATH": "/usr/bin:/bin", VARIABLE: token},
+                env={"PATH": "/usr/bin:/bin", variable: token},
                 on_output=lambda _data: None,
             )
             async with process:
-                with contextlib.closing(World(paths, token, process, doors, shared)) as world:
+                world = World(
+                    paths, variable=variable, token=token, process=process, doors=doors, shared=shared
+                )
+                with contextlib.closing(world):
                     yield world
     finally:
         for path in (paths.root, paths.temporary):

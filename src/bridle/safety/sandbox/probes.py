@@ -27,6 +27,7 @@ StartFor: TypeAlias = Callable[[World], Start]
 """Starts commands as the engine would for the person of that world."""
 
 TIMEOUT_S = 15.0
+_AT_ONCE = 4
 _MOST_BYTES = 256 * 1024
 _MOST_DETAIL = 120
 _FIELDS = frozenset(Confinement.__struct_fields__)
@@ -166,17 +167,27 @@ async def run_probes(
     covers: Collection[str] | None = None,
     probes: Sequence[Probe] = PROBES,
 ) -> AsyncGenerator[Result]:
-    """Tries one after the other, each in a world of its own inside `folder`, and tells what became of it.
+    """Tries them all, a few at a time, each in a world of its own inside `folder`; tells in order what became of each.
 
     `covers` are the parts the adapter says it holds; None: all of them.
     """
-    for probe in probes:
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def result_of(probe: Probe) -> Result:
         why_not = _not_covered(probe, network, covers)
         if why_not:
-            yield _result(probe, "not covered", why_not)
-            continue
-        async with probe_world(folder, processes) as world:
-            yield await _tried(probe, world, start_for(world), network)
+            return _result(probe, "not covered", why_not)
+        async with room, probe_world(folder, processes) as world:
+            return await _tried(probe, world, start_for(world), network)
+
+    trying = [asyncio.create_task(result_of(probe)) for probe in probes]
+    try:
+        for task in trying:
+            yield await task
+    finally:
+        for task in trying:
+            task.cancel()
+        await asyncio.gather(*trying, return_exceptions=True)
 
 
 def _not_covered(probe: Probe, network: str, covers: Collection[str] | None) -> str:

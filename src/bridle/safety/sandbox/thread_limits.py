@@ -27,7 +27,7 @@ _CAPABILITIES_VERSION = 0x20080522
 
 
 class HeldThread:
-    """A thread that has given something up, starts one process and stays, as a `Witness`, until it is told to end."""
+    """A thread that has given something up, starts one process, and stays its parent until it is told to end."""
 
     def __init__(self, give_up: Callable[[], None]) -> None:
         self._give_up = give_up
@@ -36,9 +36,6 @@ class HeldThread:
         self._runs = False
 
     def __call__(self, starting: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        return self.start(starting)
-
-    def start(self, starting: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
         """Raises what giving up or starting raises; the thread is gone then."""
         # Not a `threading.Thread`: that one would first have to be waited for until it says that it runs.
         _thread.start_new_thread(self._run, (starting,))
@@ -48,13 +45,6 @@ class HeldThread:
         assert not isinstance(started, bool)
         self._runs = True
         return started
-
-    def claims(self, pid: int) -> bool:
-        """Whether a process is one that this thread may signal: with signals held, only those of its making are."""
-        if not self._runs:
-            return False
-        self._asked.put(pid)
-        return self._answers.get() is True
 
     def end(self) -> None:
         """Harmless when called again, and when nothing was started."""
@@ -71,6 +61,18 @@ class HeldThread:
             return
         for pid in iter(self._asked.get, None):
             self._answers.put(_may_signal(pid))
+
+
+class WitnessThread(HeldThread):
+    """One that has given up to signal anybody but the processes of its making. So it knows which these are."""
+
+    def claims(self, pid: int) -> bool:
+        # Our own parent is certainly not of its making: if it could be signalled, nothing is held.
+        return self._runs and not self._ask(os.getppid()) and self._ask(pid)
+
+    def _ask(self, pid: int) -> bool:
+        self._asked.put(pid)
+        return self._answers.get() is True
 
 
 def _may_signal(pid: int) -> bool:

@@ -19,8 +19,10 @@ from bridle.safety.paths import is_beneath, is_beneath_any
 from bridle.safety.sandbox.adapters import CannotConfine, Launch
 from bridle.safety.sandbox.caches import cache_variables
 from bridle.safety.sandbox.confinement import Confinement
+from bridle.safety.sandbox.gentle import terminate_inside
 from bridle.safety.sandbox.masks import Masks
 from bridle.safety.sandbox.mounts import Mount, make_room, mounts_of
+from bridle.safety.sandbox.system_programs import find_program
 
 _SCRIPT = r"""
 set -eu
@@ -96,8 +98,6 @@ class Programs(NamedTuple):
 
 def programs() -> Programs | None:
     """What is needed, if it is there."""
-    from bridle.safety.sandbox.choosing import find_program
-
     unshare, setpriv, mount = (find_program(name) for name in ("unshare", "setpriv", "mount"))
     return Programs(unshare, setpriv) if unshare and setpriv and mount else None
 
@@ -145,6 +145,7 @@ class Unshare:
                 *("bridle-sandbox", *steps, "--", cwd, *ids, self._programs.setpriv, *argv),
             ),
             ended=masks.release,
+            terminate=terminate_inside,
         )
 
 

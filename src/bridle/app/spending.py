@@ -1,0 +1,80 @@
+"""The request layers about models and money, each built where it has something to do. Without a limit nothing is loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from bridle.app.known_models import KnownModels
+from bridle.app.models import DEMO, Models
+from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
+from bridle.protocol.errors import BridleError
+
+if TYPE_CHECKING:
+    from bridle.safety.budget import AskPerson
+
+
+class BudgetLayers(NamedTuple):
+    """`layer` asks a person about what `gate` has stopped."""
+
+    layer: RequestLayer
+    gate: RequestLayer
+
+
+def budget(cap_usd: float | None, *, models: Models, known: KnownModels, ask: AskPerson) -> BudgetLayers:
+    """Stops requests that could cost more than is left; lets everything through where there is no limit."""
+    if cap_usd is None:
+        return BudgetLayers(_straight_on, _straight_on)
+    from bridle.safety.budget import Budget
+
+    made = Budget(
+        cap_usd,
+        price_of=known.price_of,
+        answer_limit=known.answer_limit,
+        cheaper=known.cheaper,
+        named=models.named,
+        ask=ask,
+    )
+    return BudgetLayers(made.layer, made.gate)
+
+
+def fallback(name: str | None, models: Models) -> RequestLayer:
+    """Goes on with another model where the chosen one is overloaded."""
+    if name is None:
+        return _straight_on
+    from bridle.providers.fallback import fallback as layer
+
+    return layer(name, named=models.named)
+
+
+def capable(models: Models, known: KnownModels) -> RequestLayer:
+    """Looks whether a model can do what is asked of it. The scripted one can."""
+    made: RequestLayer | None = None
+
+    async def layer(step: Step, proceed: AskModel) -> Reply:
+        nonlocal made
+        prefix = step.journal.conversation.prefix
+        if prefix is None or prefix.provider == DEMO:
+            return await proceed(step)
+        if made is None:
+            from bridle.providers.capable import capable as layer
+
+            made = layer(
+                look=known.look,
+                facts_of=known.facts,
+                leaves_images_out=lambda provider: _leaves_images_out(models, provider),
+            )
+        return await made(step, proceed)
+
+    return layer
+
+
+def _leaves_images_out(models: Models, provider: str) -> bool:
+    """Whether settings say that images are left out for a provider that takes none."""
+    try:
+        return models.endpoint(provider).quirks.images == "leave_out"
+    except BridleError:
+        return False
+
+
+async def _straight_on(step: Step, proceed: AskModel) -> Reply:
+    return await proceed(step)

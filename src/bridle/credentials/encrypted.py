@@ -1,0 +1,127 @@
+"""The credential store that is used unless settings say otherwise: one encrypted file, private, replaced as a whole."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+
+from bridle.base import files
+from bridle.credentials.locks import Keys, Lock, LockKind
+from bridle.credentials.records import Credential, CredentialError, decoded, encoded
+from bridle.credentials.sealing import NONCE_BYTES, Header, Newer, header_of, key_id, seal, unseal
+
+MAX_BYTES = 1 << 20
+LOCK_WAIT_S = 10.0
+
+
+class EncryptedStore:
+    """A `CredentialStore` in one file. Nothing is made on disk before the first credential is put.
+
+    A file that cannot be opened, whatever the reason, is never written.
+    """
+
+    def __init__(self, path: str, keys: Keys, *, random: Callable[[int], bytes] = os.urandom) -> None:
+        self.path = path
+        self._keys = keys
+        self._random = random
+
+    def get(self, provider: str) -> Credential | None:
+        return self._read()[1].get(provider)
+
+    def put(self, credential: Credential) -> None:
+        self.put_all([credential])
+
+    def put_all(self, credentials: Iterable[Credential]) -> None:
+        """Stores several at once, or none of them."""
+        with self._writing():
+            lock, found = self._read()
+            found.update({credential.provider: credential for credential in credentials})
+            self._write(lock or self._keys.new_lock(self._keys.wanted(), self._random), found)
+
+    def delete(self, provider: str) -> bool:
+        with self._writing():
+            lock, found = self._read()
+            if lock is None or provider not in found:
+                return False
+            del found[provider]
+            self._write(lock, found)
+            return True
+
+    def list(self) -> list[Credential]:
+        return [credential for _, credential in sorted(self._read()[1].items())]
+
+    def lock_kind(self) -> LockKind | None:
+        """How the file is locked; None where there is none. Needs no key."""
+        data = self._bytes()
+        return None if data is None else self._header(data).lock.kind
+
+    def relock(self, kind: LockKind, passphrase: str = "") -> None:
+        """Locks the file, or the one to come, another way. The old key must open it; the passphrase is the new one."""
+        with self._writing():
+            _, found = self._read()
+            lock = self._keys.new_lock(kind, self._random)
+            if kind == "passphrase" and passphrase:
+                self._keys.remember(lock, passphrase)
+            self._write(lock, found)
+
+    def _read(self) -> tuple[Lock | None, dict[str, Credential]]:
+        data = self._bytes()
+        if data is None:
+            return None, {}
+        header = self._header(data)
+        lock = header.lock
+        key = self._keys.key(lock, path=self.path)
+        if not hmac.compare_digest(header.key_id, key_id(key)):
+            self._keys.forget()
+            raise CredentialError("CredentialsWrongKey", path=self.path, source=self._keys.source(lock))
+        try:
+            return lock, decoded(unseal(data, key))
+        except ValueError as problem:
+            raise CredentialError("CredentialsDamaged", path=self.path, problem=str(problem)) from None
+
+    def _header(self, data: bytes) -> Header:
+        try:
+            return header_of(data)
+        except Newer:
+            raise CredentialError("CredentialsNewer", path=self.path) from None
+        except ValueError as problem:
+            raise CredentialError("CredentialsDamaged", path=self.path, problem=str(problem)) from None
+
+    def _bytes(self) -> bytes | None:
+        try:
+            found = files.read_limited(self.path, MAX_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise self._unusable(problem) from None
+        if found.truncated:
+            raise CredentialError("CredentialsDamaged", path=self.path, problem="it is too large")
+        return found.data
+
+    def _write(self, lock: Lock, credentials: dict[str, Credential]) -> None:
+        try:
+            key = self._keys.key(lock, path=self.path, fresh=True)
+            files.write_atomic(self.path, seal(encoded(credentials), lock, key, self._random(NONCE_BYTES)))
+        except OSError as problem:
+            raise self._unusable(problem) from None
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        """One process at a time reads, changes and writes."""
+        lock = files.FileLock(f"{self.path}.lock")
+        try:
+            files.private_folder(os.path.dirname(self.path))
+            taken = lock.acquire(timeout_s=LOCK_WAIT_S)
+        except OSError as problem:
+            raise self._unusable(problem) from None
+        if not taken:
+            raise CredentialError("CredentialsBusy", path=self.path)
+        with lock:
+            yield
+
+    def _unusable(self, problem: OSError) -> CredentialError:
+        return CredentialError(
+            "CredentialsUnusable", path=problem.filename or self.path, problem=problem.strerror
+        )

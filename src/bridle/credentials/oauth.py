@@ -1,0 +1,187 @@
+"""The messages of OAuth 2: what is sent to an authorization server, and what its answers mean. Pure but for `Post`.
+
+Endpoints are data: a provider that people can sign in at has an `OAuthClient` in its settings, and no code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+from urllib.parse import urlencode
+
+import msgspec
+
+from bridle.base.http_routes import parse_url
+from bridle.base.redact import redact_error
+from bridle.base.visible import visible
+from bridle.credentials.records import CredentialError, SignIn
+
+MAX_CLAUSE = 200
+LONGEST_S = 10 * 365 * 86_400
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Answer(NamedTuple):
+    """What a server said to a form."""
+
+    status: int
+    body: bytes
+
+
+Post: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[Answer]]
+"""Sends a form to an address. Raises `CredentialError("ProviderUnreachable")` when no whole answer came."""
+
+
+class OAuthClient(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to sign in at a provider: as which program, at which addresses.
+
+    With `authorize_url` in a browser, with `device_url` by a code typed on any device. `redirect_uri` is what was
+    registered for the program, where the server insists on one; else any free port of this machine is taken.
+    """
+
+    client_id: str
+    token_url: str
+    authorize_url: str = ""
+    device_url: str = ""
+    redirect_uri: str = ""
+    scopes: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = {}
+
+    def form(self, **fields: str) -> dict[str, str]:
+        """The fields of a request by this program; empty ones are left out."""
+        return {name: value for name, value in {"client_id": self.client_id, **fields}.items() if value}
+
+
+class Refused(Exception):
+    """The authorization server said no. `code` is its own word for why."""
+
+    def __init__(self, code: str, words: str = "") -> None:
+        super().__init__(code)
+        self.code = code
+        self.words = words
+
+    @property
+    def clause(self) -> str:
+        """Why, for a person: its code, and what else it said, without secrets."""
+        return f"{self.code} ({self.words})" if self.words else self.code
+
+
+def client_of(provider: str, settings: Mapping[str, Any]) -> OAuthClient:
+    """The client of a provider's `oauth` section. Raises `CredentialError("BadConfig")`."""
+    try:
+        client = msgspec.convert(dict(settings), OAuthClient)
+        for address in (client.token_url, client.authorize_url, client.device_url):
+            _check_address(address)
+        if client.redirect_uri and parse_url(client.redirect_uri).host not in LOOPBACK:
+            raise ValueError("redirect_uri is not an address of this machine")
+        if not client.authorize_url and not client.device_url:
+            raise ValueError("it needs an authorize_url or a device_url")
+    except (ValueError, msgspec.ValidationError) as problem:
+        where = f"[providers.{provider}.oauth]"
+        raise CredentialError("BadConfig", where=where, problem=visible(str(problem))) from None
+    return client
+
+
+def _check_address(address: str) -> None:
+    if address:
+        url = parse_url(address)
+        if not url.secure and url.host not in LOOPBACK:
+            raise ValueError("tokens travel over https only")
+
+
+def authorization_url(client: OAuthClient, *, redirect_uri: str, state: str, challenge: str) -> str:
+    """Where a browser begins."""
+    fields = client.form(
+        response_type="code",
+        redirect_uri=redirect_uri,
+        scope=" ".join(client.scopes),
+        state=state,
+        code_challenge=challenge,
+        code_challenge_method="S256",
+    )
+    joint = "&" if "?" in client.authorize_url else "?"
+    return f"{client.authorize_url}{joint}{urlencode({**client.parameters, **fields})}"
+
+
+async def exchange_code(
+    client: OAuthClient,
+    post: Post,
+    *,
+    provider: str,
+    code: str,
+    verifier: str,
+    redirect_uri: str,
+    now_ms: int,
+) -> SignIn:
+    """Tokens for the code that the browser brought. Raises `Refused`."""
+    form = client.form(
+        grant_type="authorization_code", code=code, code_verifier=verifier, redirect_uri=redirect_uri
+    )
+    return sign_in_of(await post(client.token_url, form), provider=provider, now_ms=now_ms)
+
+
+async def refresh(client: OAuthClient, post: Post, before: SignIn, *, now_ms: int) -> SignIn:
+    """New tokens for the old refresh token, which may be used up by it. Raises `Refused`."""
+    form = client.form(grant_type="refresh_token", refresh_token=before.refresh_token or "")
+    after = sign_in_of(await post(client.token_url, form), provider=before.provider, now_ms=now_ms)
+    return msgspec.structs.replace(
+        after, refresh_token=after.refresh_token or before.refresh_token, account=before.account
+    )
+
+
+def sign_in_of(answer: Answer, *, provider: str, now_ms: int) -> SignIn:
+    """The tokens in an answer. Raises `Refused` when there are none."""
+    found = fields_of(answer)
+    token, kind = found.get("access_token"), found.get("token_type", "bearer")
+    if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]{1,100000}", token):
+        raise Refused("its answer holds no token")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise Refused("its tokens are of a kind that Bridle cannot use")
+    renewing = found.get("refresh_token")
+    lasts_s = seconds_of(found.get("expires_in"))
+    return SignIn(
+        provider=provider,
+        access_token=token,
+        refresh_token=renewing if isinstance(renewing, str) and renewing else None,
+        expires_at_ms=None if lasts_s is None else now_ms + lasts_s * 1000,
+        saved_ms=now_ms,
+    )
+
+
+def fields_of(answer: Answer) -> dict[str, Any]:
+    """The JSON object of a good answer. Raises `Refused` for any other, with the server's code where it has one."""
+    try:
+        decoded: Any = msgspec.json.decode(answer.body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        decoded = None
+    found = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+    code = found.get("error")
+    if isinstance(code, str) and code:
+        raise Refused(clause(code, 60), clause(found.get("error_description")))
+    if answer.status != 200 or not found:
+        raise Refused(
+            f"it answered with status {answer.status}"
+            if answer.status != 200
+            else "its answer cannot be read"
+        )
+    return found
+
+
+def seconds_of(value: object) -> int | None:
+    """A span in whole seconds, as number or text; None for anything that is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value):
+        value = int(value)
+    if isinstance(value, (int, float)) and 0 < value <= LONGEST_S:
+        return int(value) or None
+    return None
+
+
+def clause(value: object, most: int = MAX_CLAUSE) -> str:
+    """Words of a server as part of a sentence: one line, visible, without secrets."""
+    if not isinstance(value, str):
+        return ""
+    words = redact_error(visible(" ".join(value[: 4 * most].split()), newlines=False)).rstrip(".")
+    return words if len(words) <= most else words[: most - 1] + "…"

@@ -1,0 +1,63 @@
+"""What is stored: a key that a person pasted, or what a sign-in left behind. Their text never shows a secret."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from bridle.protocol.errors import BridleError
+
+
+class CredentialError(BridleError):
+    """A credential could not be read, written or had. The message holds no secret."""
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="api_key"):
+    """A provider's key. `account` is a word of the person's own for whose it is."""
+
+    provider: str
+    secret: str
+    account: str = ""
+    saved_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"ApiKey(provider={self.provider!r}, account={self.account!r})"
+
+
+class SignIn(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sign_in"):
+    """The tokens of a sign-in. Without `expires_at_ms` nobody said when the access token ends."""
+
+    provider: str
+    access_token: str
+    refresh_token: str | None = None
+    expires_at_ms: int | None = None
+    account: str = ""
+    saved_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"SignIn(provider={self.provider!r}, expires_at_ms={self.expires_at_ms!r})"
+
+
+Credential: TypeAlias = ApiKey | SignIn
+
+
+def secret_of(credential: Credential) -> str:
+    """What a request carries."""
+    return credential.secret if isinstance(credential, ApiKey) else credential.access_token
+
+
+def encoded(credentials: dict[str, Credential]) -> bytes:
+    """Records by provider, as JSON."""
+    return msgspec.json.encode(credentials, order="deterministic")
+
+
+def decoded(data: bytes) -> dict[str, Credential]:
+    """The inverse. Raises ValueError, without the text, for anything else: it may hold secrets."""
+    try:
+        found = msgspec.json.decode(data, type=dict[str, Credential])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise ValueError("it does not hold credentials") from None
+    if any(name != credential.provider for name, credential in found.items()):
+        raise ValueError("a credential stands under another provider's name")
+    return found

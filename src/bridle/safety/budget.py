@@ -1,0 +1,166 @@
+"""What a session may cost: a request that could go beyond the limit is not sent.
+
+Two layers of one object. `gate` stands right around the request, where everything that will be sent is known, and stops
+it; `layer` stands outside of everything and asks a person what to do. What a request could cost is an estimate: nothing
+of it comes from a cache, and the answer is as long as it may be. Where the rest of the budget pays for a shorter answer,
+the request says so; below `LEAST_ANSWER` tokens it is not worth sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from bridle.engine.conversation import Conversation
+from bridle.engine.sizes import request_tokens
+from bridle.engine.steps import AskModel, PriceOf, Reply, Step
+from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.events import ModelChanged, PrefixSet
+from bridle.protocol.messages import Usage
+
+LEAST_ANSWER: Final = 1024
+STOP: Final = "stop"
+GO_ON: Final = "go on without the limit"
+_MILLION: Final = 1_000_000
+
+AskPerson: TypeAlias = Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
+
+
+class BudgetStop(BridleError):
+    """A request that was not sent, with the numbers a person is asked about."""
+
+    def __init__(self, reason: str, *, prefix: PrefixSet, cap: float, spent: float, could: float = 0.0) -> None:
+        self.prefix = prefix
+        self.could = could
+        model = f"{prefix.provider}:{prefix.model}"
+        super().__init__(
+            reason,
+            model=model,
+            cap=dollars(cap),
+            spent=dollars(spent),
+            could=dollars(could),
+            next=_NEXT[reason].format(model=model),
+        )
+
+    @property
+    def question(self) -> str:
+        """The sentence without what a person at a shell would type."""
+        return sentence(self.reason, {**self.data, "next": ""})
+
+
+_NEXT: Final = {
+    "BudgetExceeded": " Raise --max-cost or budget.usd_per_session to go on.",
+    "PriceUnknown": ' Say what it costs, in dollars for a million tokens: models."{model}".price_in and price_out. '
+    "Or leave the limit out.",
+}
+
+
+class Budget:
+    """The limit of one session. `ask` puts a question to a person and gives None where nobody can answer.
+
+    `answer_limit` is how long an answer may be, `cheaper` names a model that costs less, `named` reads such a name.
+    A limit that a person raises holds until the session is closed.
+    """
+
+    def __init__(
+        self,
+        cap_usd: float,
+        *,
+        price_of: PriceOf,
+        answer_limit: Callable[[PrefixSet], int],
+        cheaper: Callable[[str, str], str | None],
+        named: Callable[[str], ModelChanged],
+        ask: AskPerson,
+    ) -> None:
+        self._cap = cap_usd
+        self._price_of = price_of
+        self._answer_limit = answer_limit
+        self._cheaper = cheaper
+        self._named = named
+        self._ask = ask
+        self._unlimited: set[tuple[str, str]] = set()
+        self._asked = 0
+
+    async def layer(self, step: Step, proceed: AskModel) -> Reply:
+        """Asks a person about a request that was stopped, and goes on as they say."""
+        while True:
+            try:
+                return await proceed(step)
+            except BudgetStop as stop:
+                await self._settle(step, stop)
+
+    async def gate(self, step: Step, proceed: AskModel) -> Reply:
+        """Lets a request through that cannot cost more than is left."""
+        conversation = step.journal.conversation
+        prefix = conversation.prefix
+        assert prefix is not None, "an outer layer sets the prefix"
+        wanted = self._limited(prefix, conversation)
+        if wanted != prefix.parameters.max_tokens:
+            parameters = msgspec.structs.replace(prefix.parameters, max_tokens=wanted)
+            step.emit(msgspec.structs.replace(prefix, parameters=parameters))
+        return await proceed(step)
+
+    def _limited(self, prefix: PrefixSet, conversation: Conversation) -> int | None:
+        """The most tokens the answer may have; None where the budget pays for any answer."""
+        if (prefix.provider, prefix.model) in self._unlimited:
+            return None
+        tokens = request_tokens(conversation)
+        read = self._worst(prefix, Usage(input_tokens=tokens), Usage(cache_write_tokens=tokens))
+        spent = conversation.spent_usd
+        if read is None:
+            raise BudgetStop("PriceUnknown", prefix=prefix, cap=self._cap, spent=spent)
+        whole = self._worst(
+            prefix,
+            Usage(input_tokens=tokens, output_tokens=_MILLION),
+            Usage(cache_write_tokens=tokens, output_tokens=_MILLION),
+        )
+        a_token = ((whole or 0.0) - read) / _MILLION
+        most, left = self._answer_limit(prefix), self._cap - spent
+        if read + most * a_token <= left:
+            return None
+        limit = LEAST_ANSWER
+        if read + min(limit, most) * a_token > left:
+            could = read + min(limit, most) * a_token
+            raise BudgetStop("BudgetExceeded", prefix=prefix, cap=self._cap, spent=spent, could=could)
+        while read + 2 * limit * a_token <= left:  # in steps, so that the limit seldom changes
+            limit *= 2
+        return limit
+
+    def _worst(self, prefix: PrefixSet, *usages: Usage) -> float | None:
+        prices = [self._price_of(prefix.provider, prefix.model, usage) for usage in usages]
+        known = [price for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
+
+    async def _settle(self, step: Step, stop: BudgetStop) -> None:
+        """Returns when the request may be tried again; raises when this is the end."""
+        self._asked += 1
+        number = f"budget-{step.journal.conversation.step}-{self._asked}"
+        model = (stop.prefix.provider, stop.prefix.model)
+        if stop.reason == "PriceUnknown":
+            if await self._ask(number, stop.question, (GO_ON, STOP)) != GO_ON:
+                raise stop
+            self._unlimited.add(model)
+            return
+        raised = self._raised(step.journal.conversation.spent_usd + stop.could)
+        higher, cheaper = f"raise to ${raised:g}", self._cheaper(*model)
+        lower = (f"go on with {cheaper}",) if cheaper else ()
+        answer = await self._ask(number, stop.question, (higher, *lower, STOP))
+        if answer == higher:
+            self._cap = raised
+        elif cheaper and answer in lower:
+            step.emit(msgspec.structs.replace(self._named(cheaper), holds="from_now"))
+        else:
+            raise stop
+
+    def _raised(self, needed: float) -> float:
+        raised = self._cap * 2
+        while raised < needed:
+            raised *= 2
+        return raised
+
+
+def dollars(usd: float) -> str:
+    """An amount as people read it; a small one keeps the digits that matter."""
+    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"

@@ -1,0 +1,51 @@
+"""Which providers there are: the presets, and what the person's own settings add. Nothing else adds one."""
+
+from pathlib import Path
+
+import pytest
+
+from bridle.app.models import Models
+from bridle.base.clock import SystemClock
+from bridle.conformance.harness import harness
+from bridle.conformance.models import scripted
+from bridle.engine.slash import SlashCommand
+from bridle.engine.tools import Tool, ToolContext
+from bridle.protocol.commands import CreateSession, SetModel
+from bridle.protocol.errors import BridleError
+from bridle.providers.presets import PRESETS
+from bridle.providers.script import say
+
+SECTION = '[providers.{name}]\nbase_url = "http://127.0.0.1:9/v1"\nlocal = true\n'
+
+
+@pytest.mark.requirement("D5.4")
+async def test_a_provider_is_added_by_the_persons_settings_and_in_no_other_way(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.toml").write_text(SECTION.format(name="mine"))
+    work = tmp_path / "work"
+    (work / ".bridle").mkdir(parents=True)
+    (work / ".bridle/config.toml").write_text(SECTION.format(name="theirs"))
+    async with harness(scripted(say("Hi.")), home=str(tmp_path), folder=str(work)) as session:
+        await session.connection.send(SetModel(session=session.id, model="mine:some-model"))
+        for name in ("theirs", "brought"):
+            with pytest.raises(BridleError) as refused:
+                await session.connection.send(SetModel(session=session.id, model=f"{name}:some-model"))
+            assert refused.value.reason == "UnknownProvider"
+        known = set(session.engine.models.names())
+        with pytest.raises(BridleError) as refused:
+            await session.connection.send(
+                CreateSession(
+                    cwd=str(work), env={}, config={"providers": {"brought": {"base_url": "http://x"}}}
+                )
+            )
+        assert refused.value.reason == "BadCommand", "a client names models, not where they are"
+    assert known - set(Models(env={}, clock=SystemClock()).names()) == {"mine"}
+    assert {endpoint.name for endpoint in PRESETS} <= known
+
+
+@pytest.mark.requirement("D5.4")
+def test_neither_a_tool_nor_a_command_is_handed_anything_that_knows_providers() -> None:
+    words = ("provider", "model", "endpoint")
+    for kind in (Tool, ToolContext, SlashCommand):
+        fields = kind.__struct_fields__
+        assert [name for name in fields if any(word in name for word in words)] == []

@@ -1,0 +1,259 @@
+"""Commands of a whole session inside the sandbox: what works, what is stopped, and what is said about it."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridle.conformance.harness import harness, of_kind, outcomes
+from bridle.conformance.models import RecordingModel, scripted
+from bridle.protocol.commands import AnswerPermission
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import Degraded, PermissionRequested, SessionCreated, ToolResult
+from bridle.providers.script import call, say
+from bridle.safety.sandbox import choosing
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def nothing_confines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "ORDER", ())
+
+
+def bash(command: str, **more: object):
+    return call("bash", command=command, **more)
+
+
+async def ran(work: Path, *commands: str, home: Path | None = None, **options: object) -> list[ToolResult]:
+    """What came of commands that one session runs one after the other."""
+    model = scripted(*map(bash, commands), say("Done."))
+    options = {"mode": "yolo", "folder": str(work), **options}
+    async with harness(model, home=str(home) if home else None, **options) as session:
+        return of_kind(await session.ask("go"), ToolResult)
+
+
+@pytest.mark.requirement("D16.3", "D16.7", "G2.30")
+async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tmp_path: Path) -> None:
+    inside, outside = await ran(work, "echo in > here.txt", f"echo out > {tmp_path}/there.txt")
+    assert (work / "here.txt").read_text() == "in\n"
+    assert not (tmp_path / "there.txt").exists()
+    assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in choosing.ORDER
+    assert outside.metadata["exit_code"] == 1
+    assert "[sandbox: " in outside.content
+    assert "escalate" in outside.content
+    assert "[sandbox: " not in inside.content
+
+
+@pytest.mark.requirement("D16.1", "D16.2")
+async def test_the_setting_says_what_commands_may_write(work: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.txt"
+    (reading,) = await ran(work, "echo x > here.txt", sandbox="read-only")
+    assert (reading.metadata["exit_code"], (work / "here.txt").exists()) == (1, False)
+    (free,) = await ran(work, f"echo x > {there}", sandbox="off")
+    assert (free.metadata["sandbox"], there.read_text()) == ("off", "x\n")
+
+
+@pytest.mark.requirement("D16.5")
+async def test_the_network_can_be_taken_from_commands(work: Path) -> None:
+    server = await _listening()
+    port = server.sockets[0].getsockname()[1]
+    command = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo got-through"
+    async with server:
+        (without,) = await ran(work, command, network="deny")
+        (with_it,) = await ran(work, command)
+    assert "got-through" not in without.content
+    assert "got-through" in with_it.content
+
+
+async def test_without_a_network_the_web_is_not_offered(work: Path) -> None:
+    model = RecordingModel(scripted(say("Done.")))
+    async with harness(model, folder=str(work), network="deny") as session:
+        await session.ask("go")
+    async with harness(model, folder=str(work)) as session:
+        await session.ask("go")
+    assert [b"web_fetch" in body for body in model.bodies] == [False, True]
+
+
+async def test_more_folders_can_be_opened_by_the_person_only(work: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    home = tmp_path / "home"
+    (home / "config").mkdir(parents=True)
+    (home / "config/config.toml").write_text(f'[sandbox]\nwritable = ["{more}"]\n')
+    (result,) = await ran(work, f"echo x > {more}/file", home=home)
+    assert (result.metadata["exit_code"], (more / "file").read_text()) == (0, "x\n")
+    (home / "config/config.toml").unlink()
+    (work / ".bridle").mkdir()
+    (work / ".bridle/config.toml").write_text(f'[sandbox]\nwritable = ["{more}"]\n')
+    (result,) = await ran(work, f"echo x > {more}/other", home=home)
+    assert (result.metadata["exit_code"], (more / "other").exists()) == (1, False)
+
+
+async def test_what_one_command_leaves_in_tmp_the_next_one_finds_and_nobody_else(work: Path) -> None:
+    first, second = await ran(work, "echo kept > /tmp/bridle-test-file", "cat /tmp/bridle-test-file")
+    assert (first.metadata["exit_code"], second.content) == (0, "kept\n")
+    assert not os.path.exists("/tmp/bridle-test-file")
+    (later,) = await ran(work, "cat /tmp/bridle-test-file")
+    assert later.metadata["exit_code"] == 1
+
+
+async def test_the_temporary_files_of_a_session_go_with_it(work: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    await ran(work, "echo x > /tmp/file", home=home)
+    assert list((home / "state/tmp").iterdir()) == []
+
+
+async def test_what_escalates_asks_and_runs_outside_after_a_yes(work: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.txt"
+    model = scripted(bash(f"echo x > {there}", escalate="it belongs there"), say("Done."))
+    async with harness(model, folder=str(work), mode="yolo", answers=True) as session:
+        number = await session.send("go")
+        asked = await session.until(PermissionRequested, since=number)
+        await session.connection.send(
+            AnswerPermission(session=session.id, call_id=asked.call_id, digest=asked.digest, answer="once")
+        )
+        (result,) = of_kind(await session.turn_of(number), ToolResult)
+    assert (result.metadata["sandbox"], there.read_text()) == ("off", "x\n")
+
+
+async def test_our_own_folders_are_out_of_sight(work: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (work / "peek.py").write_text(f"import os\nprint(os.listdir({str(home / 'data')!r}))\n")
+    (result,) = await ran(work, "python3 peek.py", home=home)
+    assert (home / "data/sessions.db").exists()
+    assert result.metadata["exit_code"] == 1
+    assert "sessions.db" not in result.content
+
+
+async def test_a_session_says_what_holds_its_commands(work: Path) -> None:
+    async with harness(scripted(say("Hi.")), folder=str(work)) as session:
+        created = await session.until(SessionCreated)
+        stored = [envelope.event for envelope in await session.stored()]
+    assert created.sandbox in choosing.ORDER
+    assert (created.confined, created.network) == ("workspace-write", "inherit")
+    assert of_kind(stored, Degraded) == []
+
+
+@pytest.mark.requirement("D16.6", "H10.5")
+@pytest.mark.usefixtures("nothing_confines")
+async def test_where_nothing_can_hold_commands_it_is_said_and_they_run(work: Path) -> None:
+    async with harness(scripted(bash("echo x > file"), say("Hi.")), folder=str(work), mode="yolo") as session:
+        (result,) = of_kind(await session.ask("go"), ToolResult)
+        stored = [envelope.event for envelope in await session.stored()]
+    (degraded,) = of_kind(stored, Degraded)
+    assert "install bubblewrap" in degraded.message
+    assert (result.metadata["sandbox"], outcomes([result])) == ("env-only", ["ok"])
+    (outside,) = await ran_file_tool(work)
+    assert outside.outcome == "blocked"
+
+
+async def ran_file_tool(work: Path) -> list[ToolResult]:
+    model = scripted(call("write_file", path="../there.txt", content="x"), say("Done."))
+    async with harness(model, folder=str(work), mode="yolo") as session:
+        return of_kind(await session.ask("go"), ToolResult)
+
+
+@pytest.mark.usefixtures("nothing_confines")
+async def test_where_a_sandbox_is_required_and_missing_no_session_begins(work: Path) -> None:
+    with pytest.raises(CommandRefused) as refused:
+        async with harness(scripted(say("Hi.")), folder=str(work), sets=["sandbox.required=true"]):
+            pass
+    assert (refused.value.reason, refused.value.exit_code) == ("SandboxRequired", 3)
+
+
+# The first hour
+
+
+@pytest.fixture
+def repository(work: Path) -> Path:
+    def git(*words: str) -> None:
+        env = {"PATH": os.environ["PATH"], "HOME": str(work.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+        subprocess.run(["git", *words], cwd=work, env=env, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    git("config", "user.name", "Ann")
+    git("config", "user.email", "ann@example.org")
+    (work / "readme").write_text("hello\n")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    return work
+
+
+async def test_the_first_hour_with_git(repository: Path) -> None:
+    results = await ran(
+        repository,
+        "echo more >> readme && git add readme && git commit -qm second",
+        "git branch topic && git switch -q topic",
+        "git remote add origin https://example.org/shop.git",
+        "git status --porcelain && git log --oneline | wc -l && git remote -v",
+        "git worktree add -q tree main && cd tree && echo y > y && git add y && git commit -qm third",
+    )
+    assert [result.metadata["exit_code"] for result in results] == [0] * 5, [r.content for r in results]
+    assert results[3].content.startswith("2\norigin\thttps://example.org/shop.git")
+
+
+async def test_a_session_in_a_linked_worktree_commits(repository: Path, tmp_path: Path) -> None:
+    await ran(repository, "git branch topic")
+    tree = tmp_path / "tree"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    subprocess.run(
+        ["git", "worktree", "add", "-q", str(tree), "topic"],
+        cwd=repository, env=env, check=True, capture_output=True,
+    )  # fmt: skip
+    (result,) = await ran(
+        tree, "echo y > y && git add y && git commit -qm third && git log --oneline | wc -l"
+    )
+    assert (result.metadata["exit_code"], result.content) == (0, "2\n")
+
+
+async def test_pip_installs_from_a_file_with_a_cache_of_its_own(work: Path, tmp_path: Path) -> None:
+    package = work / "package"
+    package.mkdir()
+    (package / "pyproject.toml").write_text('[project]\nname = "tiny"\nversion = "1"\n')
+    (package / "tiny.py").write_text("WORD = 'installed'\n")
+    home = tmp_path / "home"
+    (result,) = await ran(
+        work,
+        "python3 -m venv --without-pip env && pip_cache=$PIP_CACHE_DIR && mkdir -p $pip_cache && touch $pip_cache/x"
+        " && cp package/tiny.py env/lib/python3*/site-packages/ && env/bin/python -c 'import tiny; print(tiny.WORD)'",
+        home=home,
+    )
+    assert (result.metadata["exit_code"], result.content) == (0, "installed\n")
+    assert list((home / "cache").glob("work-*/pip/x"))
+
+
+async def test_a_test_suite_runs_and_a_server_is_reached_by_the_next_command(work: Path) -> None:
+    (work / "test_sum.py").write_text(
+        "import unittest\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(1 + 1, 2)\n"
+    )
+    serve = (
+        "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler);"
+        "open('port', 'w').write(str(s.server_port)); s.serve_forever()"
+    )
+    fetch = (
+        "import urllib.request as u;"
+        "print(u.urlopen('http://127.0.0.1:' + open('port').read() + '/port').read().decode())"
+    )
+    wait = f'until [ -s port ]; do :; done; python3 -c "{fetch}"'
+    model = scripted(
+        bash("python3 -m unittest -q"),
+        bash(f'python3 -c "{serve}"', background=True),
+        bash(wait),
+        say("Done."),
+    )
+    async with harness(model, folder=str(work), mode="yolo") as session:
+        tested, _started, reached = of_kind(await session.ask("go"), ToolResult)
+    assert tested.metadata["exit_code"] == 0
+    assert reached.content.strip() == (work / "port").read_text()
+
+
+async def _listening() -> asyncio.Server:
+    return await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)

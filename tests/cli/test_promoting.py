@@ -1,0 +1,40 @@
+"""`/permissions` at a terminal: what was allowed, and making it a rule for good."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.test_talk import READY, has_read_the_question, leaves
+from cli_kit import Place
+from cli_terminal import sitting
+
+
+def explained(place: Place, command: str) -> dict[str, object]:
+    asked = json.dumps({"command": command})
+    return place.bridle("permissions", "explain", "bash", asked, "--json").result
+
+
+@pytest.mark.requirement("G45.17")
+@pytest.mark.parametrize("spelling", ["/permissions:promote 1", "/permissions promote 1"])
+def test_what_was_allowed_is_listed_and_can_become_a_rule(place: Place, spelling: str) -> None:
+    model = place.script('call bash {"command": "touch one.txt"}\n---\nsay Done.\n')
+    with sitting(place, "-m", model) as person:
+        person.sees(READY)
+        person.types("go\r")
+        person.sees("Run this command?", "touch one.txt")
+        has_read_the_question(person)
+        person.types("p\r")
+        person.sees("allowed  bash(touch", "Done.", "2 steps")
+        person.types("/permissions\r")
+        person.sees("1        bash(touch) with any arguments, until the session ends")
+        person.types(f"{spelling}\r")
+        person.sees("bash(touch) with any arguments is a rule now, in ", "It holds in every folder")
+        leaves(person)
+    config = place.home / ".config/bridle/config.toml"
+    assert "touch" in config.read_text(encoding="utf-8")
+    found = explained(place, "touch two.txt")
+    assert (found["verdict"], found["step_name"], found["origin"]) == ("allow", "rule", "user config, line 2")
+    assert explained(place, "touch two.txt; touch three.txt")["verdict"] != "deny"
+    assert explained(place, "mkdir two")["verdict"] == "ask"
