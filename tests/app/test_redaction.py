@@ -151,7 +151,6 @@ def test_no_secret_survives_in_what_a_provider_complains_of(status: int) -> None
             assert survivors(f"{error} {error.message} {error.data}".encode(), [one]) == [], one.kind
 
 
-@pytest.mark.requirement("H13.5")
 async def test_a_key_in_use_stays_nowhere_though_it_looks_like_nothing(tmp_path: Path) -> None:
     key = "an-unlikely" + "-phrase" + "-of-words"
     place = Place(tmp_path)

@@ -42,13 +42,15 @@ async def ran(work: Path, *commands: str, home: Path | None = None, **options: o
 
 @pytest.mark.requirement("D16.3", "D16.7", "G2.30")
 async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tmp_path: Path) -> None:
-    inside, outside = await ran(work, "echo in > here.txt", f"echo out > {tmp_path}/there.txt")
+    inside, outside, protected = await ran(
+        work, "echo in > here.txt", f"echo out > {tmp_path}/there.txt", "echo obey > AGENTS.md"
+    )
     assert (work / "here.txt").read_text() == "in\n"
     assert not (tmp_path / "there.txt").exists()
+    assert not (work / "AGENTS.md").exists()
     assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in choosing.ORDER
-    assert outside.metadata["exit_code"] == 1
-    assert "[sandbox: " in outside.content
-    assert "escalate" in outside.content
+    assert protected.metadata["exit_code"] == 1
+    assert "[sandbox: changing AGENTS.md was blocked" in protected.content
     assert "[sandbox: " not in inside.content
 
 

@@ -1,5 +1,6 @@
 """`bridle config`: what is set, from where, changing one's own file, and finding what is wrong with any."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bridle.conformance.servers import ModelServer
+from bridle.providers.script import say
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 
 BAD_MODE = 'mode = "yollo" is not a mode (strict, default, safe, auto, yolo, plan)'
@@ -277,3 +280,25 @@ def test_settings_for_programs_are_one_json_object(place: Place) -> None:
     shown = place.bridle("config", "--json", "--set", "mode=plan")
     assert json.loads(shown.out)["problems"] == []
     assert settings(shown)["mode"]["origin"]["name"] == "--set"
+
+
+@pytest.mark.requirement("T17.3")
+@pytest.mark.parametrize(
+    ("wire", "path"),
+    [
+        ("openai_chat", "/v1/chat/completions"),
+        ("openai_responses", "/v1/responses"),
+        ("anthropic", "/v1/messages"),
+    ],
+)
+async def test_a_provider_is_a_wire_a_model_and_an_address(place: Place, wire: str, path: str) -> None:
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    async with ModelServer.playing(say("Hello.")) as server:
+        provider = {"wire": wire, "baseUrl": server.url, "local": True}
+        settings = {"model": "work:some-model", "providers": {"work": provider}}
+        (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+        ran = await asyncio.to_thread(place.bridle, "run", "hi")
+    assert (ran.code, ran.out) == (0, "Hello.\n")
+    (request,) = (request for request in server.requests if request.method == "POST")
+    assert (request.path, request.json["model"]) == (path, "some-model")

@@ -159,7 +159,7 @@ async def test_the_provider_of_the_chosen_model_is_asked_for_its_list_only(place
     assert states(offline)["model"] == "skip"
     assert (without.code, text_of(without, "model")) == (
         1,
-        "work needs a key and none was found. Set WORK_KEY.",
+        "work needs a key and none was found. Set WORK_KEY, or run: bridle login work",
     )
     assert dead.code == 1
     assert text_of(dead, "model").startswith(f"Cannot reach {server.origin}")
@@ -179,7 +179,7 @@ async def test_a_key_that_is_refused_is_a_problem_without_the_key(place: Place) 
         )
     assert (ran.code, text_of(ran, "model")) == (
         1,
-        "openai refused the key from OPENAI_API_KEY (401). Check it.",
+        "openai refused the key from OPENAI_API_KEY (401). Check it, or run: bridle login openai",
     )
 
 

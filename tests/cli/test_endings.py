@@ -84,10 +84,10 @@ def test_a_signal_ends_the_turn_and_the_exit_code_says_which(
 def test_a_run_that_was_told_to_outlive_the_terminal_does(place: Place) -> None:
     (place.work / "go").write_text("", encoding="utf-8")
     model = place.script('call bash {"command": "kill -HUP $PPID; echo done"}\n---\nsay Still here.\n')
-    ran = shell(place, ("run", "-y", "-m", model, "x"), "")
+    ran = shell(place, ("run", "-y", "-s", "off", "-m", model, "x"), "")
     assert ran.code == 129
     again = subprocess.run(
-        ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh", *BRIDLE, "run", "-y", "-m", model, "x"],
+        ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh", *BRIDLE, "run", "-y", "-s", "off", "-m", model, "x"],
         cwd=place.work,
         env=place.environment(),
         stdin=subprocess.DEVNULL,

@@ -132,10 +132,12 @@ def test_the_first_screen_without_a_model(place: FirstDay, columns: int) -> None
     assert place.is_untouched
 
 
-def test_asking_the_first_screen_for_a_key_says_where_to_put_it(place: FirstDay) -> None:
+def test_asking_the_first_screen_for_a_key_lists_who_has_one(place: FirstDay) -> None:
     with sitting(place) as person:
         person.sees("or q to leave")
         person.types("1" + ENTER)
+        person.sees("Which provider?")
+        person.types("q" + ENTER)
         assert person.ends() == 0
     check_seen("first_screen_key", place, person)
 

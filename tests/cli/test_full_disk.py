@@ -123,7 +123,7 @@ def test_a_disk_that_fills_up_during_a_turn_ends_it_and_no_call_is_lost(
     model = place.script(
         f'call bash {filling}\n---\ncall bash {{"command": "echo ran > after"}}\n---\nsay done\n'
     )
-    disk.bridle("run", "-y", "-m", model, "x").does(ROOM).bridle("run", "-c", "go on")
+    disk.bridle("run", "-y", "-s", "off", "-m", model, "x").does(ROOM).bridle("run", "-c", "go on")
     disk.bridle("run", "-y", "-c", "--on-orphan", "mark-unknown", "go on").bridle("doctor", "--offline")
     during, refused, after, doctor = disk.results()
     assert (during.code, during.story[-1]) == (1, NO_SPACE.format(folder=place.data))

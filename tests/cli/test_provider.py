@@ -156,6 +156,8 @@ async def test_tokens_are_counted_and_an_unknown_price_is_not_zero(office: Offic
         "input_tokens": 95,
         "output_tokens": 27,
         "cache_read_tokens": 110,
+        "cache_write_tokens": 0,
+        "by_model": {"work:some-model": None},
     }
     costs = [
         one.event for one in office.events(office.only_session()) if isinstance(one.event, CostIncremented)
@@ -323,7 +325,7 @@ async def test_a_bad_key_costs_one_request_and_two_seconds(office: Office) -> No
         took_s = time.perf_counter() - begun
     assert (ran.code, ran.out, len(server.requests)) == (4, "", 1)
     assert took_s < 2
-    assert f"work refused the key from {VARIABLE} (401). Check it." in ran.err
+    assert f"work refused the key from {VARIABLE} (401). Check it, or run: bridle login work" in ran.err
     assert not shows_the_key(ran.err)
 
 

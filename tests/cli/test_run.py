@@ -67,7 +67,14 @@ def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
     assert result.keys() == RESULT_FIELDS
     events = result.pop("events")
     assert len(result.pop("log_digest")) == 64
-    assert result.pop("cost") == {"usd": 0.0, "input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0}
+    assert result.pop("cost") == {
+        "usd": 0.0,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cache_read_tokens": 0,
+        "cache_write_tokens": 0,
+        "by_model": {},
+    }
     assert result.pop("not_used") == []
     assert result == {
         "schemaVersion": 1,

@@ -44,3 +44,22 @@ def test_money_is_said_as_far_as_it_is_known(
 def test_a_model_that_counts_nothing_cost_something_unknown() -> None:
     assert cost_words(spent(Usage(), None), Tally()) == ["cost unknown for this model"]
     assert cost_words(Tally(), Tally()) == []
+
+
+@pytest.mark.requirement("G28.4")
+def test_a_turn_of_several_models_says_who_got_how_much() -> None:
+    turn = Tally()
+    for model, usd in (("a", 0.02), ("b", 0.01), ("a", 0.03)):
+        turn.add(CostIncremented(provider="work", model=model, usage=USED, usd=usd))
+    assert cost_words(turn, turn)[2:] == ["$0.06 (work:a $0.05, work:b $0.01)", "session $0.06"]
+    turn.add(CostIncremented(provider="work", model="c", usage=USED, usd=None))
+    assert cost_words(turn, turn)[2:] == ["cost unknown (work:a $0.05, work:b $0.01, work:c unknown)"]
+    assert turn.is_local(lambda model: model.startswith("work:"))
+    assert not turn.is_local(lambda model: model == "work:a")
+    assert not Tally().is_local(lambda _model: True)
+
+
+def test_an_estimated_context_is_called_that() -> None:
+    turn = spent(USED, 0.03)
+    assert cost_words(turn, turn, context=0.24, estimated=True)[-1] == "context about 24%"
+    assert cost_words(Tally(), Tally(), context=0.24, estimated=True) == ["context about 24%"]

@@ -10,6 +10,11 @@ from bridle.base.backoff import Backoff
 from bridle.base.sse import SseFrame, SseFrameBuffer
 from bridle.base.tool_names import mcp_tool_name
 from bridle.conformance import vectors
+from bridle.context.compaction import Goal, plan_clearing, plan_summary
+from bridle.context.summaries import deterministic_summary
+from bridle.engine.conversation import Entry, Mark
+from bridle.protocol.events import Todo
+from bridle.protocol.messages import AnyBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from bridle.safety.rules import Rule, evaluate
 
 
@@ -46,6 +51,47 @@ def test_our_evaluation_of_rules_passes_every_vector():
         return {"mode": mode, "rule": index, "reason": matched.reason if matched else None}
 
     assert vectors.run("permission-policy", evaluated) == []
+
+
+def entry_of(said) -> Entry:
+    blocks: list[AnyBlock] = [TextBlock(text=said["text"])] if said.get("text") else []
+    for call in said.get("calls", ()):
+        blocks.append(ToolUseBlock(wire_id=call["id"], tool=call["tool"], input=call["input"]))
+    for result in said.get("results", ()):
+        block = ToolResultBlock(
+            wire_id=result["id"], tool=result["tool"], text=result["text"], failed=result["failed"]
+        )
+        blocks.append(block)
+    role = "assistant" if said["source"] == "answer" else "user"
+    return Entry(
+        Mark(said["event"], said["turn"], said["source"]), Message(role=role, content=tuple(blocks))
+    )
+
+
+def compacted_case(case):
+    entries = [entry_of(said) for said in case["messages"]]
+    goal = Goal(**case["goal"])
+    plan, summary = plan_clearing(entries, goal) if case["clear_first"] else None, ""
+    if plan is None:
+        plan = plan_summary(entries, goal)
+        if plan is None:
+            return None
+        todos = [Todo(**task) for task in case["tasks"]]
+        summary = deterministic_summary(plan.dropped, todos, max_tokens=goal.summary_tokens)
+    event = plan.event(entries, summary)
+    return {
+        "kept_from": event.kept_from,
+        "also_kept": list(event.also_kept),
+        "cleared": list(event.cleared),
+        "summary": event.summary,
+        "tokens_before": event.tokens_before,
+        "tokens_after": event.tokens_after,
+    }
+
+
+@pytest.mark.requirement("H5.2", "H5.3", "H5.4", "D7.22", "P22", "H18.8")
+def test_our_compaction_passes_every_vector():
+    assert vectors.run("session-compaction", compacted_case) == []
 
 
 @pytest.mark.requirement("P1", "P20", "H18.8")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bridle.conformance.ports import check_credential_store
 from bridle.credentials import sealing
-from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, Lock, checked
+from bridle.credentials.encrypted import EncryptedStore
+from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, Keys, Lock, checked
 from bridle.credentials.records import ApiKey, CredentialError, SignIn, decoded, encoded
 from credentials.credential_kit import Vault, a_secret, made_key
 
@@ -106,8 +107,8 @@ def test_a_wrong_passphrase_is_refused_and_asked_for_again(vault: Vault) -> None
     key = stored(vault, **{PASSPHRASE: phrase})
     assert reason_of(vault, **{PASSPHRASE: a_secret()}) == "CredentialsWrongKey"
     typed = iter(["wrong", phrase])
-    store = vault.open()
-    store = type(store)(store.path, type(store._keys)(env={}, key_path="", ask=lambda: next(typed)))  # noqa: SLF001
+    keys = Keys(env={}, key_path=str(vault.key_path), ask=lambda: next(typed))
+    store = EncryptedStore(str(vault.path), keys)
     with pytest.raises(CredentialError, match="does not open"):
         store.get("work")
     assert store.get("work") == key

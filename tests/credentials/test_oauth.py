@@ -1,4 +1,4 @@
-"""Signing in at a real authorization server on loopback: in a browser, by a device code, and again when a token ends."""
+"""Signing in at a real server on loopback: in a browser, by a device code, and again when a token ends."""
 
 import asyncio
 import os
@@ -118,6 +118,16 @@ async def test_a_person_signs_in_in_a_browser() -> None:
     assert form["code_verifier"] not in browser.shown
 
 
+async def rebound(url: str) -> int:
+    """The status that a page gets whose own name was made to lead here."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nHost: rebound.example\r\n\r\n".encode())
+    line = await reader.readline()
+    writer.close()
+    return int(line.split()[1])
+
+
 @pytest.mark.requirement("H6.2")
 async def test_what_comes_without_the_right_state_is_turned_away_and_the_sign_in_goes_on() -> None:
     class Attacked(Browser):
@@ -133,12 +143,7 @@ async def test_what_comes_without_the_right_state_is_turned_away_and_the_sign_in
                 f"{base}?state={real['state']}",
             ):
                 await self.visit(other)
-            origin = "{0.scheme}://{0.netloc}".format(urlsplit(base))
-            strange = {"host": "rebound.example"}
-            answer = await self._connections.get(
-                f"{origin}/callback?{query}", headers=strange, limit_bytes=10_000, timeouts=DIRECT
-            )
-            self.pages.append((answer.status, ""))
+            self.pages.append((await rebound(url), ""))
 
     async with AuthorizationServer() as server, door() as (post, connections):
         browser = Attacked(connections)
@@ -147,7 +152,7 @@ async def test_what_comes_without_the_right_state_is_turned_away_and_the_sign_in
         )
         await browser.leave()
     assert signed_in.access_token in server.access
-    assert [status for status, _ in browser.pages[:6]] == [400, 400, 400, 400, 404, 400]
+    assert [status for status, _ in browser.pages[:7]] == [400, 400, 400, 400, 404, 400, 400]
     assert browser.pages[-1][0] == 200
     assert [form["code"] for form in server.forms] != ["evil"]
 
@@ -167,16 +172,14 @@ async def test_a_no_in_the_browser_ends_it_in_one_sentence() -> None:
 
 
 async def test_a_browser_that_never_comes_back_is_not_waited_for_for_ever() -> None:
-    clock = FakeClock()
+    clock, shown = FakeClock(), asyncio.Event()
     async with door() as (post, _), AuthorizationServer() as server:
         waiting = asyncio.ensure_future(
-            sign_in_by_browser(server.client(), post, provider="work", clock=clock, show=lambda _url: None)
+            sign_in_by_browser(
+                server.client(), post, provider="work", clock=clock, show=lambda _url: shown.set()
+            )
         )
-        for _ in range(10):
-            await asyncio.sleep(0)
-        shown = asyncio.Event()
-        while not clock._timers and not shown.is_set():
-            await asyncio.sleep(0)
+        await shown.wait()
         await clock.advance(301)
         with pytest.raises(CredentialError, match="within 5 minutes"):
             await waiting
@@ -226,67 +229,78 @@ def test_no_query_without_the_state_brings_a_code(query: str, state: str) -> Non
 # By a code on another device
 
 
-async def by_device(server: AuthorizationServer, clock: FakeClock, post: Post):
-    shown: list[DeviceCode] = []
-    waiting = asyncio.ensure_future(
-        sign_in_by_device(server.client(), post, provider="work", clock=clock, show=shown.append)
-    )
-    return shown, waiting
+class PollingClock(FakeClock):
+    """Says when somebody has begun to wait for time to pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waited_for = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self._waited_for.set()
+        await super().sleep(seconds)
+
+    async def until_waited_for(self, other: "asyncio.Future[SignIn]") -> None:
+        """Until that, or until the other has ended."""
+        waiting = asyncio.ensure_future(self._waited_for.wait())
+        await asyncio.wait({waiting, other}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        self._waited_for.clear()
 
 
-async def settled(clock: FakeClock, waiting: "asyncio.Future[SignIn]") -> None:
-    """Until it waits for time to pass, or has ended."""
-    while not waiting.done() and not clock._timers:
-        await asyncio.sleep(0)
+class Device:
+    """A sign-in by device code under way, and the questions it asks as time passes."""
 
+    def __init__(self, server: AuthorizationServer, post: Post) -> None:
+        self.clock = PollingClock()
+        self.shown: list[DeviceCode] = []
+        self._server = server
+        self.waiting = asyncio.ensure_future(
+            sign_in_by_device(
+                server.client(), post, provider="work", clock=self.clock, show=self.shown.append
+            )
+        )
 
-def polls(server: AuthorizationServer) -> int:
-    return sum("device_code" in form for form in server.forms)
+    async def asks(self, times: int, *, after_s: float) -> None:
+        """So many questions in all, once so much more time has passed."""
+        before = self._asked
+        await self.clock.advance(after_s)
+        if times > before:
+            await self.clock.until_waited_for(self.waiting)
+        assert self._asked == times
 
-
-@asynccontextmanager
-async def counting_door(clock: FakeClock) -> AsyncIterator[Post]:
-    """A door whose own timers do not run on the clock of the test."""
-    async with door() as (post, _):
-        yield post
+    @property
+    def _asked(self) -> int:
+        return sum("device_code" in form for form in self._server.forms)
 
 
 @pytest.mark.requirement("H13.2", "H13.1")
 async def test_a_device_code_is_asked_for_every_five_seconds_until_it_is_used() -> None:
-    clock = FakeClock()
-    async with AuthorizationServer(device_answers=["authorization_pending"] * 2) as server:
-        async with counting_door(clock) as post:
-            shown, waiting = await by_device(server, clock, post)
-            await settled(clock, waiting)
-            assert [(code.user_code, code.address) for code in shown] == [
-                ("WDJB-MJHT", f"{server.origin}/activate")
-            ]
-            for seconds, expected in ((4.9, 0), (0.1, 1), (4.9, 1), (0.1, 2), (5, 3)):
-                await clock.advance(seconds)
-                await settled(clock, waiting)
-                assert polls(server) == expected
-            signed_in = await waiting
-    assert signed_in.access_token in server.access
+    answers: list[str | None] = ["authorization_pending", "authorization_pending"]
+    async with AuthorizationServer(device_answers=answers) as server, door() as (post, _):
+        device = Device(server, post)
+        await device.clock.until_waited_for(device.waiting)
+        (shown,) = device.shown
+        assert (shown.user_code, shown.address) == ("WDJB-MJHT", f"{server.origin}/activate")
+        for after_s, times in ((4.9, 0), (0.1, 1), (4.9, 1), (0.1, 2), (5, 3)):
+            await device.asks(times, after_s=after_s)
+        assert (await device.waiting).access_token in server.access
 
 
 @pytest.mark.requirement("H13.2")
 async def test_a_server_that_wants_fewer_questions_gets_fewer() -> None:
-    clock = FakeClock()
-    async with AuthorizationServer(device_answers=["slow_down", "slow_down"]) as server:
+    async with AuthorizationServer(device_answers=["slow_down", "slow_down"]) as server, door() as (post, _):
         server.device = {"interval": 2}
-        async with counting_door(clock) as post:
-            _, waiting = await by_device(server, clock, post)
-            await settled(clock, waiting)
-            for seconds, expected in ((2, 1), (6.9, 1), (0.1, 2), (11.9, 2), (0.1, 3)):
-                await clock.advance(seconds)
-                await settled(clock, waiting)
-                assert polls(server) == expected
-            assert (await waiting).access_token in server.access
+        device = Device(server, post)
+        await device.clock.until_waited_for(device.waiting)
+        for after_s, times in ((2, 1), (6.9, 1), (0.1, 2), (11.9, 2), (0.1, 3)):
+            await device.asks(times, after_s=after_s)
+        assert (await device.waiting).access_token in server.access
 
 
 @pytest.mark.requirement("H13.2")
 @pytest.mark.parametrize(
-    ("answers", "device", "words"),
+    ("answers", "begun", "words"),
     [
         (["access_denied"], {}, "it was not allowed"),
         (["expired_token"], {}, "the code was not used in time"),
@@ -296,39 +310,35 @@ async def test_a_server_that_wants_fewer_questions_gets_fewer() -> None:
         ([], {"device_code": 5}, "its answer holds no code"),
     ],
 )
-async def test_a_device_code_that_comes_to_nothing_says_why(answers, device, words: str) -> None:
-    clock = FakeClock()
-    async with AuthorizationServer(device_answers=answers) as server, counting_door(clock) as post:
-        server.device = device
-        _, waiting = await by_device(server, clock, post)
-        for _ in range(6):
-            await settled(clock, waiting)
-            await clock.advance(5)
-        await settled(clock, waiting)
+async def test_a_device_code_that_comes_to_nothing_says_why(answers, begun, words: str) -> None:
+    async with AuthorizationServer(device_answers=answers) as server, door() as (post, _):
+        server.device = begun
+        device = Device(server, post)
+        while not device.waiting.done():
+            await device.clock.until_waited_for(device.waiting)
+            await device.clock.advance(5)
         with pytest.raises(CredentialError) as refusal:
-            await waiting
+            await device.waiting
     assert refusal.value.message == f"Signing in at work did not work: {words}."
 
 
 async def test_a_server_that_cannot_be_reached_for_a_while_is_asked_again_less_often() -> None:
-    clock = FakeClock()
     asked: list[float] = []
 
     async def post(address: str, form) -> Answer:
         if address.endswith("/device"):
             begun = {"device_code": "d", "user_code": "u", "verification_uri": "https://x", "expires_in": 900}
             return Answer(200, msgspec.json.encode(begun))
-        asked.append(clock.monotonic())
+        asked.append(device.clock.monotonic())
         if len(asked) < 3:
             raise CredentialError("ProviderUnreachable", address="x", problem="reset", hint="")
         return Answer(200, msgspec.json.encode({"access_token": "a" * 8, "token_type": "bearer"}))
 
     async with AuthorizationServer() as server:
-        _, waiting = await by_device(server, clock, post)
-        for _ in range(4):
-            await settled(clock, waiting)
-            await clock.advance(20)
-        assert (await waiting).access_token == "a" * 8
+        device = Device(server, post)
+        await device.clock.until_waited_for(device.waiting)
+        await device.clock.advance(40)
+        assert (await device.waiting).access_token == "a" * 8
     assert asked == [5, 15, 35]
 
 

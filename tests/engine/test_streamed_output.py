@@ -16,7 +16,6 @@ def a_secret() -> str:
     return "AKIA" + "Q7ZX" * 4
 
 
-
 async def at_once() -> None:
     """Nobody to wait for."""
 

@@ -393,11 +393,12 @@ async def test_usage_is_recorded_and_an_unknown_price_is_not_zero():
     from bridle.protocol.messages import Usage
     from bridle.providers.script import Spend
 
-    model = scripted(answer(say("Hi."), Spend(Usage(input_tokens=12, output_tokens=3))))
-    async with harness(model) as session:
-        events = await session.ask("go")
-    (cost,) = of_kind(events, CostIncremented)
-    assert (cost.usage.input_tokens, cost.usd) == (12, None)
+    for name, usd in (("work", None), ("demo", 0.0)):
+        model = scripted(answer(say("Hi."), Spend(Usage(input_tokens=12, output_tokens=3))), name=name)
+        async with harness(model) as session:
+            events = await session.ask("go")
+        (cost,) = of_kind(events, CostIncremented)
+        assert (cost.usage.input_tokens, cost.usd) == (12, usd), "what runs on this machine costs nothing"
 
 
 async def test_a_flood_of_deltas_becomes_few_events_and_keeps_every_character():

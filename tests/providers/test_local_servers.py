@@ -83,20 +83,32 @@ async def test_every_kind_of_server_is_found_with_its_models(connections: HttpCo
     assert servers == {
         "ollama": (
             ModelInfo(
-                name="qwen3:8b", context_tokens=4096, longest_context_tokens=40960, size_bytes=5_200_000_000
+                name="qwen3:8b",
+                context_tokens=4096,
+                longest_context_tokens=40960,
+                size_bytes=5_200_000_000,
+                tools=True,
+                images=False,
             ),
             ModelInfo(
                 name="llama3.1:8b",
                 context_tokens=8192,
                 longest_context_tokens=40960,
                 size_bytes=4_900_000_000,
+                tools=True,
+                images=False,
             ),
             ModelInfo(
-                name="nomic-embed-text", longest_context_tokens=2048, size_bytes=274_000_000, can_chat=False
+                name="nomic-embed-text",
+                longest_context_tokens=2048,
+                size_bytes=274_000_000,
+                can_chat=False,
+                tools=False,
+                images=False,
             ),
         ),
         "lmstudio": (
-            ModelInfo(name="qwen", context_tokens=4096, longest_context_tokens=32768),
+            ModelInfo(name="qwen", context_tokens=4096, longest_context_tokens=32768, images=False),
             ModelInfo(name="embed", longest_context_tokens=2048, can_chat=False),
         ),
         "llamacpp": (

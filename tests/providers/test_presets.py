@@ -254,3 +254,22 @@ async def test_a_new_vendor_is_one_entry_and_no_code() -> None:
     assert [part for part in parts if part != ModelText("")] == [ModelText("Hello."), ModelDone("end_turn")]
     assert server.chats[0].headers["x-newcomer-key"] == "k1"
     assert server.chats[0].json["max_completion_tokens"] == 5
+
+
+def test_no_code_knows_a_vendor_by_name() -> None:
+    """A vendor is a row of data. What our code may name are wires and the kinds of server that run on this machine."""
+    import ast
+    from pathlib import Path
+
+    import bridle
+
+    hosted = {known.name for known in PRESETS if not known.local} - {"anthropic", "openai"}
+    root = Path(bridle.__file__).parent
+    named = {
+        (path.name, node.value)
+        for path in root.rglob("*.py")
+        if path.name != "presets.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in hosted
+    }
+    assert named == set()

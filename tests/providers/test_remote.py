@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from itertools import groupby
 from typing import Any
 
+import msgspec
 import pytest
 
 from bridle.base.clock import SystemClock
@@ -18,6 +19,7 @@ from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import StepEnded, StepFailed, TurnEnded
 from bridle.protocol.messages import Message, TextBlock, Usage
 from bridle.providers.endpoints import Auth, Endpoint, WireName
+from bridle.providers.presets import preset
 from bridle.providers.remote import RemoteModel
 from bridle.providers.script import FailReason, Spend, Stop, answer, call, fail, say, think
 from providers.wire_kit import WIRES, Unhurried
@@ -445,3 +447,24 @@ async def test_a_refusal_before_the_stream_is_tried_again_and_told(connect: Conn
         assert [failed.reason for failed in of_kind(events, StepFailed)] == ["RateLimited", "Overloaded"]
         assert of_kind(events, TurnEnded)[0].stop == "end_turn"
         assert len({chat.body for chat in server.chats}) == 1, "every attempt sends the same bytes"
+
+
+async def test_a_local_server_without_the_model_says_what_it_has_and_how_to_get_it() -> None:
+    missing = {"error": {"message": 'model "qwen3" not found, try pulling it first', "type": "api_error"}}
+    listing = {"data": [{"id": "llama3.1:8b"}, {"id": "qwen3:8b"}]}
+    async with JsonServer(
+        {"POST /v1/chat/completions": missing, "GET /v1/models": listing},
+        status={"POST /v1/chat/completions": 404},
+    ) as server:
+        known = preset("ollama")
+        assert known is not None
+        endpoint = msgspec.structs.replace(known, base_url=f"{server.origin}/v1")
+        connections = HttpConnections(env={}, clock=SystemClock())
+        try:
+            error = await failure(RemoteModel(endpoint, lambda: None, connections), model="qwen3")
+        finally:
+            await connections.close()
+    assert error.message == (
+        'ollama has no model "qwen3". You have: llama3.1:8b, qwen3:8b. Pull it with: ollama pull qwen3'
+        "  All: bridle models ollama"
+    )

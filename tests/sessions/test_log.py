@@ -445,7 +445,7 @@ async def test_a_truncated_write_ahead_log_is_detected(tmp_path) -> None:
     assert caught.value.reason == "LogDamaged"
 
 
-@pytest.mark.parametrize("page", [20, 25, 30])  # all of them hold events
+@pytest.mark.parametrize("page", [35, 40, 45])  # all of them hold events
 def test_a_flipped_byte_on_disk_is_an_error_and_never_a_wrong_event(tmp_path, page) -> None:
     session = filled(tmp_path, words(500))
     path = tmp_path / "sessions.db"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.fetching import web
+from bridle.app.gates import understanding
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import MachineSpawn
+from bridle.app.sandboxing import MachineSpawn, foreign_folder
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
+from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
@@ -24,12 +26,20 @@ from bridle.config.folders import Folders, folders
 from bridle.control.multiplex import InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
-from bridle.engine.resume import closing_events, orphans
+from bridle.engine.resume import closing_events, not_after_the_end, orphans
 from bridle.engine.session import Session
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.protocol.events import ContextAdded, Degraded, IdentityClass, Mode, ModelChanged, SessionCreated
+from bridle.protocol.events import (
+    ContextAdded,
+    Degraded,
+    IdentityClass,
+    Mode,
+    ModelChanged,
+    Notice,
+    SessionCreated,
+)
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
 from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
@@ -37,12 +47,24 @@ from bridle.safety.trust import Approvals
 from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
+    from bridle.app.judging import Scene
     from bridle.tools.web_fetch import Fetch
 
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept when its session closes."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
+
+
+class _Past(msgspec.Struct, frozen=True):
+    """What was stored of a session. Up to `kept_until` its fold was kept: only later events had to be read.
+
+    `unjudged` is where to look before a person judges what a crash left open; None where nothing has to be judged.
+    """
+
+    conversation: Conversation
+    kept_until: int
+    unjudged: Scene | None = None
 
 
 class Engine:
@@ -68,7 +90,8 @@ class Engine:
         self._where = where
         self._clock = clock
         self._env = env
-        self.models = Models(env=env, clock=clock, given=model)
+        stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
+        self.models = Models(env=env, clock=clock, given=model, stored=stored)
         self.known = KnownModels(self.models, state=where.state, clock=clock)
         self._ids = Ids(clock.now_ms, os.urandom)
         self._processes = Processes(adopts_orphans=adopts_orphans)
@@ -126,14 +149,15 @@ class Engine:
             and await self._sandbox.held_by() is None
         ):
             raise CommandRefused("SandboxRequired")
-        self.models.configure(settings.providers)
+        self.models.configure(settings.providers, store=settings.credential_store)
         self.known.configure(settings.models)
         chosen = await self._chosen(command, settings)
         log = self._open_log(command, cwd)
         try:
-            conversation, kept_until = Conversation(), 0
+            conversation, kept_until, past = Conversation(), 0, None
             if command.resume is not None:
-                conversation, kept_until = self._resumed(log, options)
+                past = await self._resumed(log, command.env, options)
+                conversation, kept_until = past.conversation, past.kept_until
                 self._check_model(conversation, chosen)
             composed = compose(
                 self._ground,
@@ -144,10 +168,19 @@ class Engine:
                     env=command.env,
                     settings=settings,
                     approvals=approvals,
+                    unjudged=past.unjudged if past is not None else None,
                 ),
             )
             composed.session.journal.originator = client
-            await self._begin(composed, command, log.log, cwd, chosen, settings.mode)
+            await self._begin(
+                composed,
+                command,
+                log.log,
+                cwd,
+                chosen,
+                settings.mode,
+                court=past is not None and past.unjudged is not None,
+            )
             await log.committed()
         except BaseException:
             log.close()
@@ -163,19 +196,32 @@ class Engine:
             return None
         return self.models.choose(settings.model) if settings.model else await self.models.default()
 
-    def _resumed(self, log: StoredLog, options: SessionOptions) -> tuple[Conversation, int]:
-        """The stored conversation, if it is sound and nobody has to judge anything first.
-
-        With it, the event up to which its fold was kept: only later ones had to be read.
-        """
+    async def _resumed(self, log: StoredLog, env: Mapping[str, str], options: SessionOptions) -> _Past:
+        """The stored conversation, if it is sound. Refused where something must be judged and nobody shall be asked."""
         log.verify(last=VERIFIED_ON_RESUME)
         kept = self.store.fold(log.session)
         conversation = Conversation.restored(kept) if kept is not None else Conversation()
-        kept_until = conversation.last_id
+        kept_until, stopped_ms = conversation.last_id, 0
         for envelope in self.store.events(log.session, after=kept_until):
             conversation.apply(envelope)
-        _refuse_orphans(conversation, options)
-        return conversation, kept_until
+            if not_after_the_end(envelope):
+                stopped_ms = envelope.ts_ms
+        found = orphans(conversation)
+        if not found or options.on_orphan == "mark-unknown":
+            return _Past(conversation, kept_until)
+        from bridle.app.judging import Scene, refusal  # only after a crash
+
+        scene = Scene(
+            cwd=conversation.cwd,
+            env=env,
+            spawn=self._ground.spawn,
+            understand=understanding(env, conversation.cwd),
+            created_ms=self.store.find(log.session).created_ms,
+            stopped_ms=stopped_ms,
+        )
+        if options.on_orphan == "fail":
+            raise await refusal(found, scene, session=log.session)
+        return _Past(conversation, kept_until, scene)
 
     def _check_model(self, conversation: Conversation, chosen: ModelChanged | None) -> None:
         """Refuses at the door what would fail at the first request."""
@@ -192,6 +238,8 @@ class Engine:
         cwd: str,
         chosen: ModelChanged | None,
         mode: Mode,
+        *,
+        court: bool,
     ) -> None:
         """The first events of a run: the past is closed, then what holds from here on."""
         journal = composed.session.journal
@@ -199,7 +247,7 @@ class Engine:
         resumed = command.resume is not None
         policy = composed.policy
         held_by = OFF if policy.mode == "off" else self._ground.spawn.adapter
-        for event in closing_events(conversation):
+        for event in closing_events(conversation, waiting=orphans(conversation) if court else ()):
             journal.emit(event)
         journal.emit(
             SessionCreated(
@@ -219,6 +267,8 @@ class Engine:
             journal.emit(notice)
         if held_by == UNCONFINED:
             journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {})))
+        elif (problem := foreign_folder(policy, held_by)) is not None:
+            journal.emit(Notice(reason="ForeignFolder", message=problem))
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
@@ -279,15 +329,6 @@ def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
     if options.config_file is None:
         return options
     return msgspec.structs.replace(options, config_file=os.path.join(folder, options.config_file))
-
-
-def _refuse_orphans(conversation: Conversation, options: SessionOptions) -> None:
-    """A call that may have happened is a person's to judge, before anything else runs."""
-    found = orphans(conversation)
-    if not found or options.on_orphan == "mark-unknown":
-        return
-    calls = "; ".join(f"{call.call.tool} {msgspec.json.encode(call.call.input).decode()}" for call in found)
-    raise CommandRefused("OrphanedCalls", count=len(found), calls=calls)
 
 
 def _keep_fold(log: StoredLog, conversation: Conversation, kept_until: int) -> None:

@@ -1,18 +1,19 @@
 """What is known of the models of one process: what each can do and what it costs.
 
 The catalogue is read when the first question is asked, never at start-up. Only a provider that a person has chosen is
-asked anything: a server on this machine for the context it serves, a vendor that publishes prices for those, once a day.
+asked anything: a server on this machine for the context it serves, a vendor that publishes prices for them, once a
+day.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.app.models import DEMO, Models
-from bridle.base.clock import Clock
-from bridle.protocol.errors import BridleError
+from bridle.base.clock import Clock, iso_ms
+from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
 
@@ -21,9 +22,17 @@ if TYPE_CHECKING:
     from bridle.providers.catalogue import Catalogue
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.facts import ModelFacts
+    from bridle.providers.listing import ModelInfo
 
 ANSWER_TOKENS = 8192
 """How long an answer may be where nobody says."""
+
+
+class Listed(NamedTuple):
+    """The models of a provider. `note` says why they are not its own list of today, where they are not."""
+
+    models: tuple[ModelInfo, ...]
+    note: str = ""
 
 
 class KnownModels:
@@ -78,19 +87,45 @@ class KnownModels:
     def cheaper(self, provider: str, model: str) -> str | None:
         """A model of the same vendor at half the price or less, the dearest of those; None where none is known."""
         endpoint = self._endpoint(provider)
-        now = self.catalogue.facts(endpoint, model)
+        now = _prices(self.catalogue.facts(endpoint, model))
         family = model.rpartition("/")[0]
-        best: tuple[float, str] | None = None
-        for info in self.catalogue.models(endpoint):
-            paid_in, paid_out = info.price_in, info.price_out
-            if None in (now.price_in, now.price_out, paid_in, paid_out) or info.tools is False:
-                continue
-            assert now.price_in is not None and now.price_out is not None  # noqa: PT018  one question
-            assert paid_in is not None and paid_out is not None  # noqa: PT018
-            fits = paid_in <= now.price_in / 2 and paid_out <= now.price_out / 2
-            if fits and info.name.rpartition("/")[0] == family and (best is None or paid_out > best[0]):
-                best = (paid_out, info.name)
-        return None if best is None else f"{provider}:{best[1]}"
+        fitting = [
+            (prices, info.name)
+            for info in self.catalogue.models(endpoint)
+            if info.tools is not False
+            and info.name.rpartition("/")[0] == family
+            and now is not None
+            and (prices := _prices(info)) is not None
+            and all(price <= half / 2 for price, half in zip(prices, now, strict=True))
+        ]
+        return f"{provider}:{max(fitting)[1]}" if fitting else None
+
+    async def listing(self, provider: str, *, refresh: bool = False) -> Listed:
+        """What a provider lists: asked for once a day, or now with `refresh`. Never a paid call.
+
+        Where it cannot be asked, what is known all the same; with `refresh`, or where that is nothing, the failure.
+        """
+        endpoint, catalogue = self._models.endpoint(provider), self.catalogue
+        kept = catalogue.kept(endpoint)
+        if kept is not None and catalogue.is_fresh(kept) and not refresh:
+            return Listed(catalogue.models(endpoint))
+        try:
+            found = await self._models.chat(provider).models()
+        except ProviderError as failure:
+            known = catalogue.models(endpoint)
+            if refresh or not known:
+                raise
+            return Listed(
+                known, f"{failure.message} Not asked; this is what is known since {self._as_of(endpoint)}."
+            )
+        catalogue.keep(endpoint, found)
+        return Listed(tuple(catalogue.merged(endpoint, info) for info in found))
+
+    def _as_of(self, endpoint: Endpoint) -> str:
+        from bridle.providers.catalogue import snapshot
+
+        kept = self.catalogue.kept(endpoint)
+        return snapshot().date if kept is None else iso_ms(kept.fetched_ms)[:10]
 
     async def look(self, provider: str, model: str) -> Served | None:
         """Asks whoever can say more about a model that is about to be used; None where nothing new was said."""
@@ -131,3 +166,10 @@ class KnownModels:
             return self._models.endpoint(provider)
         except BridleError:
             return Endpoint(name=provider, base_url="")
+
+
+def _prices(facts: ModelFacts) -> tuple[float, float] | None:
+    """What is paid for answers and for requests, where both are known."""
+    if facts.price_in is None or facts.price_out is None:
+        return None
+    return facts.price_out, facts.price_in

@@ -1,7 +1,8 @@
 """Which models a caller has, and the provider behind each name.
 
 `provider:model` is read here. A provider is a preset, a `[providers.NAME]` section, or both; its key comes from the
-environment. Nothing is contacted before a person chose a model, except servers on this machine.
+environment, or else from what `bridle login` stored. Nothing is contacted before a person chose a model, except servers
+on this machine.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.base.clock import Clock
 from bridle.engine.ports import Provider
-from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, UsageError
 from bridle.protocol.events import ModelChanged
 
 if TYPE_CHECKING:
+    from bridle.app.stored_keys import StoredKeys
     from bridle.base.http import HttpConnections
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
@@ -23,17 +25,31 @@ if TYPE_CHECKING:
     from bridle.providers.scripted import ScriptedModel
 
 DEMO = "demo"
+LOGIN = "bridle login"
+"""Where a stored credential comes from, as people know it."""
+_NOT_OF_ENDPOINT = ("api_key", "oauth")
 SHORTEST_KEY = 8
 """What is shorter is no secret, and would turn up by chance."""
 
 
 class Models:
-    """The models of one process. `given` stands in for a provider of its name, in tests and for embedders."""
+    """The models of one process. `given` stands in for a provider of its name, in tests and for embedders.
 
-    def __init__(self, *, env: Mapping[str, str], clock: Clock, given: Provider | None = None) -> None:
+    `stored` are the credentials that `bridle login` left; without it there are none.
+    """
+
+    def __init__(
+        self,
+        *,
+        env: Mapping[str, str],
+        clock: Clock,
+        given: Provider | None = None,
+        stored: StoredKeys | None = None,
+    ) -> None:
         self._env = env
         self._clock = clock
         self._given = given
+        self.stored = stored
         self._sections: dict[str, Mapping[str, Any]] = {}
         self._scripts: dict[str, ScriptedModel] = {}
         self._chats: dict[str, RemoteModel] = {}
@@ -41,8 +57,13 @@ class Models:
         self._chosen = ""
         self._keys: set[str] = set()
 
-    def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes in `[providers.NAME]` sections; a later word on a name replaces an earlier one."""
+    def configure(self, sections: Mapping[str, Mapping[str, Any]], *, store: str | None = None) -> None:
+        """Takes in `[providers.NAME]` sections; a later word on a name replaces an earlier one.
+
+        `store` is where stored credentials are.
+        """
+        if self.stored is not None and store is not None:
+            self.stored.back_end = "keyring" if store == "keyring" else "encrypted"
         for name, section in sections.items():
             if self._sections.get(name) != section:
                 self._sections[name] = section
@@ -81,7 +102,13 @@ class Models:
             from bridle.providers.remote import RemoteModel
 
             endpoint = self.endpoint(name)
-            self._chats[name] = RemoteModel(endpoint, lambda: self._key(endpoint), self.connections)
+            self._chats[name] = RemoteModel(
+                endpoint,
+                lambda: self._key(endpoint),
+                self.connections,
+                make_ready=lambda: self._make_ready(endpoint),
+                key_source=lambda: self._source_used(endpoint),
+            )
         return self._chats[name]
 
     def endpoint(self, name: str) -> Endpoint:
@@ -89,7 +116,7 @@ class Models:
 
         section = self._sections.get(name)
         if section is not None:
-            settings = {key: value for key, value in section.items() if key != "api_key"}
+            settings = {key: value for key, value in section.items() if key not in _NOT_OF_ENDPOINT}
             try:
                 return configured(name, settings)
             except ValueError as problem:
@@ -108,10 +135,21 @@ class Models:
         return sorted({DEMO, *self._sections, *(preset.name for preset in PRESETS)})
 
     def with_keys(self) -> list[Endpoint]:
-        """The endpoints whose key is at hand."""
+        """The endpoints whose key is at hand. Raises `CredentialError` where stored ones cannot be seen."""
         from bridle.providers.presets import with_keys
 
-        return list(with_keys(self._env))
+        found = list(with_keys(self._env))
+        names = {endpoint.name for endpoint in found}
+        for name in sorted(self._stored_names() - names):
+            with contextlib.suppress(BridleError):
+                found.append(self.endpoint(name))
+        return found
+
+    def key_source(self, endpoint: Endpoint) -> str | None:
+        """Where the key of a provider comes from; None when it has none. Never the key."""
+        if (source := self._given_key(endpoint)[1]) is not None:
+            return source
+        return LOGIN if endpoint.name in self._stored_names() else None
 
     async def local_servers(self) -> tuple[LocalServer, ...]:
         """Model servers that answer on this machine."""
@@ -136,7 +174,7 @@ class Models:
             for model in server.models:
                 if model.can_chat:
                     return ModelChanged(provider=server.endpoint.name, model=model.name)
-        raise CommandRefused("NoModel", **_no_model(keyed))
+        raise CommandRefused("NoModel", **self._no_model(keyed))
 
     @property
     def connections(self) -> HttpConnections:
@@ -149,7 +187,8 @@ class Models:
 
     def keys_in_use(self) -> frozenset[str]:
         """The keys that were sent somewhere: they must appear nowhere else."""
-        return frozenset(self._keys)
+        stored = self.stored.secrets() if self.stored is not None else ()
+        return frozenset({*self._keys, *(secret for secret in stored if len(secret) >= SHORTEST_KEY)})
 
     async def close(self) -> None:
         if self._connections is not None:
@@ -174,21 +213,52 @@ class Models:
         return self._scripts[model]
 
     def _key(self, endpoint: Endpoint) -> str | None:
-        stored = self._sections.get(endpoint.name, {}).get("api_key")
-        own = self._env.get("BRIDLE_API_KEY") if endpoint.name == self._chosen else None
-        key = self._env.get(endpoint.key_env or "") or stored or own
-        if key and len(key) >= SHORTEST_KEY:
+        key = self._given_key(endpoint)[0]
+        if not key and self.stored is not None:
+            key = self.stored.key(endpoint.name) or ""
+        if len(key) >= SHORTEST_KEY:
             self._keys.add(key)
         return key or endpoint.placeholder_key or None
 
+    def _given_key(self, endpoint: Endpoint) -> tuple[str, str | None]:
+        """The key that the environment or the settings hold, and where; a key goes before every sign-in."""
+        own = "BRIDLE_API_KEY" if endpoint.name == self._chosen else ""
+        places = (
+            (endpoint.key_env, self._env.get(endpoint.key_env or "")),
+            (f"providers.{endpoint.name}.api_key", self._sections.get(endpoint.name, {}).get("api_key")),
+            (own, self._env.get(own)),
+        )
+        return next(((key, place) for place, key in places if key and key.strip()), ("", None))
 
-def _no_model(keyed: list[Endpoint]) -> dict[str, str]:
-    from bridle.providers.presets import key_variables
+    async def _make_ready(self, endpoint: Endpoint) -> None:
+        """Looks for a stored credential where no key is given. Who needs no key does not fail for want of one."""
+        if self.stored is None or self._given_key(endpoint)[0]:
+            return
+        section = self._sections.get(endpoint.name, {})
+        try:
+            await self.stored.make_ready(endpoint.name, section.get("oauth"), lambda: self.connections)
+        except ProviderError:
+            if endpoint.needs_key:
+                raise
 
-    if keyed:
-        name = keyed[0].name
-        found = f"A key for {name} is there ({keyed[0].key_env}); which of its models? bridle models {name}, "
-        keys, following = "a key alone does not choose one", f"{found}then -m {name}:MODEL."
-    else:
-        keys, following = "no key was found", "set BRIDLE_MODEL=provider:model and its key."
-    return {"keys": keys, "variables": str(len(key_variables())), "next": following}
+    def _source_used(self, endpoint: Endpoint) -> str | None:
+        """Where the key came from that a request was sent with."""
+        if (source := self._given_key(endpoint)[1]) is not None:
+            return source
+        return LOGIN if self.stored is not None and self.stored.key(endpoint.name) else None
+
+    def _stored_names(self) -> frozenset[str]:
+        return self.stored.providers() if self.stored is not None else frozenset()
+
+    def _no_model(self, keyed: list[Endpoint]) -> dict[str, str]:
+        from bridle.providers.presets import key_variables
+
+        if keyed:
+            name = keyed[0].name
+            source = self.key_source(keyed[0])
+            found = f"A key for {name} is there ({source}); which of its models? bridle models {name}, "
+            keys, following = "a key alone does not choose one", f"{found}then -m {name}:MODEL."
+        else:
+            keys = "no key was found"
+            following = "bridle login, or set BRIDLE_MODEL=provider:model and its key."
+        return {"keys": keys, "variables": str(len(key_variables())), "next": following}

@@ -11,6 +11,7 @@ from bridle.app.settings import SandboxSettings
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders
 from bridle.engine.ports import SpawnPolicy
+from bridle.protocol.errors import sentence
 from bridle.safety.paths import SessionFolders
 from bridle.safety.spawn import UNCONFINED, ConfinedProcess
 
@@ -76,7 +77,9 @@ class MachineSpawn:
             caches=self._where.cache,
             env=self._env,
         )
-        return SandboxSpawn(self._processes, place=place, choose=self._chooser.adapter)
+        return SandboxSpawn(
+            self._processes, place=place, choose=self._chooser.adapter, failed=self._chooser.drop
+        )
 
 
 def session_policy(
@@ -95,6 +98,17 @@ def session_policy(
         scratch=scratch,
         required=settings.required,
     )
+
+
+def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
+    """Why commands cannot write in the workspace after all; None where they can.
+
+    Inside most borders the superuser is nobody special: files of other users stay closed.
+    """
+    if policy.mode != "workspace-write" or held_by == UNCONFINED or os.geteuid() != 0:
+        return None
+    owner = os.stat(policy.workspace).st_uid
+    return sentence("ForeignFolder", {"owner": owner}) if owner else None
 
 
 def _from_home(path: str, home: str) -> str:

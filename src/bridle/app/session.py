@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.app.compacting import session_compactor
 from bridle.app.gates import gates, understanding
 from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.sandboxing import clear_away, session_policy
 from bridle.app.settings import SessionSettings
-from bridle.app.spending import budget, capable, fallback
+from bridle.app.spending import affordable, budget, capable, fallback, spending_limit
 from bridle.app.trusting import ApprovedEdits, consent
+from bridle.app.undoing import SessionUndo, session_undo
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import Ids
 from bridle.commands.git import diff_command
 from bridle.config.folders import Folders
+from bridle.context.compacting import compact_command, compaction, pin_command
 from bridle.context.instructions import instructions, system_text
 from bridle.context.sources import InstructionFile, find_instruction_files, instruction_text
 from bridle.engine.bus import Bus
@@ -32,7 +35,7 @@ from bridle.engine.journal import Journal
 from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated
 from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.questions import Questions
-from bridle.engine.session import Limits, Session
+from bridle.engine.session import Court, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOrigin, ToolOutput
@@ -55,6 +58,7 @@ from bridle.tools.jobs import Jobs
 from bridle.tools.output import Spill, capped
 
 if TYPE_CHECKING:
+    from bridle.app.judging import Scene
     from bridle.base.git_repository import Repository
     from bridle.safety.hooks.hooks import Hooks
     from bridle.tools.web_fetch import Fetch
@@ -78,7 +82,10 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was opened: its log and what is folded of it, and what holds for this run of it."""
+    """A session that was opened: its log and what is folded of it, and what holds for this run of it.
+
+    `unjudged` is where to look before a person judges the calls a crash left open.
+    """
 
     log: StoredLog
     conversation: Conversation
@@ -86,6 +93,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     settings: SessionSettings
     approvals: Approvals
+    unjudged: Scene | None = None
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,23 +158,40 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     hooks = found.hooks
     edits = ApprovedEdits(opened.approvals, cwd=cwd, sources=settings.sources)
     seen = sight(gate.paths, denied_paths(settings.rules, here))
+    undo = session_undo(
+        log,
+        journal,
+        paths=gate.paths,
+        where=ground.where,
+        clock=clock,
+        ids=ground.ids,
+        stopwatch=stopwatch,
+        ask=questions.ask,
+        shows=seen.shows_content,
+    )
 
     async def system() -> str:
         return await _system_text(ground, opened, questions, journal)
 
-    limit = budget(settings.usd_per_session, models=ground.models, known=ground.known, ask=questions.ask)
+    limit = spending_limit(
+        settings.usd_per_session, models=ground.models, known=ground.known, ask=questions.ask
+    )
+    compactor = session_compactor(
+        settings, journal, models=ground.models, known=ground.known, clock=clock, hooks=hooks
+    )
     request_layers: tuple[RequestLayer, ...] = (
-        limit.layer,
+        budget(limit),
         fallback(settings.fallback_model, ground.models),
         instructions(
             system=system,
             tools=gate.registry.schemas,
             parameters=Parameters(effort=opened.settings.effort),
         ),
+        compaction(compactor),
         told(hooks),
         capable(ground.models, ground.known),
         retry(clock=clock, random=_random),
-        limit.gate,
+        affordable(limit),
     )
     tool_layers = ToolLayers(
         one_at_a_time=(
@@ -184,6 +209,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             dry_run(options.dry_run),
         ),
         together=(
+            undo.layer,
             recorded(journal, rechecked(gate.paths, understand), stopwatch),
             deadline(clock),
             capped(spill),
@@ -238,7 +264,13 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         ids=ground.ids,
         at_end=end,
         revoke_grant=gate.permissions.revoke,
-        slash=(diff_command(lambda: _repository(spawn, cwd, env), cwd=cwd, shows=seen.shows_content),),
+        slash=(
+            diff_command(lambda: _repository(spawn, cwd, env), cwd=cwd, shows=seen.shows_content),
+            compact_command(compactor),
+            pin_command(),
+            *undo.commands,
+        ),
+        court=_court(opened.unjudged, journal, questions, undo),
         watcher=hooks,
         limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
     )
@@ -246,8 +278,20 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         session=session,
         hooks=hooks,
         policy=policy,
-        notices=(*_notices(settings, found, saved), *map(_name_taken, refused)),
+        notices=(
+            *_notices(settings, found, saved),
+            *map(_name_taken, refused),
+            *(undo.notices() if conversation.last_id else ()),
+        ),
     )
+
+
+def _court(scene: Scene | None, journal: Journal, questions: Questions, undo: SessionUndo) -> Court | None:
+    if scene is None:
+        return None
+    from bridle.app.judging import crash_court  # only after a crash
+
+    return crash_court(journal, questions, scene, undo.work).sit
 
 
 def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants | None) -> Iterator[Notice]:

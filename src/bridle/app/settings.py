@@ -14,6 +14,7 @@ from bridle.config.problems import shown
 from bridle.config.sources import Option, Origin
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
+from bridle.context.compacting import CompactionSettings
 from bridle.context.sources import DEFAULT_SOURCES
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
@@ -46,7 +47,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     add_dirs: tuple[str, ...] = ()
     dry_run: bool = False
     on_ask: Literal["deny", "fail", "wait"] = "deny"
-    on_orphan: Literal["fail", "mark-unknown"] = "fail"
+    on_orphan: Literal["ask", "fail", "mark-unknown"] = "fail"
     lockfile: str | None = None
     require_trust: bool = False
     allow_project_hooks: bool = False
@@ -74,6 +75,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...]
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
+    credential_store: str = "encrypted"
     models: Mapping[str, Mapping[str, Any]]
     fallback_model: str | None
     usd_per_session: float | None
@@ -89,6 +91,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     paths: PathMode = "workspace"
     effort: Literal["off", "low", "medium", "high", "max"] | None = None
     allowed_paths: tuple[str, ...] = ()
+    compaction: CompactionSettings = CompactionSettings()
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -132,6 +135,7 @@ def session_settings(
         rules=(*flags, *_file_rules(tiers), *_listed_tools(tiers)),
         max_steps=options.max_steps or tiers.get("budget.max_steps") or 100,
         providers=tiers.get("providers") or {},
+        credential_store=tiers.get("credentials.store") or "encrypted",
         models=tiers.get("models") or {},
         fallback_model=tiers.get("fallback_model"),
         usd_per_session=tiers.get("budget.usd_per_session"),
@@ -156,7 +160,14 @@ def session_settings(
         ),
         paths=tiers.get("paths") or "workspace",
         allowed_paths=tuple(tiers.get("allowed_paths") or ()),
+        compaction=_compaction(tiers),
     )
+
+
+def _compaction(tiers: Tiers) -> CompactionSettings:
+    """`auto` is what the model takes; what a file leaves out is as the table of settings says."""
+    given = {name: tiers.get(f"context.{name}") for name in CompactionSettings.__struct_fields__}
+    return CompactionSettings(**{name: value for name, value in given.items() if value not in (None, "auto")})
 
 
 def _flag_rules(options: SessionOptions) -> list[Rule]:

@@ -1,8 +1,8 @@
-"""The request layers about models and money, each built where it has something to do. Without a limit nothing is loaded."""
+"""The request layers about models and money. Each is built, and loaded, where it has something to do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bridle.app.known_models import KnownModels
 from bridle.app.models import DEMO, Models
@@ -10,23 +10,18 @@ from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
-    from bridle.safety.budget import AskPerson
+    from bridle.safety.budget import AskPerson, Budget
 
 
-class BudgetLayers(NamedTuple):
-    """`layer` asks a person about what `gate` has stopped."""
-
-    layer: RequestLayer
-    gate: RequestLayer
-
-
-def budget(cap_usd: float | None, *, models: Models, known: KnownModels, ask: AskPerson) -> BudgetLayers:
-    """Stops requests that could cost more than is left; lets everything through where there is no limit."""
+def spending_limit(
+    cap_usd: float | None, *, models: Models, known: KnownModels, ask: AskPerson
+) -> Budget | None:
+    """What a session may cost, if that is limited."""
     if cap_usd is None:
-        return BudgetLayers(_straight_on, _straight_on)
+        return None
     from bridle.safety.budget import Budget
 
-    made = Budget(
+    return Budget(
         cap_usd,
         price_of=known.price_of,
         answer_limit=known.answer_limit,
@@ -34,7 +29,16 @@ def budget(cap_usd: float | None, *, models: Models, known: KnownModels, ask: As
         named=models.named,
         ask=ask,
     )
-    return BudgetLayers(made.layer, made.gate)
+
+
+def budget(limit: Budget | None) -> RequestLayer:
+    """Asks a person about a request that was stopped because it could cost too much."""
+    return _straight_on if limit is None else limit.layer
+
+
+def affordable(limit: Budget | None) -> RequestLayer:
+    """Stops a request that could cost more than is left, at the last moment: here all of it is known."""
+    return _straight_on if limit is None else limit.gate
 
 
 def fallback(name: str | None, models: Models) -> RequestLayer:

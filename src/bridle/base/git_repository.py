@@ -107,6 +107,13 @@ async def run_git(
     return GitAnswer(returncode, bytes(output[:max_bytes]), bytes(error), full.is_set())
 
 
+class Commit(NamedTuple):
+    """A commit and when it was made, in seconds since the epoch."""
+
+    name: str
+    made_s: int
+
+
 class Diff(NamedTuple):
     """`truncated`: there is more than `text`, which ends with a whole line."""
 
@@ -150,6 +157,16 @@ class Repository:
         """The commit that is checked out; None before the first one."""
         answer = await self._ask("rev-parse", options=("--verify", "--quiet"), names=("HEAD",))
         return answer.output.decode().strip() or None if answer.returncode == 0 else None
+
+    async def commit(self, name: str) -> Commit | None:
+        """The commit that a name stands for, a branch of a remote too, as this repository knows it."""
+        answer = await self._ask("rev-parse", options=("--verify", "--quiet"), names=(f"{name}^{{commit}}",))
+        found = answer.output.decode().strip()
+        if answer.returncode or not found:
+            return None
+        options = ("--max-count=1", "--no-patch", "--format=tformat:%ct")
+        told = _output(await self._ask("log", options=options, names=(found,))).decode().strip()
+        return Commit(found, int(told) if told.isdigit() else 0)
 
     async def branch(self) -> str | None:
         """The branch that is checked out; None for a commit without one, and outside a repository."""

@@ -88,6 +88,7 @@ class Process:
         finished: Callable[["Process"], None],
         ended: Callable[[], None] | None = None,
         hunt: Callable[[], bool] = lambda: False,
+        terminate: Callable[[int], bool] | None = None,
     ) -> None:
         self.pid = popen.pid
         self.returncode: int | None = None
@@ -102,6 +103,7 @@ class Process:
         self._on_finished = finished
         self._on_ended = ended
         self._hunt = hunt
+        self._terminate = terminate
         self._finishing = False
 
     async def wait(self) -> int:
@@ -123,7 +125,8 @@ class Process:
         """
         if self._ended.is_set():
             return
-        self.signal_group(signal.SIGTERM)
+        if self._terminate is None or not self._terminate(self.pid):
+            self.signal_group(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
                 await self._ended.wait()
@@ -301,6 +304,7 @@ class Processes:
         pass_fds: Sequence[int] = (),
         within: Within | None = None,
         ended: Callable[[], None] | None = None,
+        terminate: Callable[[int], bool] | None = None,
     ) -> Process:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program; a mark is added where orphans are
         adopted); raises `CannotStart`.
@@ -308,7 +312,8 @@ class Processes:
         Output arrives as it is written, in pieces of at most 64 KB; nothing is kept. Without `on_error`,
         stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
         one. `pass_fds` are open in the process under the same numbers, and stay the caller's. `within` makes the
-        call that starts it. `ended` is called once nothing of it runs any more.
+        call that starts it. `ended` is called once nothing of it runs any more. `terminate`
+        asks it to end in place of SIGTERM to the group, and says whether it could.
         """
         if self._closed:
             raise RuntimeError("these processes are closed")
@@ -324,7 +329,7 @@ class Processes:
         pipes = _Pipes(on_output, on_error, stdin)
         popen = _spawn(argv, cwd, env, pipes, pass_fds, within)
         call = Call(popen.pid, mark, within if isinstance(within, Witness) else None)
-        process = Process(popen, self._forget, ended, partial(self._hunt, call))
+        process = Process(popen, self._forget, ended, partial(self._hunt, call), terminate)
         self._running[process.pid] = process
         self._tell(f"+{process.pid}\n")
         process.attach(pipes.ours, pipes.input)
@@ -657,3 +662,18 @@ def _reason(error: OSError | ValueError, cwd: str) -> Reason:
             return "no resources"
         case _:
             return "not executable"
+
+
+def start_detached(argv: Sequence[str], *, env: Mapping[str, str]) -> None:
+    """Start a program that a person asked for and that is theirs from then on, such as a browser; raises `CannotStart`.
+
+    It gets nothing of ours but `env`: no terminal, no folder, no pipe. Nobody waits for it.
+    """
+    devnull = subprocess.DEVNULL
+    try:
+        program = subprocess.Popen(
+            argv, cwd="/", env=env, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        raise CannotStart(argv[0], _reason(error, "/")) from error
+    threading.Thread(target=program.wait, daemon=True).start()  # nothing of it stays behind when it ends

@@ -143,6 +143,8 @@ def _scans() -> tuple[re.Pattern[bytes], ...]:
                 continue
             after, slash, rest = re.escape(after).partition("/")
             end = f"{slash}{rest}".replace("/", r"[/\\]{1,2}") + gives
+            if folded.endswith("-") and not shape.named:
+                end += f"(?={_BEHIND_A_LETTER})"  # `ask_user` is no key
             if not sign:
                 alone.add(after + end)
             elif before:

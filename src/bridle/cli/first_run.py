@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridle.providers.local_servers import LocalServer
 
 DEMO = "demo"
+PASTE = "paste"
 LEAVE = None
 SHOWN_MODELS = 20
 _INDENT = " " * 6
@@ -43,7 +44,7 @@ async def choose_model(models: Models, ask: Ask, show: Say, *, columns: int = 0)
     usable = [server for server in servers if any(model.can_chat for model in server.models)]
     if len(usable) == 1 and not keyed:  # one way stands open, and it is on this machine
         return _pick_local(usable[0], ask, say)
-    options = _options(servers, keyed)
+    options = _options(servers, [(endpoint, models.key_source(endpoint)) for endpoint in keyed])
     say("No model is connected yet, and nothing has been sent anywhere.")
     say("")
     for number, (_, name, detail) in enumerate(options, 1):
@@ -64,7 +65,9 @@ def _rows(line: str, columns: int) -> list[str]:
     return [name[0], *wrapped(f"{_INDENT}{detail}", columns, indent=_INDENT)]
 
 
-def _options(servers: Sequence[LocalServer], keyed: Sequence[Endpoint]) -> list[tuple[str, str, str]]:
+def _options(
+    servers: Sequence[LocalServer], keyed: Sequence[tuple[Endpoint, str | None]]
+) -> list[tuple[str, str, str]]:
     """What can be chosen: a word for it, its name, and what it means."""
     options: list[tuple[str, str, str]] = []
     for server in servers:
@@ -72,11 +75,11 @@ def _options(servers: Sequence[LocalServer], keyed: Sequence[Endpoint]) -> list[
         name = server.endpoint.name
         options.append((f"local:{name}", f"Use {server.endpoint.title}", f"running here with {count}"))
     options += [
-        (f"key:{endpoint.name}", f"Use {endpoint.title}", f"its key is in {endpoint.key_env}")
-        for endpoint in keyed
+        (f"key:{endpoint.name}", f"Use {endpoint.title or endpoint.name}", f"its key is in {source}")
+        for endpoint, source in keyed
     ]
     if not keyed:
-        options.append(("howto", "Use a key", "put it into the environment and start again"))
+        options.append((PASTE, "Paste an API key", "stored encrypted on this machine"))
     if not servers:
         options.append(
             ("local-howto", "Use a local server", "Ollama, LM Studio, llama.cpp, vLLM (none found running)")
@@ -89,7 +92,7 @@ def _options(servers: Sequence[LocalServer], keyed: Sequence[Endpoint]) -> list[
 
 def _pick_local(server: LocalServer, ask: Ask, say: Say) -> str | None:
     say(f"Found {server.endpoint.title} on this machine with {counted(len(server.models), 'model')}.")
-    return _pick(server.endpoint.name, server.models, ask, say)
+    return pick(server.endpoint.name, server.models, ask, say)
 
 
 async def _chosen(
@@ -104,18 +107,16 @@ async def _chosen(
     match kind:
         case "local":
             server = next(server for server in servers if server.endpoint.name == name)
-            return _pick(name, server.models, ask, say)
+            return pick(name, server.models, ask, say)
         case "key":
             try:
                 listed = await models.chat(name).models()
             except BridleError as failure:
                 say(visible(failure.message))
                 return LEAVE
-            return _pick(name, listed, ask, say)
-        case "howto":
-            variables = ", ".join(endpoint.key_env for endpoint in _presets() if endpoint.key_env)
-            say(f"Set one of these and start bridle again: {variables}")
-            return LEAVE
+            return pick(name, listed, ask, say)
+        case "paste":
+            return await _pasted(models, ask, say)
         case "local-howto":
             say("Start one of them (for instance: ollama serve), then start bridle again.")
             return LEAVE
@@ -123,13 +124,27 @@ async def _chosen(
             return DEMO
 
 
-def _presets() -> Sequence[Endpoint]:
-    from bridle.providers.presets import PRESETS
+async def _pasted(models: Models, ask: Ask, say: Say) -> str | None:
+    """A key that is stored once it has shown that it is good, and a model to use it for."""
+    from bridle.cli.connecting import chosen_provider, connectable, listed_with, pasted_key
 
-    return PRESETS
+    name = chosen_provider(connectable(models), {}, ask, say)
+    if name is None or models.stored is None:
+        return LEAVE
+    endpoint = models.endpoint(name)
+    try:
+        key = pasted_key(endpoint)
+        listed = await listed_with(models, endpoint, key)
+        models.stored.store.put(key)
+    except BridleError as failure:
+        say(visible(failure.message))
+        say("Nothing was stored.")
+        return LEAVE
+    say("Stored.")
+    return pick(name, listed, ask, say)
 
 
-def _pick(provider: str, listed: Sequence[ModelInfo], ask: Ask, say: Say) -> str | None:
+def pick(provider: str, listed: Sequence[ModelInfo], ask: Ask, say: Say) -> str | None:
     """A model out of a list, by its number or its name. Those that cannot chat stand last."""
     models = sorted(listed, key=lambda model: not model.can_chat)
     if not models or not models[0].can_chat:
@@ -160,11 +175,19 @@ def _facts(model: ModelInfo) -> str:
         return "cannot chat"
     context, size = model.context_tokens, model.size_bytes
     facts = [
-        "" if context is None else f"{f'{context // 1024}k context':>12}",
+        _context_words(model),
         "" if size is None else f"{f'{size / 1e9:.0f} GB':>6}",
         "small context: long tasks will be summarised often" if context and context < SMALL_CONTEXT else "",
     ]
     return "   ".join(filter(None, facts))
+
+
+def _context_words(model: ModelInfo) -> str:
+    """What is served, else what the model could have."""
+    if model.context_tokens is not None:
+        return f"{f'{model.context_tokens // 1024}k context':>12}"
+    longest = model.longest_context_tokens
+    return "" if longest is None else f"up to {longest // 1024}k context"
 
 
 def _number(typed: str, default: int, most: int) -> int | None:

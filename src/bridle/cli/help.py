@@ -7,18 +7,19 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 
   bridle [PROMPT]               talk (in this folder)          -c  continue the last session
   bridle run [PROMPT]           one task, then exit            -r  pick a session to resume
-  bridle demo                   watch it work, with a script   -m  model, as provider:model
+  bridle login [PROVIDER]       connect a model                -m  model, as provider:model
+  bridle demo                   watch it work, with a script
 
-Look back   sessions
-Set up      models  config  tools  doctor  completion
+Look back   sessions  undo  cost
+Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
   --mode MODE          strict default safe auto yolo plan       --add-dir DIR     also allow this folder
   --json, --stream-json                                         --allow RULE, --deny RULE   e.g. 'bash(npm test*)'
-  --max-steps N, --timeout S                                    --set KEY=VALUE, --config FILE, --profile NAME
-  --on-orphan fail|mark-unknown   after a crash: refuse to go on, or tell the model that the outcome is unknown
+  --max-steps N, --max-cost USD, --timeout S                    --set KEY=VALUE, --config FILE, --profile NAME
+  --on-orphan ask|fail|mark-unknown   after a crash: ask a person, refuse to go on, or tell the model to check
 
 bridle help VERB     bridle help exit-codes     bridle help env     bridle help settings     bridle help scripts
 bridle help builders     commands for those who build with Bridle
@@ -40,6 +41,8 @@ Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --den
 --strict-permissions is --mode strict: every call is asked about, reading too.
 --no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
 -s, --sandbox auto|off|read-only|workspace-write says what commands may write, --network deny takes the network away.
+--max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
+--effort off|low|medium|high|max says how much the model thinks.
 --json prints one object at the end, --stream-json one line per event and run.result last.
 """
 
@@ -53,6 +56,35 @@ bridle sessions — everything that was done is kept, encrypted, on this machine
 ID is any unique beginning of the id, or the exact title. Go on with one: bridle -r ID, with the newest: bridle -c
 """
 
+UNDO = """\
+bridle undo [TURN|CALL|SESSION] — takes back what was done to files, by file tools and by commands alike.
+
+  bridle undo                    the last turn of the newest session here that changed something; shown, then asked
+  bridle undo 4                  turn 4 of it          bridle undo call_01J8…    one call
+  bridle undo 01J8ZQ             everything a session changed; any name of it will do
+  bridle undo --redo             takes back the last undo
+  --dry-run                      only shows what would happen
+  -y, --yes                      does not ask; a file that changed since stops it, unless:
+  --conflicts skip|overwrite     leaves such files as they are, or writes over them (kept for --redo)
+  --session ID                   the turn or call is of that session     -C, --cwd DIR   work there     --add-dir DIR
+
+A file is put back only while it is as the turn left it. What cannot be undone is listed: network calls, what git
+recorded, files that are too large to keep, folders that tools make again (node_modules, .venv), what lies outside the
+workspace. Copies are kept encrypted, for 30 days after a session's last change. In a session: /undo, /redo
+"""
+
+COST = """\
+bridle cost [--since 7d] [--by model|session|day] — what was paid, as the stored sessions tell it.
+
+  bridle cost                       the last seven days, by model
+  bridle cost --since 4w --by day   also 12h, 2w, all
+  bridle cost --session ID          one session, from its beginning
+  bridle cost --json                for programs: usd is what is known, unknown counts requests without a price
+
+Prices are those of the moment. A model whose price nobody knows is said to be unknown, one on this machine local.
+A limit: --max-cost USD for one session, or bridle config set budget.usd_per_session 5 for each.
+"""
+
 DEMO = """\
 bridle demo — a scripted model mends a small project in a scratch folder: no key, no network.
 
@@ -60,16 +92,38 @@ Only the model is a script. The engine, the tools and the log are the real ones,
 bridle sessions shows it. Your own folder is not touched.
 """
 
+LOGIN = """\
+bridle login [PROVIDER] — connect a model: a key or an account, kept encrypted on this machine.
+
+  bridle login                       choose a provider, then paste its key; nothing of it is shown
+  bridle login openai < key.txt      the key comes from stdin; it is never a word of a command
+  bridle login work --device         an account instead, by a code that you type on any device; --browser in a browser
+  bridle login --list                what is stored, and what it is locked with; keys are never shown
+  bridle login --check [PROVIDER]    ask each provider for its list of models, which costs nothing
+  bridle login --export FILE         everything in one file that a passphrase opens; --import FILE takes it in
+  bridle login --lock KIND           lock what is stored with a passphrase, the machine key, or an automatic key
+  bridle logout PROVIDER             forget it; --all forgets everything
+
+A key is tried before it is stored; --no-check leaves that out. A key in the environment goes before a stored one.
+An account needs to know where: providers.NAME.oauth with client_id, token_url and authorize_url or device_url.
+BRIDLE_PASSPHRASE or BRIDLE_MACHINE_KEY lock a new store; without them a key is made for you alone (chmod 600).
+credentials.store = "keyring" uses the system keychain instead: pip install 'bridle[keyring]'
+"""
+
 MODELS = """\
-bridle models [PROVIDER] — which models there are, and which can be used now.
+bridle models [FILTER] — which models there are, what they can do and cost, and which can be used now.
 
   bridle models                  every provider and why it can or cannot be used; models on this machine
-  bridle models openai           what that provider lists; it is asked, and only it
+  bridle models openai           what that provider lists; it is asked at most once a day, and only it
   bridle models openai:mini      the same, only names with "mini" in them
+  bridle models sonnet           every model that is known without asking and has "sonnet" in its name
+  bridle models openai --refresh ask it again now
   bridle models --keys           the environment variables a key may be in, and whether one is
 
 ✓ can be used now, * is the default. Choose one for good: bridle config set model PROVIDER:MODEL
 Without a name nothing is asked outside this machine. A list costs nothing; no key is ever shown. --json for programs.
+Prices are dollars for a million tokens, from the provider's list or a snapshot that comes with Bridle. Your own word
+counts first: bridle config set 'models."PROVIDER:MODEL".price_in' 3, also price_out, context_tokens, tools, images.
 A provider of your own: bridle config set providers.NAME.base_url URL, and providers.NAME.key_env VARIABLE.
 """
 
@@ -222,6 +276,8 @@ BRIDLE_MODE     the mode to use when --mode is not given
 BRIDLE_PROFILE  the profile to use when --profile is not given
 BRIDLE_CONFIG   a settings file on top of the others, as with --config
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
+BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a passphrase
+BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
 XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME. An empty value counts as unset; an unknown BRIDLE_ name is reported.
 """
@@ -247,6 +303,10 @@ PAGES = {
     "run": RUN,
     "demo": DEMO,
     "sessions": SESSIONS,
+    "undo": UNDO,
+    "cost": COST,
+    "login": LOGIN,
+    "logout": LOGIN,
     "models": MODELS,
     "tools": TOOLS,
     "config": CONFIG,

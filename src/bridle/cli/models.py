@@ -1,6 +1,6 @@
 """`bridle models`: which providers there are, which can be used now, and what models they have.
 
-Without a name only this machine is asked; a provider's own list is fetched when it is named.
+Without a name only this machine is asked. A provider's own list is fetched when it is named, and kept for a day.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bridle.app.known_models import KnownModels, Listed
 from bridle.app.models import DEMO, Models
+from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
+from bridle.cli import say, say_json, tell
 from bridle.cli.config import counted, settings_here
+from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
+from bridle.credentials.records import CredentialError
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers.endpoints import Endpoint
@@ -66,24 +70,37 @@ class _Wanted(NamedTuple):
 def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     tiers = settings_here(parsed, env).checked()
     desk = ModelDesk(tiers, env)
+    if parsed.filter and not parsed.keys and (rows := _known_rows(parsed.filter, desk)):
+        return (
+            say_json({"default": _name(desk.configured()), "models": rows})
+            if parsed.json
+            else _say_rows(rows)
+        )
     wanted = _wanted(parsed.filter, desk)
     if parsed.keys:
         keys = [row for row in desk.key_rows() if wanted is None or wanted.provider in row.providers]
         return say_json({"keys": keys}) if parsed.json else say(_key_lines(keys))
     if wanted is None:
         return asyncio.run(_overview(desk, as_json=parsed.json))
-    return asyncio.run(_listing(desk, wanted, as_json=parsed.json))
+    return asyncio.run(_listing(desk, wanted, as_json=parsed.json, refresh=parsed.refresh))
 
 
 class ModelDesk:
-    """The models of a person with these settings and this environment. Close it."""
+    """The models of a person with these settings and this environment. Close it.
 
-    def __init__(self, tiers: Tiers, env: Mapping[str, str]) -> None:
+    `stored` are their stored credentials, where somebody else holds them already.
+    """
+
+    def __init__(self, tiers: Tiers, env: Mapping[str, str], *, stored: StoredKeys | None = None) -> None:
         self._tiers = tiers
         self._env = env
         self._sections: Mapping[str, Mapping[str, Any]] = tiers.get("providers") or {}
-        self.models = Models(env=env, clock=SystemClock())
-        self.models.configure(self._sections)
+        clock = SystemClock()
+        stored = stored or StoredKeys(where=folders(env), env=env, clock=clock)
+        self.models = Models(env=env, clock=clock, stored=stored)
+        self.models.configure(self._sections, store=tiers.get("credentials.store"))
+        self.known = KnownModels(self.models, state=folders(env).state, clock=clock)
+        self.known.configure(tiers.get("models") or {})
 
     async def close(self) -> None:
         await self.models.close()
@@ -137,14 +154,12 @@ class ModelDesk:
             return preset(name)
 
     def key_from(self, endpoint: Endpoint) -> str | None:
-        """Where the key of a provider is; never the key."""
-        if endpoint.key_env and self._holds(endpoint.key_env):
-            return endpoint.key_env
-        if self._sections.get(endpoint.name, {}).get("api_key"):
-            return f"providers.{endpoint.name}.api_key"
-        chosen = self.configured()
-        is_chosen = chosen is not None and chosen.provider == endpoint.name
-        return "BRIDLE_API_KEY" if is_chosen and self._holds("BRIDLE_API_KEY") else None
+        """Where the key of a provider is; never the key. A store that cannot be opened holds none here."""
+        self.configured()  # BRIDLE_API_KEY is for the provider of the chosen model
+        try:
+            return self.models.key_source(endpoint)
+        except CredentialError:
+            return None
 
     async def local_servers(self, only: str | None = None) -> tuple[LocalServer, ...]:
         """Servers that answer on this machine, at their usual address or the one settings give."""
@@ -184,7 +199,7 @@ class ModelDesk:
             return True, f"key from {source}"
         if endpoint.key_env:
             return False, f"{endpoint.key_env} is not set"
-        return False, f"no key: name its variable with providers.{endpoint.name}.key_env"
+        return False, f"no key; store one: bridle login {endpoint.name}"
 
     def _refusal(self, name: str) -> str | None:
         """Why a provider cannot be asked at all, if it cannot."""
@@ -233,11 +248,32 @@ async def _overview(desk: ModelDesk, *, as_json: bool) -> int:
     return say("\n".join(lines) + "\n")
 
 
-async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool) -> int:
+def _known_rows(text: str, desk: ModelDesk) -> list[ModelRow]:
+    """Every model with this in its name that is known without asking; none where it names a provider."""
+    if text.partition(":")[0] in desk.models.names():
+        return []
+    rows: list[ModelRow] = []
+    for name in desk.models.names():
+        endpoint = None if name == DEMO else desk.endpoint(name)
+        if endpoint is not None:
+            found = [
+                info for info in desk.known.catalogue.models(endpoint) if text.lower() in info.name.lower()
+            ]
+            rows += _rows(name, found, desk.configured())
+    return rows
+
+
+def _say_rows(rows: Sequence[ModelRow]) -> int:
+    return say("\n".join(_model_lines(rows)) + "\n")
+
+
+async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool, refresh: bool) -> int:
     try:
-        found = await _models_of(desk, wanted.provider)
+        found, note = await _models_of(desk, wanted.provider, refresh=refresh)
     finally:
         await desk.close()
+    if note:
+        tell(note)
     part = wanted.part.lower()
     rows = [row for row in _rows(wanted.provider, found, desk.configured()) if part in row.info.name.lower()]
     if as_json:
@@ -245,19 +281,20 @@ async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool) -> int:
     if not rows:
         narrowed = f' with "{visible(wanted.part, newlines=False)}" in its name' if part else ""
         raise UsageError(f"{wanted.provider} lists no model{narrowed}")
-    return say("\n".join(_model_lines(rows)) + "\n")
+    return _say_rows(rows)
 
 
-async def _models_of(desk: ModelDesk, provider: str) -> tuple[ModelInfo, ...]:
+async def _models_of(desk: ModelDesk, provider: str, *, refresh: bool) -> Listed:
     if provider == DEMO:
         from bridle.providers.script import shipped_scripts
 
-        return tuple(ModelInfo(name=name) for name in shipped_scripts())
+        return Listed(tuple(ModelInfo(name=name) for name in shipped_scripts()))
     endpoint = desk.endpoint(provider)
-    if endpoint is not None and endpoint.local:
+    if endpoint is not None and endpoint.local:  # it is asked every time: what it serves changes
         for server in await desk.local_servers(only=provider):
-            return server.models
-    return await desk.models.chat(provider).models()
+            return Listed(server.models)
+        return Listed(await desk.models.chat(provider).models())
+    return await desk.known.listing(provider, refresh=refresh)
 
 
 def _rows(provider: str, found: Sequence[ModelInfo], default: ModelChanged | None) -> list[ModelRow]:
@@ -296,6 +333,8 @@ def _about(row: ModelRow) -> str:
         "" if info.can_chat else "cannot chat",
         _context(info) if info.can_chat else "",
         _size(info.size_bytes) if info.size_bytes else "",
+        "no tools" if info.can_chat and info.tools is False else "",
+        "images" if info.images else "",
         _price(info),
     ]
     return "   ".join(fact for fact in facts if fact)
@@ -323,9 +362,9 @@ def _size(size_bytes: int) -> str:
 
 
 def _price(info: ModelInfo) -> str:
-    if info.input_usd_per_token is None or info.output_usd_per_token is None:
+    if info.price_in is None or info.price_out is None:
         return ""
-    return f"${info.input_usd_per_token * 1e6:.4g} in, ${info.output_usd_per_token * 1e6:.4g} out per million tokens"
+    return f"${info.price_in:.4g} in, ${info.price_out:.4g} out per million tokens"
 
 
 def _key_lines(rows: Sequence[KeyRow]) -> str:

@@ -14,6 +14,7 @@ from bridle.app.engine import Engine, running_engine, session_environment, sessi
 from bridle.app.models import DEMO
 from bridle.cli import silence_stdout, tell, tolerate_characters
 from bridle.cli.stdin import prompt_of
+from bridle.cli.unlocking import unlocked
 from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
 from bridle.clients.story import Story
 from bridle.protocol.commands import CancelTurn, CreateSession
@@ -45,6 +46,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     except BridleError as failure:
         printer.fail(failure)
         return printer.finish()
+    env = unlocked(env, model=parsed.model)
     asyncio.run(_run(printer, create, content, parsed.timeout, env))
     code = printer.finish(log_digest=None if form == "text" else _log_digest(printer.session, env))
     if printer.unwritten:
@@ -182,7 +184,9 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "allow": parsed.allow,
             "deny": parsed.deny,
             "max_steps": parsed.max_steps,
-            "on_orphan": parsed.on_orphan,
+            "max_cost": parsed.max_cost,
+            "effort": parsed.effort,
+            "on_orphan": _on_orphan(parsed),
             "lockfile": parsed.lockfile and os.path.abspath(parsed.lockfile),
             "require_trust": parsed.require_trust,
             "allow_project_hooks": parsed.allow_project_hooks,
@@ -206,6 +210,12 @@ def _mode_of(parsed: argparse.Namespace) -> Mode | None:
     if parsed.mode not in (None, "strict"):
         raise UsageError(f"--strict-permissions and --mode {parsed.mode} exclude each other. Choose one")
     return "strict"
+
+
+def _on_orphan(parsed: argparse.Namespace) -> str:
+    """In a run nobody can be asked, unless it waits for somebody who attaches."""
+    nobody = parsed.verb == "run" and parsed.on_ask != "wait"
+    return "fail" if parsed.on_orphan == "ask" and nobody else parsed.on_orphan
 
 
 def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> str | None:

@@ -13,24 +13,24 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import MachineSpawn, session_policy
-from bridle.app.settings import SandboxSettings, SessionOptions, SessionSettings, session_settings
+from bridle.app.sandboxing import MachineSpawn
+from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
 from bridle.cli import say, tell, unwritten
 from bridle.cli.config import working_folder
+from bridle.cli.sandbox_here import Here, version_of, why_not
 from bridle.clients.line.facts import CONFINED_WORDS
-from bridle.config.folders import Folders, folders
+from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
-from bridle.engine.ports import Process, SpawnPolicy
+from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.safety.paths import session_folders
-from bridle.safety.sandbox.choosing import ORDER, Attempt, Chooser, Chosen, find_program
-from bridle.safety.sandbox.confinement import Confinement, Place, confinement_of
+from bridle.safety.sandbox.choosing import Chooser, Chosen
+from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
 
 EXIT_NOT_EXECUTABLE = 126
@@ -38,35 +38,10 @@ EXIT_NOT_FOUND = 127
 MOST_INPUT_BYTES = 64 * 1024 * 1024
 FIRST_BYTE_S = 3.0
 _TAIL_BYTES = 4_096
-_VERSION_S = 5.0
 _STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 _LABEL, _VALUE = 9, 25
 
 Status = Literal["ok", "warn", "fail"]
-
-
-class Here(NamedTuple):
-    """Where a command would run, and what the settings say there."""
-
-    cwd: str
-    where: Folders
-    env: Mapping[str, str]
-    settings: SessionSettings
-
-    @property
-    def policy(self) -> SpawnPolicy:
-        options = self.settings.options
-        return session_policy(
-            self.settings.sandbox,
-            session_folders(self.cwd, options.add_dirs),
-            env=self.env,
-            scratch="",
-        )
-
-    @property
-    def place(self) -> Place:
-        """Without the caches, which would be made by asking."""
-        return Place(home=self.env.get("HOME") or os.path.expanduser("~"), own=self.where.all, env=self.env)
 
 
 def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -266,22 +241,6 @@ async def _found(state: str) -> tuple[Chosen, str]:
         return chosen, await version_of(chosen, processes)
 
 
-async def version_of(chosen: Chosen, processes: Processes) -> str:
-    """The version of what holds commands, as far as it tells one."""
-    program = {"bubblewrap": "bwrap", "unshare": "unshare"}.get(chosen.way.name if chosen.way else "")
-    path = find_program(program) if program else None
-    if path is None:
-        return ""
-    try:
-        done = await processes.run(
-            [path, "--version"], cwd="/", env={"LANG": "C"}, timeout_s=_VERSION_S, max_output_bytes=200
-        )
-    except CannotStart:
-        return ""
-    words = done.output.decode("utf-8", "replace").split()
-    return words[-1] if done.returncode == 0 and words else ""
-
-
 def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[str]:
     settings, policy = here.settings.sandbox, here.policy
     if policy.mode == "off":
@@ -359,14 +318,6 @@ def _data(here: Here, chosen: Chosen, version: str) -> dict[str, object]:
         "hidden": [] if confinement is None else confinement.hidden,
         "problems": {} if chosen.way else dict(why_not(chosen.attempts)),
     }
-
-
-def why_not(attempts: Sequence[Attempt]) -> Iterator[tuple[str, str]]:
-    """For each way to confine that does not work here, why; the strongest variant of each speaks for it."""
-    told = {attempt.way.name: attempt.problem for attempt in reversed(attempts) if attempt.problem}
-    for name in ORDER:
-        if name != "sandbox-exec" or sys.platform == "darwin":
-            yield name, told.get(name, "it is not there")
 
 
 def _at_home(path: str, env: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli import say, tell
-from bridle.cli.sandbox import Here, version_of, why_not
+from bridle.cli.sandbox_here import Here, version_of, why_not
 from bridle.protocol.errors import sentence
 from bridle.safety.sandbox.adapters import Adapter
 from bridle.safety.sandbox.choosing import Chooser, Chosen

@@ -23,6 +23,7 @@ from bridle.cli.run import session_wanted, tell
 from bridle.cli.sessions import age, session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.trust import review_settings
+from bridle.cli.unlocking import unlocked
 from bridle.clients.line.client import talk
 from bridle.clients.line.facts import Facts
 from bridle.clients.line.picker import Listed, Picker
@@ -32,10 +33,12 @@ from bridle.commands.git import GIT_DOES
 from bridle.commands.prompts import DOES
 from bridle.config.folders import folders
 from bridle.config.writing import set_value
+from bridle.context.compacting import COMPACT_DOES
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import GrantAdded
 from bridle.sessions.store import SessionStore
+from bridle.sessions.undo_commands import UNDO_DOES
 
 MAX_SHOWN_BYTES = 1 << 20
 SHORT_ID = 6
@@ -50,7 +53,7 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise UsageError("bridle talks at a terminal. For scripts and pipes: bridle run PROMPT")
     tolerate_characters()
     review_settings(parsed, env)
-    return asyncio.run(_talk(parsed, env))
+    return asyncio.run(_talk(parsed, unlocked(env, model=parsed.model)))
 
 
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -77,7 +80,9 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 connection,
                 create,
                 terminal,
-                facts=_facts(_folder_of(create, engine.store), engine, env, model_from),
+                facts=_facts(
+                    _folder_of(create, engine.store), engine, env, _with_key(model_from, engine, create, env)
+                ),
                 reach=_reach(_folder_of(create, engine.store), engine, env),
                 first_prompt=" ".join(parsed.prompt) or None,
             )
@@ -96,6 +101,24 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     return "BRIDLE_MODEL" if env.get("BRIDLE_MODEL") == settings.model else "config"
 
 
+def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
+    """Where the choice of model comes from, and its key; and which other keys are there to switch to."""
+    models = engine.models
+    try:
+        settings = session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
+        models.configure(settings.providers, store=settings.credential_store)
+        name = (create.model or settings.model or "").partition(":")[0]
+        source = models.key_source(models.endpoint(name))
+        others = [endpoint for endpoint in models.with_keys() if endpoint.name != name]
+        found = [other for endpoint in others if (other := models.key_source(endpoint))]
+    except BridleError:  # whoever asks the model will be told
+        return model_from
+    if create.resume is not None or source is None:
+        return model_from
+    also = f" (also found: {', '.join(dict.fromkeys(found))}; switch with /model)" if found else ""
+    return f"{model_from}, key from {source}{also}"
+
+
 def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
     return {"config_file": parsed.config, "profile": parsed.profile, "sets": parsed.set}
 
@@ -103,7 +126,7 @@ def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
 async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:
     where = folders(env)
     settings = session_settings(session_options(create), where=where, cwd=create.cwd, env=env)
-    engine.models.configure(settings.providers)
+    engine.models.configure(settings.providers, store=settings.credential_store)
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
@@ -210,8 +233,9 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
         title_of=lambda session: _title(engine.store, session),
         rename=engine.store.rename,
         promote=promote,
-        prompts=(*DOES.items(), *GIT_DOES.items()),
+        prompts=(*DOES.items(), *GIT_DOES.items(), *COMPACT_DOES.items(), *UNDO_DOES.items()),
         is_local=lambda model: _is_local(engine, model),
+        window_of=engine.known.window_of,
     )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from bridle.cli import tell, unwritten
-from bridle.cli.words import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, parser
+from bridle.cli.words import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
 from bridle.protocol.errors import BridleError, UsageError
 
 
@@ -30,6 +30,22 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.demo import demo
 
                 return demo(os.environ)
+            case "undo":
+                from bridle.cli.undo import undo
+
+                return undo(parsed, os.environ)
+            case "cost":
+                from bridle.cli.cost import cost
+
+                return cost(parsed, os.environ)
+            case "login":
+                from bridle.cli.login import login
+
+                return login(parsed, os.environ)
+            case "logout":
+                from bridle.cli.login import logout
+
+                return logout(parsed, os.environ)
             case "models":
                 from bridle.cli.models import models
 
@@ -94,6 +110,8 @@ def _without_habits(arguments: list[str]) -> list[str]:
     ):
         return [TALK, *arguments]
     first, rest = OTHER_NAMES.get(arguments[0], arguments[0]), arguments[1:]
+    if first == "creds":
+        first, *rest = older_words(rest)
     if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:

@@ -11,8 +11,8 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
 VERBS = (
-    "run", "demo", "sessions", "models", "tools", "config", "permissions", "trust", "sandbox", "hooks",
-    "doctor", "redact", "completion", "help",
+    "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
+    "sandbox", "hooks", "doctor", "redact", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -116,12 +116,14 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--allow", action="append", default=[], metavar="RULE")
     verb.add_argument("--deny", action="append", default=[], metavar="RULE")
     verb.add_argument("--max-steps", "--max-turns", type=_positive)
+    verb.add_argument("--max-cost", type=_dollars, metavar="USD")
+    verb.add_argument("--effort", choices=("off", "low", "medium", "high", "max"))
     verb.add_argument("--dry-run", action="store_true")
     verb.add_argument("--add-dir", action="append", default=[], metavar="DIR")
     verb.add_argument("--lockfile", metavar="FILE")
     verb.add_argument("--require-trust", action="store_true")
     verb.add_argument("--allow-project-hooks", action="store_true")
-    verb.add_argument("--on-orphan", choices=("fail", "mark-unknown"), default="fail")
+    verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
     _settings_options(verb)
 
 
@@ -129,7 +131,7 @@ def _talk_words(talk: Parser) -> None:
     _session_options(talk)
     talk.add_argument("-r", "--resume", metavar="ID", nargs="?", const="")
     talk.add_argument("--plain", action="store_true")
-    talk.set_defaults(on_ask="deny")
+    talk.set_defaults(on_ask="deny", on_orphan="ask")
 
 
 def _run_words(run: Parser) -> None:
@@ -165,10 +167,72 @@ def _sessions_words(sessions: Parser) -> None:
     export.add_argument("--format", choices=("jsonl",), default="jsonl")
 
 
+def _undo_words(undo: Parser) -> None:
+    undo.add_argument("what", nargs="?", metavar="TURN|CALL|SESSION")
+    undo.add_argument("--redo", action="store_true")
+    undo.add_argument("--dry-run", action="store_true")
+    undo.add_argument("-y", "--yes", action="store_true")
+    undo.add_argument("--conflicts", choices=("skip", "overwrite", "stop"))
+    undo.add_argument("--session", metavar="ID")
+    undo.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    undo.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+
+
+def _cost_words(cost: Parser) -> None:
+    cost.add_argument("--since", metavar="7d")
+    cost.add_argument("--by", choices=("model", "session", "day"), default="model")
+    cost.add_argument("--session", metavar="ID")
+    cost.add_argument("--json", action="store_true")
+    _settings_options(cost)
+
+
+def _login_words(login: Parser) -> None:
+    login.add_argument("provider", nargs="?", metavar="PROVIDER")
+    what = login.add_mutually_exclusive_group()
+    for option in ("--key", "--device", "--browser", "--list", "--check"):
+        login.arguments.append(what.add_argument(option, action="store_true"))
+    login.arguments.append(what.add_argument("--export", metavar="FILE"))
+    login.arguments.append(what.add_argument("--import", dest="import_file", metavar="FILE"))
+    login.arguments.append(what.add_argument("--lock", choices=("passphrase", "machine", "automatic")))
+    login.add_argument("--stdin", action="store_true")  # what is piped in is read anyway
+    login.add_argument("--no-check", action="store_true")
+    login.add_argument("--no-open", action="store_true")
+    login.add_argument("--account", metavar="NAME")
+    login.add_argument("--json", action="store_true")
+    _settings_options(login)
+
+
+def _logout_words(logout: Parser) -> None:
+    logout.add_argument("provider", nargs="?", metavar="PROVIDER")
+    logout.add_argument("--all", action="store_true")
+    _settings_options(logout)
+
+
+def older_words(words: list[str]) -> list[str]:
+    """`creds add|list|delete|import|export` as the verbs of today. Raises `UsageError` for anything else."""
+    match words:
+        case [] | ["list", *_]:
+            return ["login", "--list", *words[1:]]
+        case ["add", provider]:
+            return ["login", provider]
+        case ["add", provider, account]:
+            return ["login", provider, "--account", account]
+        case ["add", _, _, *_]:
+            raise UsageError(
+                "A key is never a word of a command: others on this machine could read it. bridle login asks for it"
+            )
+        case ["delete", provider, *_]:
+            return ["logout", provider]
+        case ["import" | "export" as action, file]:
+            return ["login", f"--{action}", file]
+        case _:
+            raise UsageError("See: bridle help login")
+
+
 def _models_words(models: Parser) -> None:
     models.add_argument("filter", nargs="?", metavar="PROVIDER")
     models.add_argument("--keys", action="store_true")
-    models.add_argument("--refresh", action="store_true")  # nothing is kept, so every listing is fresh
+    models.add_argument("--refresh", action="store_true")
     models.add_argument("--json", action="store_true")
     _settings_options(models)
 
@@ -282,6 +346,10 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "run": _run_words,
     "demo": _no_words,
     "sessions": _sessions_words,
+    "undo": _undo_words,
+    "cost": _cost_words,
+    "login": _login_words,
+    "logout": _logout_words,
     "models": _models_words,
     "tools": _tools_words,
     "config": _config_words,
@@ -309,6 +377,16 @@ def _seconds(text: str) -> float:
         number = 0
     if not 0 < number < 1e7:
         raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds')
+    return number
+
+
+def _dollars(text: str) -> float:
+    try:
+        number = float(text.removeprefix("$"))
+    except ValueError:
+        number = 0
+    if not 0 < number < 1e9:
+        raise argparse.ArgumentTypeError(f'"{text}" is not an amount of dollars above 0')
     return number
 
 

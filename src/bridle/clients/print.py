@@ -38,12 +38,18 @@ class Cost(msgspec.Struct, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    by_model: dict[str, float | None] = {}
 
     def add(self, event: e.CostIncremented) -> None:
         self.usd = None if self.usd is None or event.usd is None else self.usd + event.usd
         self.input_tokens += event.usage.input_tokens
         self.output_tokens += event.usage.output_tokens
         self.cache_read_tokens += event.usage.cache_read_tokens
+        self.cache_write_tokens += event.usage.cache_write_tokens
+        model = f"{event.provider}:{event.model}"
+        before = self.by_model.get(model, 0.0)
+        self.by_model[model] = None if before is None or event.usd is None else before + event.usd
 
 
 class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
@@ -60,6 +66,7 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
     exit_code: int = msgspec.field(default=1, name="exit_code")
     reason: str | None = None
     denied: list[dict[str, str]] = []
+    orphans: list[dict[str, Any]] = []
     changed_files: list[str] = msgspec.field(default_factory=list, name="changed_files")
     not_used: list[str] = msgspec.field(default_factory=list, name="not_used")
     cost: Cost = msgspec.field(default_factory=Cost)
@@ -126,6 +133,7 @@ class Printer:
             return
         self._result.error = {"name": failure.reason, "message": failure.message}
         self._result.reason = failure.reason
+        self._result.orphans = failure.data.get("orphans", [])
         self._result.exit_code = failure.exit_code
         self._say(visible(failure.message))
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from bridle.base.visible import visible
+from bridle.clients.compacting import compacted_lines
 from bridle.protocol import events as e
 from bridle.protocol.errors import sentence
+from bridle.protocol.messages import TextBlock
 
 COMMAND_WIDTH = 60
 
@@ -18,12 +20,15 @@ COMMAND_WIDTH = 60
 class Story:
     """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them.
 
-    What a command printed is shown only if a person typed it: the model's own are for the model.
+    What a command printed is shown only if a person typed it: the model's own are for the model. `hint` says where to
+    see what a compaction dropped.
     """
 
-    def __init__(self, *, diffs: bool = False, words: bool = False) -> None:
+    def __init__(self, *, diffs: bool = False, words: bool = False, hint: str = "") -> None:
         self._diffs = diffs
         self._words = words
+        self._hint = hint
+        self._prefix: e.PrefixSet | None = None
         self._inputs: dict[str, dict[str, Any]] = {}
         self._allowed: dict[str, str] = {}
         self._denied: dict[str, e.PermissionDecided] = {}
@@ -62,6 +67,13 @@ class Story:
             case e.StepFailed():
                 self._text.clear()
                 return [visible(self.failure(event))]
+            case e.PrefixSet():
+                self._prefix = event
+                return []
+            case e.Compacted():
+                return compacted_lines(event, self._prefix, hint=self._hint)
+            case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
+                return [f"pinned   {_short(words)}"]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]
             case e.HookTimeout():
@@ -79,6 +91,8 @@ class Story:
                 return [f"started  {_short(event.command)} (in the background)"]
             case e.BackgroundEnded():
                 return [f"ended    background command, {event.outcome}"]
+            case e.UndoApplied():
+                return _undone(event)
             case e.Cancelled():
                 return ["stopped"]
             case e.StreamGap():
@@ -93,9 +107,7 @@ class Story:
                 | e.TurnTiming()
                 | e.SessionEnded()
                 | e.Branched()
-                | e.PrefixSet()
                 | e.ContextAdded()
-                | e.Compacted()
                 | e.ThinkingDelta()
                 | e.CostIncremented()
                 | e.PermissionRequested()
@@ -107,7 +119,6 @@ class Story:
                 | e.ModeChanged()
                 | e.GrantAdded()
                 | e.GrantRevoked()
-                | e.UndoApplied()
                 | e.ChildStarted()
                 | e.ChildEnded()
                 | e.CustomEvent()
@@ -153,6 +164,8 @@ class Story:
     def _result(self, result: e.ToolResult) -> list[str]:
         what = describe_call(result.tool, self._inputs.pop(result.call_id, {}))
         ran = result.outcome in ("ok", "error", "timeout") and result.reason not in _NEVER_RAN
+        if (judged := result.metadata.get("judged")) and "judged_by" in result.metadata:
+            return [f"judged   {what:<30} you said: {_SAID.get(str(judged), 'it is not known')}"]
         if result.outcome == "unknown":
             return [f"unknown  {what:<30} Bridle stopped while it ran"]
         if result.outcome == "cancelled" and result.call_id not in self._started:
@@ -198,6 +211,7 @@ class Story:
                 return visible(result.content.partition("\n")[0])
 
 
+_SAID = {"happened": "it happened", "did not happen": "it did not", "undone": "undone"}
 _VERBS = {
     "read_file": "read",
     "write_file": "write",
@@ -216,7 +230,8 @@ def describe_call(tool: str, given: dict[str, Any]) -> str:
         return f"look at {_short(job)}" if job else _short(command)
     verb = _VERBS.get(tool, visible(tool, newlines=False))
     about = next(
-        (given[name] for name in ("pattern", "path", "question", "url") if isinstance(given.get(name), str)), ""
+        (given[name] for name in ("pattern", "path", "question", "url") if isinstance(given.get(name), str)),
+        "",
     )
     return f"{verb} {_short(about)}" if about else verb
 
@@ -228,6 +243,14 @@ def _shown(text: str | None) -> str:
 def _short(text: str) -> str:
     shown = visible(text.strip(), newlines=False)
     return shown if len(shown) <= COMMAND_WIDTH else shown[: COMMAND_WIDTH - 1] + "…"
+
+
+def _undone(applied: e.UndoApplied) -> list[str]:
+    done = "Done again. /undo takes it back." if applied.redone else "Undone. /redo brings it back."
+    lines = [f"{done} The conversation is unchanged; the model has been told."]
+    if applied.left:
+        lines.append(f"Left as they are: {', '.join(_shown(path) for path in applied.left)}")
+    return lines
 
 
 def _facts(result: e.ToolResult) -> list[str]:

@@ -5,6 +5,8 @@ What is not known is never a number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from bridle.protocol import events as e
@@ -15,10 +17,11 @@ LOCAL = "local"
 
 
 class Tally(msgspec.Struct):
-    """What a turn or a session has used. `usd` is None as soon as one price is unknown."""
+    """What a turn or a session has used, `by_model` at whose price. `usd` is None as soon as one price is unknown."""
 
     usage: Usage = Usage()
     usd: float | None = 0.0
+    by_model: dict[str, float | None] = {}
 
     def add(self, cost: e.CostIncremented) -> None:
         self.usage = Usage(
@@ -27,20 +30,32 @@ class Tally(msgspec.Struct):
             cache_read_tokens=self.usage.cache_read_tokens + cost.usage.cache_read_tokens,
             cache_write_tokens=self.usage.cache_write_tokens + cost.usage.cache_write_tokens,
         )
-        self.usd = None if self.usd is None or cost.usd is None else self.usd + cost.usd
+        self.usd = _sum(self.usd, cost.usd)
+        model = f"{cost.provider}:{cost.model}"
+        self.by_model[model] = _sum(self.by_model.get(model, 0.0), cost.usd)
+
+    def is_local(self, is_local: Callable[[str], bool]) -> bool:
+        """Whether every model that was asked runs on this machine."""
+        return bool(self.by_model) and all(map(is_local, self.by_model))
 
 
 def cost_words(
-    turn: Tally, session: Tally, *, local: bool = False, context: float | None = None
+    turn: Tally,
+    session: Tally,
+    *,
+    local: bool = False,
+    context: float | None = None,
+    estimated: bool = False,
 ) -> list[str]:
     """Tokens, money, and how full the context is, each as far as it is known.
 
-    `local` says that the model runs on this machine; `context` is the used share of its window.
+    `local` says that the model runs on this machine; `context` is the used share of its window, `estimated` if nobody
+    counted it.
     """
+    share = [] if context is None else [f"context {'about ' if estimated else ''}{round(100 * context)}%"]
     if turn.usage == Usage():
-        return [UNKNOWN_COST] if turn.usd is None and not local else []
-    words = [*token_words(turn.usage), *money_words(turn, session, local=local)]
-    return words if context is None else [*words, f"context {round(100 * context)}%"]
+        return [*([UNKNOWN_COST] if turn.usd is None and not local else []), *share]
+    return [*token_words(turn.usage), *money_words(turn, session, local=local), *share]
 
 
 def token_words(usage: Usage) -> list[str]:
@@ -53,10 +68,25 @@ def money_words(turn: Tally, session: Tally, *, local: bool) -> list[str]:
     if local:
         return [LOCAL]
     if turn.usd is None:
-        return [UNKNOWN_COST]
-    return (
-        [dollars(turn.usd)] if session.usd is None else [dollars(turn.usd), f"session {dollars(session.usd)}"]
-    )
+        return [UNKNOWN_COST if len(turn.by_model) < 2 else f"cost unknown{_split(turn)}"]
+    paid = f"{dollars(turn.usd)}{_split(turn)}"
+    return [paid] if session.usd is None else [paid, f"session {dollars(session.usd)}"]
+
+
+def _split(tally: Tally) -> str:
+    """Who got how much, where it was more than one."""
+    if len(tally.by_model) < 2:
+        return ""
+    shares = [f"{model} {paid_words(usd)}" for model, usd in tally.by_model.items()]
+    return f" ({', '.join(shares)})"
+
+
+def paid_words(usd: float | None) -> str:
+    return "unknown" if usd is None else dollars(usd)
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
 
 
 def input_tokens(usage: Usage) -> int:

@@ -128,6 +128,10 @@ PRICE = Kind(
     wanted="a number of dollars, 0 or more",
     accepts=lambda value: type(value) in {int, float} and 0 <= cast("float", value) <= LARGEST,
 )
+SHARE = Kind(
+    wanted="a share above 0 and at most 1",
+    accepts=lambda value: type(value) in {int, float} and 0 < cast("float", value) <= 1,
+)
 ADDRESS = Kind(
     wanted="an address that begins with http:// or https://",
     accepts=lambda value: isinstance(value, str) and value.startswith(("http://", "https://")),
@@ -164,8 +168,11 @@ NETWORK = one_of("a network choice", ("inherit", "deny"))
 ON_ERROR = one_of("an answer to errors", ("block", "warn"))
 PHASE = one_of("a phase", ("before_permission", "after_permission"))
 DETAIL = one_of("a level of detail", ("auto", "low", "high"))
+SUMMARY = one_of("a way to summarise", ("auto", "deterministic"))
 FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
 DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
+
+CREDENTIAL_STORE = one_of("a credential store", ("encrypted", "keyring"))
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("model", TEXT, "The model to use, as provider:model."),
@@ -192,6 +199,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("providers.*.local", FLAG, "Whether it runs on this machine: no key needed, no cost."),
     Setting("providers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
     Setting("providers.*.quirks", PLAIN_MAP, "What this endpoint does differently.", folds=True),
+    Setting("providers.*.oauth.client_id", TEXT, "Signing in: as which program."),
+    Setting("providers.*.oauth.token_url", ADDRESS, "Where tokens are given out."),
+    Setting("providers.*.oauth.authorize_url", ADDRESS, "Where a browser begins to sign in."),
+    Setting("providers.*.oauth.device_url", ADDRESS, "Where signing in by a code begins."),
+    Setting("providers.*.oauth.redirect_uri", ADDRESS, "The address on this machine that was registered."),
+    Setting("providers.*.oauth.scopes", TEXTS, "What a sign-in is for."),
+    Setting("providers.*.oauth.parameters", TEXT_MAP, "More fields for the address a browser begins at."),
     Setting("providers.*.disabled", FLAG, "Leave this provider out."),
     Setting("models.*.context_tokens", WHOLE, "How many tokens a model, as provider:model, takes."),
     Setting("models.*.max_output_tokens", WHOLE, "How many tokens it answers at most."),
@@ -201,6 +215,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.*.price_out", PRICE, "Dollars for a million tokens it writes."),
     Setting("models.*.price_cache_read", PRICE, "Dollars for a million tokens it reads from its cache."),
     Setting("models.*.price_cache_write", PRICE, "Dollars for a million tokens it writes into its cache."),
+    Setting("credentials.store", CREDENTIAL_STORE, "Where login keeps keys.", default="encrypted"),
     Setting("allowed_tools", TEXTS, "Tools that run without a question, as the rules of --allow."),
     Setting("disallowed_tools", TEXTS, "Tools that never run, as the rules of --deny."),
     Setting("permissions.rules[].tool", TEXT, "The tool, or a pattern of tools.", required=True),
@@ -228,6 +243,16 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("sandbox.writable", TEXTS, "More folders commands may write to.", default=[]),
     Setting("context.sources", TEXTS, "Instruction files to look for.", default=["AGENTS.md"]),
     Setting("context.max_tokens", TOKENS, "How much of a conversation is sent at most.", default="auto"),
+    Setting("context.compact_at", SHARE, "From which share of that on it is summarised.", default=0.7),
+    Setting("context.recent_turns", WHOLE, "How many of the last turns stay as they are.", default=6),
+    Setting("context.max_messages", WHOLE, "From how many messages on it is summarised in any case."),
+    Setting("context.recent_messages", WHOLE, "How many of the last messages stay at most."),
+    Setting(
+        "context.summary",
+        SUMMARY,
+        "Who writes the summary: the model where its window is known, or nobody.",
+        default="auto",
+    ),
     Setting(
         "multimodal.max_image_bytes", WHOLE, "The largest image that is read from a file.", default=8_388_608
     ),

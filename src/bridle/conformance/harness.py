@@ -114,7 +114,9 @@ async def harness(
         folder = folder or _made(scratch, "work")
         home = home or os.path.join(scratch, "home")
         env = {"BRIDLE_HOME": home}
-        engine = Engine(where=folders(env), env=env, clock=clock or SystemClock(), model=model, fetch=fetch, tools=tools)
+        engine = Engine(
+            where=folders(env), env=env, clock=clock or SystemClock(), model=model, fetch=fetch, tools=tools
+        )
         try:
             connection = engine.connect(name="harness", answers=answers)
             created = await connection.send(

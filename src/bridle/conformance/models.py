@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 ScriptedAnswer: TypeAlias = Answer | Statement | tuple[Statement, ...]
 
 
-def scripted(*answers: ScriptedAnswer, clock: Clock | None = None) -> ScriptedModel:
+def scripted(*answers: ScriptedAnswer, clock: Clock | None = None, name: str = "demo") -> ScriptedModel:
     """A model that gives these answers in order: each a statement, several in a tuple, or an `answer(…)`.
 
-    Without a clock, waits and paces take real time.
+    Without a clock, waits and paces take real time. `name` is that of its provider.
     """
     script = Script("test", tuple(_as_answer(given) for given in answers))
-    return ScriptedModel(script, clock=clock or SystemClock())
+    return ScriptedModel(script, clock=clock or SystemClock(), name=name)
 
 
 def _as_answer(given: ScriptedAnswer) -> Answer:

@@ -16,10 +16,10 @@ from bridle.protocol.commands import (
     AttachSession,
     CancelTurn,
     CreateSession,
+    CustomCommand,
     DetachSession,
     EndSession,
     SendInput,
-    Undo,
 )
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
@@ -83,7 +83,8 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
     session = (await connection.send(create)).session
     await _refused(connection, SendInput(session="sess_" + "0" * 26, content=()), "UnknownSession")
     await _refused(connection, CancelTurn(session=session), "NoTurn")
-    await _refused(connection, Undo(session=session), "NotSupported")
+    unknown = CustomCommand(namespace="nobody", verb="knows", session=session)
+    await _refused(connection, unknown, "NotSupported")
 
     sent = await connection.send(SendInput(session=session, content=(TextBlock(text="hello"),)))
     seen = await _until_turn_ended(connection, session, since=0)
@@ -120,7 +121,7 @@ async def _until_turn_ended(connection: Connection, session: str, *, since: int)
     raise AssertionError("the events ended before the turn did")
 
 
-async def _refused(connection: Connection, command: SendInput | CancelTurn | Undo, reason: str) -> None:
+async def _refused(connection: Connection, command: SendInput | CancelTurn | CustomCommand, reason: str) -> None:
     try:
         await connection.send(command)
     except BridleError as refused:

@@ -1,8 +1,9 @@
 """Instruction files: where they are, in which order they count, and what they say.
 
 Global first, then every one from the root of the repository down to the working folder, then the project's own
-`.bridle/` copy, in each folder by the order of their names in the settings; a later text wins. Finding them reads files and obeys none. A project's file that is a link out of
-the project is found, and never read: it would show the model whatever it leads to.
+`.bridle/` copy, in each folder by the order of their names in the settings; a later text wins. Finding them reads
+files and obeys none. A project's file that is a link out of the project is found, and never read: it would show the
+model whatever it leads to.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from bridle.protocol.commands import (
     SetMode,
     SetModel,
     ShellRequest,
+    Undo,
 )
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Envelope, IdentityClass, ModelChanged
@@ -77,6 +78,7 @@ class Multiplexer:
                 session = await self._open_session(command, client.id)
                 self._sessions[session.id] = session
                 session.questions.attach(client)
+                session.begin()
                 return Accepted(session=session.id, event=session.journal.conversation.last_id)
             case AttachSession():
                 session = self.session(command.session)
@@ -109,6 +111,11 @@ class Multiplexer:
                 return Accepted(session=command.session)
             case RunSlash():
                 return await self._run_slash(client, command)
+            case Undo(redo=redo, turn=turn):
+                name, arguments = ("redo", "") if redo else ("undo", "" if turn is None else str(turn))
+                if not self.session(command.session).run_slash(client, name, arguments):
+                    raise CommandRefused("NotSupported", what="Undo")
+                return Accepted(session=command.session)
             case SetMode():
                 session = self.session(command.session)
                 return Accepted(session=session.id, event=session.set_mode(client, command.mode))

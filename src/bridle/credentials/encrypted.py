@@ -46,7 +46,10 @@ class EncryptedStore:
             if lock is None or provider not in found:
                 return False
             del found[provider]
-            self._write(lock, found)
+            if found:
+                self._write(lock, found)
+            else:
+                self._remove()  # an empty file would still ask for its key
             return True
 
     def list(self) -> list[Credential]:
@@ -104,6 +107,12 @@ class EncryptedStore:
         try:
             key = self._keys.key(lock, path=self.path, fresh=True)
             files.write_atomic(self.path, seal(encoded(credentials), lock, key, self._random(NONCE_BYTES)))
+        except OSError as problem:
+            raise self._unusable(problem) from None
+
+    def _remove(self) -> None:
+        try:
+            os.unlink(self.path)
         except OSError as problem:
             raise self._unusable(problem) from None
 

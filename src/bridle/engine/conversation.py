@@ -6,8 +6,8 @@ Messages are only ever appended; `epoch` changes when a compaction replaced them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,8 @@ from bridle.protocol.events import (
     StepFailed,
     StepStarted,
     TextDelta,
+    Todo,
+    TodosChanged,
     ToolCallRequested,
     ToolCallStarted,
     ToolResult,
@@ -47,10 +49,35 @@ class PendingInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A requested call without a result. `started` is its intent, if it got that far."""
+    """A requested call without a result. `started` is its intent, if it got that far, written at `started_ms`."""
 
     call: RequestedCall
     started: ToolCallStarted | None = None
+    started_ms: int = 0
+
+
+MessageSource: TypeAlias = Literal["input", "pin", "context", "answer", "results", "summary"]
+"""What brought a message: what people asked for or pinned, what joined it, the model, its calls, a compaction."""
+
+NO_EVENT = 0
+"""The event of a summary: it stands before everything that was kept, so the next compaction replaces it."""
+COMPACTED = "[compacted]"
+"""What a tool result reads that was left out to save room."""
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """Where a message comes from: the event that brought it, in which turn, and what it is."""
+
+    event: int
+    turn: int
+    source: MessageSource
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A message of a conversation and where it comes from."""
+
+    mark: Mark
+    message: Message
 
 
 class Counted(msgspec.Struct, frozen=True, array_like=True):
@@ -60,7 +87,7 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
     messages: int
 
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
@@ -71,7 +98,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     last_id: int
     prefix: PrefixSet | None
     messages: list[Message]
-    first_ids: list[int]
+    marks: list[Mark]
     epoch: int
     answers: int
     step: int
@@ -84,6 +111,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     mode_before_plan: Mode = "default"
     spent_usd: float = 0.0
     counted: Counted | None = None
+    todos: tuple[Todo, ...] = ()
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -118,7 +146,8 @@ class Conversation:
         self.cwd = ""
         self.inputs: dict[int, PendingInput] = {}
         self.wire_ids: set[str] = set()
-        self._first_ids: list[int] = []
+        self.todos: tuple[Todo, ...] = ()
+        self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
         self._results: dict[str, ToolResultBlock] = {}
@@ -142,7 +171,7 @@ class Conversation:
                 last_id=self.last_id,
                 prefix=self.prefix,
                 messages=self.messages,
-                first_ids=self._first_ids,
+                marks=self._marks,
                 epoch=self.epoch,
                 answers=self.answers,
                 step=self.step,
@@ -155,6 +184,7 @@ class Conversation:
                 mode_before_plan=self.mode_before_plan,
                 spent_usd=self.spent_usd,
                 counted=self.counted,
+                todos=self.todos,
             )
         )
 
@@ -183,7 +213,8 @@ class Conversation:
         conversation.cwd = folded.cwd
         conversation.inputs = folded.inputs
         conversation.wire_ids = folded.wire_ids
-        conversation._first_ids = folded.first_ids
+        conversation.todos = folded.todos
+        conversation._marks = folded.marks
         return conversation
 
     def apply(self, envelope: Envelope) -> None:
@@ -194,6 +225,11 @@ class Conversation:
         handler = self._HANDLERS.get(type(envelope.event))
         if handler is not None:
             handler(self, envelope.event, envelope)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The messages, each with where it comes from. Events never go back but for what a compaction kept."""
+        return [Entry(mark, message) for mark, message in zip(self._marks, self.messages, strict=True)]
 
     @property
     def open_calls(self) -> tuple[OpenCall, ...]:
@@ -227,15 +263,15 @@ class Conversation:
         self.turn += 1
         self.turn_is_open = True
         pending = self.inputs.pop(event.input)
-        self._append("user", pending.event.content)
+        self._append("user", pending.event.content, "input")
 
     def _turn_ended(self, event: TurnEnded, _envelope: Envelope) -> None:
         """A step that was cut off keeps the words the person has read. A blocked input was never said."""
         if event.reason == "InputBlocked":
             self.messages.pop()
-            self._first_ids.pop()
+            self._marks.pop()
         if text := "".join(self._text):
-            self._append("assistant", (TextBlock(text=text),))
+            self._append("assistant", (TextBlock(text=text),), "answer")
         self._text.clear()
         self.turn_is_open = False
         self.model = self._chosen
@@ -248,8 +284,9 @@ class Conversation:
             self.inputs.pop(event.input, None)
         if self._calls:
             self._held_back.append(event.content)
-        else:
-            self._append("user", event.content)
+            return
+        source: MessageSource = "pin" if event.source == "pin" else "context"
+        self._append("user", event.content, source if event.input is None else "input")
 
     def _step_started(self, event: StepStarted, _envelope: Envelope) -> None:
         self.step = event.step
@@ -271,13 +308,11 @@ class Conversation:
             blocks.append(ToolUseBlock(wire_id=call.wire_id, tool=call.tool, input=call.input))
             self.wire_ids.add(call.wire_id)
         if blocks:
-            self._append("assistant", tuple(blocks))
+            self._append("assistant", tuple(blocks), "answer")
         self._calls = {call.call_id: OpenCall(call=call) for call in event.calls}
         self._results = {}
         used = event.usage
-        tokens = (
-            used.input_tokens + used.cache_read_tokens + used.cache_write_tokens + used.output_tokens
-        )
+        tokens = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens + used.output_tokens
         if tokens:
             self.counted = Counted(tokens, len(self.messages))
 
@@ -290,11 +325,10 @@ class Conversation:
             call = RequestedCall(call_id=event.call_id, wire_id="", tool=event.tool, input=event.input)
             self._persons_calls[event.call_id] = OpenCall(call=call)
 
-    def _call_started(self, event: ToolCallStarted, _envelope: Envelope) -> None:
-        if persons := self._persons_calls.get(event.call_id):
-            self._persons_calls[event.call_id] = OpenCall(call=persons.call, started=event)
-        if open_call := self._calls.get(event.call_id):
-            self._calls[event.call_id] = OpenCall(call=open_call.call, started=event)
+    def _call_started(self, event: ToolCallStarted, envelope: Envelope) -> None:
+        for calls in (self._persons_calls, self._calls):
+            if known := calls.get(event.call_id):
+                calls[event.call_id] = OpenCall(call=known.call, started=event, started_ms=envelope.ts_ms)
 
     def _tool_result(self, event: ToolResult, _envelope: Envelope) -> None:
         """Results reach the model in the order it asked, whatever order they came in."""
@@ -309,29 +343,29 @@ class Conversation:
             failed=event.outcome != "ok",
         )
         if len(self._results) == len(self._calls):
-            self._append("user", tuple(self._results[call_id] for call_id in self._calls))
+            results = tuple(self._results[call_id] for call_id in self._calls)
+            self._append("user", results, "results")
             self._calls = {}
             self._results = {}
             for content in self._held_back:
-                self._append("user", content)
+                self._append("user", content, "context")
             self._held_back.clear()
 
+    def _todos_changed(self, event: TodosChanged, _envelope: Envelope) -> None:
+        self.todos = event.todos
+
     def _compacted(self, event: Compacted, _envelope: Envelope) -> None:
-        kept = [
-            (first_id, message)
-            for first_id, message in zip(self._first_ids, self.messages, strict=True)
-            if first_id >= event.kept_from
-        ]
-        summary = Message(role="user", content=(TextBlock(text=event.summary),))
-        self.messages = [summary, *(message for _, message in kept)]
-        self._first_ids = [self.last_id, *(first_id for first_id, _ in kept)]
-        self.answers = sum(message.role == "assistant" for message in self.messages)
+        entries = compacted(self.entries, event)
+        self.messages = [entry.message for entry in entries]
+        self._marks = [entry.mark for entry in entries]
         self.counted = None
         self.epoch += 1
 
-    def _append(self, role: Any, content: tuple[AnyBlock, ...]) -> None:
+    def _append(
+        self, role: Literal["user", "assistant"], content: tuple[AnyBlock, ...], source: MessageSource
+    ) -> None:
         self.messages.append(Message(role=role, content=content))
-        self._first_ids.append(self.last_id)
+        self._marks.append(Mark(self.last_id, self.turn, source))
         self.answers += role == "assistant"
 
     _HANDLERS: ClassVar[dict[type[AnyEvent], Callable[[Conversation, Any, Envelope], None]]] = {
@@ -348,8 +382,33 @@ class Conversation:
         StepFailed: _step_failed,
         StepEnded: _step_ended,
         CostIncremented: _cost,
+        TodosChanged: _todos_changed,
         ToolCallRequested: _call_requested,
         ToolCallStarted: _call_started,
         ToolResult: _tool_result,
         Compacted: _compacted,
     }
+
+
+def compacted(entries: Sequence[Entry], event: Compacted) -> list[Entry]:
+    """What a compaction leaves: what it kept of the beginning, the summary, and the end. Order never changes."""
+    also = frozenset(event.also_kept)
+    before = [entry for entry in entries if entry.mark.event < event.kept_from and entry.mark.event in also]
+    after = [entry for entry in entries if entry.mark.event >= event.kept_from]
+    turn = event.dropped.last_turn
+    summary = Message(role="user", content=(TextBlock(text=event.summary),))
+    middle = [Entry(Mark(NO_EVENT, turn, "summary"), summary)] if event.summary else []
+    return [_cleared(entry, frozenset(event.cleared)) for entry in (*before, *middle, *after)]
+
+
+def _cleared(entry: Entry, wire_ids: frozenset[str]) -> Entry:
+    """The entry without the results of these calls. Which calls there were stays."""
+    if entry.mark.source != "results" or not wire_ids:
+        return entry
+    content = tuple(
+        msgspec.structs.replace(block, text=COMPACTED)
+        if isinstance(block, ToolResultBlock) and block.wire_id in wire_ids
+        else block
+        for block in entry.message.content
+    )
+    return Entry(entry.mark, Message(role=entry.message.role, content=content))

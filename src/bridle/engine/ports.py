@@ -69,7 +69,10 @@ class Wire(Protocol):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `answers` counts the assistant messages in it."""
+    """One request. `answers` counts the answers its conversation has had; what was compacted counts too.
+
+    A request beside the conversation has step 0.
+    """
 
     model: str
     body: bytes

@@ -44,6 +44,13 @@ class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return self.answer != "deny"
 
 
+class GivenAnswer(msgspec.Struct, frozen=True):
+    """The words that answered a free question, and the client they came from."""
+
+    answer: str
+    by: str
+
+
 class _Open(msgspec.Struct, frozen=True, kw_only=True):
     """A question that waits. `nobody` is the answer when no person comes."""
 
@@ -85,6 +92,13 @@ class Questions:
 
     async def ask(self, question_id: str, question: str, choices: tuple[str, ...] = ()) -> str | None:
         """Puts a free question. None when nobody can answer it or nobody came."""
+        given = await self.ask_whom(question_id, question, choices)
+        return None if given is None else given.answer
+
+    async def ask_whom(
+        self, question_id: str, question: str, choices: tuple[str, ...] = ()
+    ) -> GivenAnswer | None:
+        """The same, with who answered."""
         if not self._someone_is_here() and not self._can_be_reached():
             return None
         asked = QuestionAsked(question_id=question_id, question=question, choices=choices)
@@ -130,7 +144,7 @@ class Questions:
         self._journal.emit(
             QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
         )
-        question.future.set_result(command.answer)
+        question.future.set_result(GivenAnswer(command.answer, client.id))
 
     def _someone_is_here(self) -> bool:
         return any(client.answers and client.identity == "human" for client in self._clients.values())

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Wire
 from bridle.protocol.events import PrefixSet
-from bridle.protocol.messages import CANONICAL_FORM_VERSION
+from bridle.protocol.messages import CANONICAL_FORM_VERSION, Message
 
 
 class RequestBuffer:
@@ -29,11 +31,7 @@ class RequestBuffer:
             self._buffer = bytearray(wire.head(prefix))
             self._encoded = 0
         for message in conversation.messages[self._encoded :]:
-            encoded = wire.message(message)  # may refuse; what is in the buffer by then is counted
-            if encoded:
-                if not self._buffer.endswith(b"["):
-                    self._buffer += b","
-                self._buffer += encoded
+            _append(self._buffer, message, wire)  # may refuse; what is in the buffer by then is counted
             self._encoded += 1
         return b"".join((self._buffer, wire.tail(prefix)))
 
@@ -41,3 +39,19 @@ class RequestBuffer:
 def encode(conversation: Conversation, wire: Wire) -> bytes:
     """The request of a conversation from nothing; what a resumed session sends."""
     return RequestBuffer().body(conversation, wire)
+
+
+def encode_aside(prefix: PrefixSet, messages: Iterable[Message], wire: Wire) -> bytes:
+    """A request of its own, beside any conversation."""
+    buffer = bytearray(wire.head(prefix))
+    for message in messages:
+        _append(buffer, message, wire)
+    return b"".join((buffer, wire.tail(prefix)))
+
+
+def _append(buffer: bytearray, message: Message, wire: Wire) -> None:
+    encoded = wire.message(message)
+    if encoded:
+        if not buffer.endswith(b"["):
+            buffer += b","
+        buffer += encoded

@@ -6,9 +6,21 @@ could is an orphan, and only a person, or the caller in a person's name, says wh
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Literal, TypeAlias
+
 from bridle.engine.conversation import Conversation, OpenCall
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import DurableEvent, ToolResult, TurnEnded
+from bridle.protocol.events import DurableEvent, Envelope, Outcome, ToolResult, TurnEnded
+
+Judgement: TypeAlias = Literal["happened", "did not happen", "unknown", "undone"]
+
+_MEANING: Mapping[Judgement, tuple[Outcome, str]] = {
+    "happened": ("ok", "JudgedHappened"),
+    "did not happen": ("cancelled", "JudgedNotHappened"),
+    "unknown": ("unknown", "OutcomeUnknown"),
+    "undone": ("cancelled", "JudgedUndone"),
+}
 
 
 def orphans(conversation: Conversation) -> tuple[OpenCall, ...]:
@@ -18,22 +30,49 @@ def orphans(conversation: Conversation) -> tuple[OpenCall, ...]:
     )
 
 
-def closing_events(conversation: Conversation) -> list[DurableEvent]:
-    """The events that close an interrupted turn. Orphans are closed as unknown: call this when that was decided."""
-    results: list[DurableEvent] = [_result(call) for call in conversation.open_calls]
+def not_after_the_end(envelope: Envelope) -> bool:
+    """Whether an event was written by the run a turn belongs to, and not by a later one that closed it."""
+    event = envelope.event
+    added_later = isinstance(event, ToolResult) and event.reason == "Interrupted"
+    return envelope.turn is not None and envelope.kind != "TurnEnded" and not added_later
+
+
+def closing_events(conversation: Conversation, *, waiting: Collection[OpenCall] = ()) -> list[DurableEvent]:
+    """The events that close an interrupted turn. The calls `waiting` for a judgement get no result here.
+
+    Other orphans are closed as unknown: call this when that was decided.
+    """
+    found = orphans(conversation)
+    results: list[DurableEvent] = [
+        judged(call, "unknown") if call in found else _interrupted(call)
+        for call in conversation.open_calls
+        if call not in waiting
+    ]
     if not conversation.turn_is_open:
         return results
     message = sentence("TurnInterrupted", {})
     return [*results, TurnEnded(stop="interrupted", reason="TurnInterrupted", message=message, steps=0)]
 
 
-def _result(call: OpenCall) -> ToolResult:
-    happened = call.started is not None and call.started.mutating
-    reason = "OutcomeUnknown" if happened else "Interrupted"
+def judged(call: OpenCall, judgement: Judgement, *, by: str = "", note: str = "") -> ToolResult:
+    """The result of an orphan, by somebody's word: the client `by`, or nobody who looked. `note` is for the model."""
+    outcome, reason = _MEANING[judgement]
+    metadata = {"judged": judgement, **({"judged_by": by} if by else {}), **({"note": note} if note else {})}
     return ToolResult(
         call_id=call.call.call_id,
         tool=call.call.tool,
-        outcome="unknown" if happened else "cancelled",
-        content=sentence(reason, {}),
+        outcome=outcome,
+        content=sentence(reason, {}) + (f" They say: {note}" if note else ""),
         reason=reason,
+        metadata=metadata,
+    )
+
+
+def _interrupted(call: OpenCall) -> ToolResult:
+    return ToolResult(
+        call_id=call.call.call_id,
+        tool=call.call.tool,
+        outcome="cancelled",
+        content=sentence("Interrupted", {}),
+        reason="Interrupted",
     )

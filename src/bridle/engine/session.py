@@ -8,7 +8,7 @@ nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -49,6 +49,9 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
+Court = Callable[[], Coroutine[Any, Any, bool]]
+"""Has a person judge what a crash left open; False when that is not all decided."""
+
 GO_ON = ("go on", "stop here")
 FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
 
@@ -80,6 +83,7 @@ class Session:
         limits: Limits,
         watcher: Watcher | None = None,
         slash: Sequence[SlashCommand] = (),
+        court: Court | None = None,
     ) -> None:
         self.journal = journal
         self._bus = bus
@@ -95,8 +99,9 @@ class Session:
         self._revoke_grant = revoke_grant
         self._watcher = watcher
         self._slash = {command.name: command for command in slash}
+        self._court = court
         self._runner: asyncio.Task[None] | None = None
-        self._turn: asyncio.Task[Ending] | asyncio.Task[ToolResult] | asyncio.Task[SlashEvent] | None = None
+        self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
         self._cancelled_by: str | None = None
         self._ending = False
@@ -112,6 +117,12 @@ class Session:
     def follow(self, since: int) -> AsyncIterator[Published]:
         """Every event above `since`, then new ones as they happen, until the session ends."""
         return self._bus.follow(self._log, since)
+
+    def begin(self) -> None:
+        """Lets a person judge what a crash left open, before anything runs. Call it when the client is attached."""
+        if self._court is not None:
+            self._turn_since_ms = self._clock.now_ms()
+            self._runner = asyncio.create_task(self._hold_court(self._court))
 
     def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
         """Takes input into the inbox and returns its event id; starts a turn when none is running."""
@@ -203,6 +214,20 @@ class Session:
             await self._watcher.session_ended(cause)
         self._bus.close()
 
+    async def _hold_court(self, court: Court) -> None:
+        """Then whatever was put into the inbox meanwhile. Where not all is judged, nothing runs: the session ends."""
+        self._turn = work = asyncio.create_task(court())
+        await asyncio.wait((work,))
+        self._turn = self._cancelled_by = None
+        failure = None if work.cancelled() else work.exception()
+        if isinstance(failure, StoreError):
+            self._bus.close(failure)
+        if not work.cancelled() and failure is None and work.result():
+            await self._run()
+            return
+        self._runner = None
+        await self.end()
+
     async def _run_shell(self, request: ShellRequest) -> None:
         """The command as work of its own, then whatever was put into the inbox meanwhile."""
         given = {"command": request.command}
@@ -220,10 +245,9 @@ class Session:
         work = asyncio.create_task(self._outcome_of(command, arguments))
         self._turn = work
         await asyncio.wait((work,))
-        self._turn = self._cancelled_by = None
+        stopped_by, self._turn, self._cancelled_by = self._cancelled_by or "", None, None
         try:
-            if not work.cancelled():
-                self.journal.emit(work.result())
+            self.journal.emit(Cancelled(by=stopped_by) if work.cancelled() else work.result())
         except StoreError as failure:
             self._bus.close(failure)
         await self._run()

@@ -29,9 +29,9 @@ def request_tokens(conversation: Conversation) -> int:
     """About how many tokens the next request has. Costs what is new since the last count."""
     counted = conversation.counted
     if counted is not None:
-        return counted.tokens + _messages(conversation.messages[counted.messages :])
+        return counted.tokens + messages_tokens(conversation.messages[counted.messages :])
     prefix = conversation.prefix
-    return (0 if prefix is None else prefix_tokens(prefix)) + _messages(conversation.messages)
+    return (0 if prefix is None else prefix_tokens(prefix)) + messages_tokens(conversation.messages)
 
 
 def prefix_tokens(prefix: PrefixSet) -> int:
@@ -40,11 +40,13 @@ def prefix_tokens(prefix: PrefixSet) -> int:
     return estimated_tokens(len(prefix.system)) + tools
 
 
-def _messages(messages: Iterable[Message]) -> int:
-    return sum(_block(block) for message in messages for block in message.content)
+def messages_tokens(messages: Iterable[Message]) -> int:
+    """About how many tokens these messages have."""
+    return sum(block_tokens(block) for message in messages for block in message.content)
 
 
-def _block(block: AnyBlock) -> int:
+def block_tokens(block: AnyBlock) -> int:
+    """About how many tokens one block has."""
     match block:
         case TextBlock(text=text) | ToolResultBlock(text=text):
             return estimated_tokens(len(text))

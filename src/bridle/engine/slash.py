@@ -7,14 +7,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridle.protocol.events import ContextAdded, Notice
+from bridle.protocol.events import Compacted, ContextAdded, Notice, UndoApplied
 
-SlashEvent: TypeAlias = ContextAdded | Notice
+SlashEvent: TypeAlias = ContextAdded | Compacted | UndoApplied | Notice
 """What a command comes to: something for the conversation, which people see too, or something for people only."""
 
 
 class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """`run` gets what was written behind the name. It asks nobody and changes nothing; `BridleError` says why not."""
+    """`run` gets what was written behind the name; `BridleError` says why not.
+
+    It changes nothing but what a person told it to, and asks before it changes files.
+    """
 
     name: str
     does: str

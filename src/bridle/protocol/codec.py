@@ -24,6 +24,9 @@ _TYPES: dict[str, type[Any]] = {
 EVENT_KINDS: tuple[str, ...] = tuple(_TYPES)
 COMMAND_KINDS: tuple[str, ...] = tuple(kind.__name__ for kind in get_args(commands.AnyCommand))
 
+EXPIRED = '"«ttl-expired»"'.encode()
+"""What stands in place of a payload whose content was deleted because of its age."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -53,9 +56,14 @@ def encode_payload(event: AnyEvent) -> bytes:
 
 def decode_payload(kind: str, raw: bytes | memoryview) -> AnyEvent:
     known = _TYPES.get(kind)
-    if known is None:
+    if known is None or raw == EXPIRED:
         return UnknownEvent(kind=kind, raw=bytes(raw))
     return _decoder(known).decode(raw)
+
+
+def is_expired(event: AnyEvent) -> bool:
+    """Whether only the place of this event is left."""
+    return isinstance(event, UnknownEvent) and event.raw == EXPIRED
 
 
 def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:

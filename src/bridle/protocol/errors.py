@@ -89,6 +89,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "sandbox.required = true. Install bubblewrap.",
         3,
     ),
+    "ForeignFolder": Sentence(
+        "Bridle runs as root and this folder belongs to user {owner}: sandboxed commands cannot write to its files. "
+        "Run Bridle as that user, or with --sandbox off."
+    ),
     "NoWayOut": Sentence("sandbox.required = true: no command runs outside the sandbox.", 3),
     "HookBlocked": Sentence("{tool} was not run: hook {hook} blocked it: {message}", 3),
     "HookFailed": Sentence("{tool} was not run: hook {hook} failed ({problem}).", 3),
@@ -120,7 +124,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "PatchDoesNotApply": Sentence("The patch does not fit: {problem}. Nothing was written."),
     "CannotStart": Sentence("The command could not be started: {problem}."),
     "ChangedSinceApproval": Sentence("{path} changed after the change was approved, so it was not written."),
-    "ToolNameTaken": Sentence('The {source} tool "{tool}" was left out: a tool of that name is there already.'),
+    "ToolNameTaken": Sentence(
+        'The {source} tool "{tool}" was left out: a tool of that name is there already.'
+    ),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
     "ToolTimeout": Sentence("{tool} did not finish within {timeout_s} s and was stopped."),
@@ -132,11 +138,21 @@ SENTENCES: Mapping[str, Sentence] = {
     "ToolCrashed": Sentence("{tool} failed inside Bridle ({problem})."),
     "Interrupted": Sentence("Interrupted, not run again."),
     "OutcomeUnknown": Sentence("Bridle stopped while this ran. Whether it happened is unknown: check first."),
+    "JudgedHappened": Sentence(
+        "Bridle stopped while this ran, so its output is lost. A person checked: it happened. Do not repeat it."
+    ),
+    "JudgedNotHappened": Sentence(
+        "Bridle stopped while this ran. A person checked: it did not happen. Repeat it if it is still needed."
+    ),
+    "JudgedUndone": Sentence(
+        "Bridle stopped while this ran. A person undid what it had changed. Look before you go on."
+    ),
     "OrphanedCalls": Sentence(
         "Bridle stopped without warning. {count} of its actions may or may not have happened: {calls}. "
-        "Check, then add --on-orphan mark-unknown to go on.",
+        "Judge: bridle -r {id}   Or check, then add --on-orphan mark-unknown to go on.",
         3,
     ),
+    "NotUndoable": Sentence("It cannot be undone here: {problem}."),
     # Turns that ended early
     "StepLimit": Sentence("{steps} steps done and still working. Stopped. Raise --max-steps to go on."),
     "LoopDetected": Sentence(
@@ -145,7 +161,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "BudgetExceeded": Sentence(
         "This session has used {spent} of {cap}. The next request could cost {could}, so it was not sent.{next}"
     ),
-    "PriceUnknown": Sentence("The cost of {model} is unknown, so the limit of {cap} cannot be kept.{next}", 2),
+    "PriceUnknown": Sentence(
+        "The cost of {model} is unknown, so the limit of {cap} cannot be kept.{next}", 2
+    ),
     "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
     "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
     "OutputUnwritable": Sentence(

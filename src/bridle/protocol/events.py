@@ -119,15 +119,39 @@ class ContextAdded(Event, frozen=True):
     input: int | None = None
 
 
+class Stretch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a conversation: its events, turns, messages and tool results. Tokens are estimates."""
+
+    first_event: int = 0
+    last_event: int = 0
+    first_turn: int = 0
+    last_turn: int = 0
+    messages: int = 0
+    results: int = 0
+    tokens: int = 0
+
+
 class Compacted(Event, frozen=True):
-    """Everything before event `kept_from` is replaced by `summary` in later requests."""
+    """Everything before event `kept_from` is replaced by `summary` in later requests.
+
+    What stays of it, before the summary, are the messages of the events `also_kept`: pinned words and what people
+    asked for. The results of the calls `cleared`, by wire id, read `[compacted]` from here on; where that was enough,
+    there is no summary and nothing else was dropped. `pins` counts the pinned words that stay. `why`: the limit was
+    near, a person asked for it, or the provider refused the request as too long. Tokens are estimates.
+    """
 
     summary: str
     kept_from: int
-    dropped: dict[str, int] = {}
+    also_kept: tuple[int, ...] = ()
+    cleared: tuple[str, ...] = ()
+    dropped: Stretch = Stretch()
+    kept: Stretch = Stretch()
+    pins: int = 0
     tokens_before: int = 0
     tokens_after: int = 0
+    summary_tokens: int = 0
     by: Literal["model", "deterministic"] = "deterministic"
+    why: Literal["limit", "asked", "refused"] = "limit"
 
 
 # One model call
@@ -298,9 +322,18 @@ class BackgroundEnded(Event, frozen=True):
 
 
 class UndoApplied(Event, frozen=True):
+    """What `calls` had done to `paths` was taken back, or done again. `turn` is 0 for commands a person typed.
+
+    `left` are paths that stayed as they were: somebody else had changed them, or they could not be written. `action`
+    is the number of this undo or redo in the session.
+    """
+
     turn: int
     paths: tuple[str, ...]
     redone: bool = False
+    calls: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    action: int = 0
 
 
 # People and policy

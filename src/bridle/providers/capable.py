@@ -1,7 +1,7 @@
 """The request layer that looks before a request is sent: can this model do what is asked of it?
 
-A model that reads no images, or uses no tools, would answer with a vendor's riddle. A server on this machine that serves
-a small context would forget the beginning in silence. Both are said before.
+A model that reads no images, or uses no tools, would answer with a vendor's riddle. A server on this machine that
+serves a small context would forget the beginning in silence. Both are said before.
 """
 
 from __future__ import annotations

@@ -74,13 +74,13 @@ class Catalogue:
         looked = self._looked.get((endpoint.name, model))
         known = known if looked is None else known.behind(looked)
         said = self._said.get(f"{endpoint.name}:{model}")
-        return known if said is None else known.behind(said)
+        return known if said is None else known.corrected(said)
 
     def merged(self, endpoint: Endpoint, listed: ModelInfo) -> ModelInfo:
         """A listed model with what else is known of it. What the server says now goes before what it once said."""
         known = self.facts(endpoint, listed.name).behind(listed)
         said = self._said.get(f"{endpoint.name}:{listed.name}")
-        return listed.behind(known if said is None else known.behind(said))
+        return listed.behind(known if said is None else known.corrected(said))
 
     def models(self, endpoint: Endpoint) -> tuple[ModelInfo, ...]:
         """The models of a provider that are known without asking it, newest listing or else the snapshot."""
@@ -121,4 +121,6 @@ class Catalogue:
     def _path(self, provider: str) -> str:
         """People choose the names of providers; a file name takes not every one."""
         name = provider if provider.isascii() and provider.isalnum() else None
-        return os.path.join(self._folder, f"{name or hashlib.sha256(provider.encode()).hexdigest()[:24]}.json")
+        return os.path.join(
+            self._folder, f"{name or hashlib.sha256(provider.encode()).hexdigest()[:24]}.json"
+        )

@@ -61,7 +61,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     `auth` is inferred from wire and host where it is not given. `title` is what people call the vendor.
     `models` are names known without asking, for a vendor that lists none. `placeholder_key` stands in
     where no key is needed but the header is expected; `start_hint` is the command that starts a local server,
-    `context_hint` what makes it serve a longer context. `lists_prices`: what its models cost stands in its listing.
+    `context_hint` what makes it serve a longer context, `pull_hint` what brings a model it does not have.
+    `lists_prices`: what its models cost stands in its listing.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     placeholder_key: str | None = None
     start_hint: str = ""
     context_hint: str = ""
+    pull_hint: str = ""
     lists_prices: bool = False
 
     @property

@@ -58,16 +58,25 @@ class ModelFacts(Prices, frozen=True, kw_only=True):
 
     def behind(self, words: ModelFacts) -> Self:
         """The same with everything `words` says in its place. Prices are taken together, never mixed."""
-        named = words.price_in is not None or words.price_out is not None
-        changes: dict[str, object] = {
-            field: value
-            for field in ("context_tokens", "max_output_tokens", "tools", "images")
-            if (value := getattr(words, field)) is not None
-        }
-        if named:
-            fields = (*Prices.__struct_fields__, "beyond")
-            changes.update((field, getattr(words, field)) for field in fields)
+        changes = _said(words, _ABILITIES)
+        if words.price_in is not None or words.price_out is not None:
+            changes.update((field, getattr(words, field)) for field in (*_PRICES, "beyond"))
         return msgspec.structs.replace(self, **changes) if changes else self
+
+    def corrected(self, words: ModelFacts) -> Self:
+        """The same with each single thing a person says in its place."""
+        changes = _said(words, (*_ABILITIES, *_PRICES))
+        if not changes.keys().isdisjoint(_PRICES):
+            changes["beyond"] = None
+        return msgspec.structs.replace(self, **changes) if changes else self
+
+
+_ABILITIES = ("context_tokens", "max_output_tokens", "tools", "images")
+_PRICES = ("price_in", "price_out", "price_cache_read", "price_cache_write")
+
+
+def _said(words: ModelFacts, fields: tuple[str, ...]) -> dict[str, object]:
+    return {field: value for field in fields if (value := getattr(words, field)) is not None}
 
 
 UNKNOWN = ModelFacts()

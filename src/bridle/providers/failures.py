@@ -57,11 +57,12 @@ _NO_MODEL_WORDS: Final = (
 
 
 class Asked(NamedTuple):
-    """Who was asked for what. The key is here only to be taken out of every text."""
+    """Who was asked for what. The key is here only to be taken out of every text; `key_source` is where it was."""
 
     endpoint: Endpoint
     model: str
     key: str | None = None
+    key_source: str | None = None
 
 
 def refused(
@@ -87,7 +88,7 @@ def _refusal(
         "status": status,
         "problem": _problem(error, status, page=page, key=asked.key),
         "model": asked.model,
-        "source": asked.endpoint.key_source,
+        "source": asked.key_source or asked.endpoint.key_source,
         "code": error.kind or "payment required",
         "near": "",
     }

@@ -31,7 +31,11 @@ def fallback(name: str, *, named: Callable[[str], ModelChanged]) -> RequestLayer
                 raise
             chosen = step.journal.conversation.model
             other = _other(step, name, named)
-            if other is None or chosen is None or (other.provider, other.model) == (chosen.provider, chosen.model):
+            if (
+                other is None
+                or chosen is None
+                or (other.provider, other.model) == (chosen.provider, chosen.model)
+            ):
                 raise
             data = {"provider": chosen.provider, "model": f"{other.provider}:{other.model}"}
             step.emit(Notice(reason="FallbackModel", message=sentence("FallbackModel", data), data=data))

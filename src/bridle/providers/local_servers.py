@@ -171,7 +171,7 @@ async def _lmstudio(door: _Door) -> tuple[ModelInfo, ...] | None:
             longest_context_tokens=count_of(row, "max_context_length"),
             can_chat=text_of(row, "type") != "embeddings",
             tools=says(row.get("capabilities"), "tool_use"),
-            images=text_of(row, "type") == "vlm" if text_of(row, "type") else None,
+            images={"vlm": True, "llm": False}.get(text_of(row, "type")),
         )
         for row in rows
     )

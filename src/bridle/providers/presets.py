@@ -95,6 +95,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         placeholder_key="ollama",
         start_hint="ollama serve",
         context_hint="OLLAMA_CONTEXT_LENGTH=32768, then restart Ollama",
+        pull_hint="ollama pull {model}",
         quirks=Quirks(omit_temperature=True, omit_tool_choice=True, content_beside_calls="empty"),
     ),
     Endpoint(

@@ -6,7 +6,7 @@ Nothing is retried and nothing is kept here: one request, one answer, one reason
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from bridle.base.http import DEFAULT_TIMEOUTS, HttpConnections, HttpFault, StreamedResponse, Timeouts
@@ -36,6 +36,9 @@ LISTING_TIMEOUTS: Final = Timeouts(connect_s=5, write_s=5, first_byte_s=10, idle
 HINT_TIMEOUTS: Final = Timeouts(connect_s=2, write_s=2, first_byte_s=2, idle_s=2)
 """For a listing that only makes an error more helpful."""
 
+HAVE_NAMES: Final = 8
+"""How many models of a server are named to somebody who asked for one it does not have."""
+
 _ALIVE: Final = (ModelText(""),)
 _PAGE: Final = "it is a web page; check base_url"
 _NO_TEXT: Final = ("image/", "audio/", "video/", "font/")
@@ -44,7 +47,11 @@ _DAMAGED: Final = frozenset({CUT, NOT_TEXT})
 
 
 class RemoteModel:
-    """Answers requests of an endpoint's wire, whichever that is. `key` is asked for each request and never kept."""
+    """Answers requests of an endpoint's wire, whichever that is. `key` is asked for each request and never kept.
+
+    `make_ready` is awaited before: what `key` finds may have to be fetched or renewed. `key_source` says where it was
+    found, for whoever is told that it was refused.
+    """
 
     def __init__(
         self,
@@ -54,11 +61,15 @@ class RemoteModel:
         *,
         streaming: bool = True,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        make_ready: Callable[[], Awaitable[None]] | None = None,
+        key_source: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
         self._key = key
         self._connections = connections
         self._timeouts = timeouts
+        self._make_ready = make_ready
+        self._key_source = key_source
         self._dialect = dialect(endpoint, streaming=streaming)
 
     @property
@@ -70,7 +81,7 @@ class RemoteModel:
         return self._dialect.wire
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        asked = Asked(self._endpoint, request.model, self._usable_key())
+        asked = await self._asked(request.model)
         response = await self._send(asked, request.body)
         try:
             if response.status != 200:
@@ -98,9 +109,15 @@ class RemoteModel:
 
     async def models(self, timeouts: Timeouts = LISTING_TIMEOUTS) -> tuple[ModelInfo, ...]:
         """What the endpoint lists; else the names its preset knows. Never a paid call."""
-        asked = Asked(self._endpoint, "", self._usable_key())
+        asked = await self._asked("")
         found = await self._listing(asked, timeouts)
         return found or tuple(ModelInfo(name=name) for name in self._endpoint.models)
+
+    async def _asked(self, model: str) -> Asked:
+        if self._make_ready is not None:
+            await self._make_ready()
+        key = self._usable_key()
+        return Asked(self._endpoint, model, key, self._key_source() if key else None)
 
     def _usable_key(self) -> str | None:
         key = (self._key() or "").strip()
@@ -109,7 +126,8 @@ class RemoteModel:
         if not key and not self._endpoint.needs_key:
             return None
         reason = "UnusableKey" if key else "NoKey"
-        raise ProviderError(reason, provider=self.name, source=self._endpoint.key_source)
+        source = (self._key_source() if key else None) or self._endpoint.key_source
+        raise ProviderError(reason, provider=self.name, source=source)
 
     async def _send(self, asked: Asked, body: bytes) -> StreamedResponse:
         accept = "text/event-stream, application/json"
@@ -145,8 +163,12 @@ class RemoteModel:
             found = await self._listing(asked, HINT_TIMEOUTS)
         except ProviderError:
             return error
-        near = near_names(asked.model, (model.name for model in found))
+        names = [model.name for model in found]
+        near = near_names(asked.model, names)
         hint = f" Close: {', '.join(near)}." if near else ""
+        if self._endpoint.pull_hint:
+            have = f" You have: {', '.join(names[:HAVE_NAMES])}." if names else ""
+            hint = f"{have} Pull it with: {self._endpoint.pull_hint.format(model=asked.model)}"
         data: dict[str, Any] = {**error.data, "near": hint}
         return ProviderError("UnknownModel", **data)
 

@@ -81,7 +81,7 @@ class ScriptedWire:
 
 
 class ScriptedModel:
-    """A `Provider` that plays `script`: a request with n answers in it gets answer number n, counted from 0.
+    """A `Provider` that plays `script`: after n answers in a conversation comes number n, counted from 0.
 
     What to play is read from the request alone, so a resumed session goes on where it was. The one thing
     kept is how often a `fail` was met, until its answer is complete. After the last answer comes a sentence

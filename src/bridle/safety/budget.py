@@ -1,9 +1,9 @@
 """What a session may cost: a request that could go beyond the limit is not sent.
 
 Two layers of one object. `gate` stands right around the request, where everything that will be sent is known, and stops
-it; `layer` stands outside of everything and asks a person what to do. What a request could cost is an estimate: nothing
-of it comes from a cache, and the answer is as long as it may be. Where the rest of the budget pays for a shorter answer,
-the request says so; below `LEAST_ANSWER` tokens it is not worth sending.
+it; `layer` stands outside of everything and asks a person what to do. What a request could cost is an estimate:
+nothing of it comes from a cache, and the answer is as long as it may be. Where the rest of the budget pays for a
+shorter answer, the request says so; below `LEAST_ANSWER` tokens it is not worth sending.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ AskPerson: TypeAlias = Callable[[str, str, tuple[str, ...]], Awaitable[str | Non
 class BudgetStop(BridleError):
     """A request that was not sent, with the numbers a person is asked about."""
 
-    def __init__(self, reason: str, *, prefix: PrefixSet, cap: float, spent: float, could: float = 0.0) -> None:
+    def __init__(
+        self, reason: str, *, prefix: PrefixSet, cap: float, spent: float, could: float = 0.0
+    ) -> None:
         self.prefix = prefix
         self.could = could
         model = f"{prefix.provider}:{prefix.model}"

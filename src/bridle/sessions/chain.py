@@ -21,6 +21,11 @@ def origin(log_id: str) -> bytes:
     return sha256(b"bridle log " + log_id.encode()).digest()
 
 
+def branch_origin(log_id: str, parent_chain: bytes) -> bytes:
+    """What stands before the first link of a branch: it follows from the parent's link it was branched at."""
+    return sha256(b"bridle branch " + log_id.encode() + parent_chain).digest()
+
+
 def digest(salt: bytes, payload: bytes) -> bytes:
     return sha256(salt + payload).digest()
 

@@ -133,6 +133,7 @@ class Database:
             _remove(fresh, *(name + side for name in (fresh, self.path) for side in _SIDE_FILES))
             os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with contextlib.closing(self._open(fresh)) as connection:
+                connection.pragma("auto_vacuum", "incremental")  # only before the first table
                 connection.pragma("journal_mode", "wal")
                 self._migrate(connection)
             os.rename(fresh, self.path)

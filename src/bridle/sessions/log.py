@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
 from bridle.protocol.events import Envelope
@@ -12,6 +13,9 @@ from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.reading import LogName
 from bridle.sessions.writer import LogTail, Writer
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_store import UndoStore
 
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
@@ -107,6 +111,14 @@ class StoredLog:
 
         self._writer.wait_blocking(self._ticket, sync=False)
         self._writer.run(insert)
+
+    def undo_store(self) -> UndoStore:
+        """What was kept of this session's files, to put them back."""
+        from bridle.sessions.undo_store import UndoStore  # not before something is about to change
+
+        return UndoStore(
+            self._name, writer=self._writer, database=self._database, reader=self._reader
+        )
 
     def close(self) -> None:
         """Puts everything on the disk and gives the run lock back. May be repeated.

@@ -6,6 +6,7 @@ Everything here is derived from one event and written in the transaction that st
 from __future__ import annotations
 
 from bridle.protocol.events import (
+    CostIncremented,
     Envelope,
     InputAccepted,
     ModelChanged,
@@ -14,13 +15,17 @@ from bridle.protocol.events import (
     ToolResult,
     TurnEnded,
     TurnStarted,
+    UndoApplied,
     text_of,
 )
 from bridle.sessions.database import Connection
 
-_LEDGER = frozenset({"ToolCallStarted", "ToolResult"})
+LEDGER = frozenset({"ToolCallStarted", "ToolResult"})
+"""Kinds that say what became of calls."""
 _OF_THE_SESSION = frozenset({"InputAccepted", "TurnStarted", "TurnEnded", "PrefixSet", "ModelChanged"})
-PROJECTED = _LEDGER | _OF_THE_SESSION
+_UNDO = "UndoApplied"
+_COST = "CostIncremented"
+PROJECTED = LEDGER | _OF_THE_SESSION | {_UNDO, _COST}
 
 _TITLE_CHARS = 60
 
@@ -30,13 +35,18 @@ _SET_TITLE = """update sessions set title = case when renamed or title <> '' the
 _COUNT_TURN = """update sessions set turns = turns + 1, stop = ?1,
   updated_ms = max(updated_ms, ?2) where id = ?3"""
 _SET_STOP = "update sessions set stop = ?1, updated_ms = max(updated_ms, ?2) where id = ?3"
+_ADD_COST = "update sessions set usd = usd + ? where id = ?"
 _SET_MODEL = "update sessions set model = ?1, updated_ms = max(updated_ms, ?2) where id = ?3"
 
 
 def project(connection: Connection, log_key: int, log_id: str, envelope: Envelope) -> None:
     """Call it for events whose kind is in `PROJECTED`."""
-    if envelope.kind in _LEDGER:
+    if envelope.kind in LEDGER:
         _ledger(connection, log_id, envelope)
+    elif isinstance(envelope.event, UndoApplied):
+        _undo(connection, log_key, envelope.event)
+    elif isinstance(envelope.event, CostIncremented):
+        connection.execute(_ADD_COST, (envelope.event.usd or 0.0, envelope.session))
     elif not envelope.agent_path:  # a child's turns and models are not the session's
         _turn(connection, log_key, envelope)
         _session(connection, envelope)
@@ -73,6 +83,21 @@ def _ledger(connection: Connection, log_id: str, envelope: Envelope) -> None:
             )
         case _:
             pass
+
+
+def _undo(connection: Connection, log_key: int, applied: UndoApplied) -> None:
+    action = (log_key, applied.action)
+    connection.execute("update undo_actions set done = 1 where log = ? and number = ?", action)
+    if applied.redone:
+        connection.execute(
+            "update undo_actions set reversed = 1 where log = ?1 and number ="
+            " (select redo_of from undo_actions where log = ?1 and number = ?2)",
+            action,
+        )
+    connection.executemany(
+        "update undo_calls set undone = ? where log = ? and call_id = ?",
+        [(int(not applied.redone), log_key, call) for call in applied.calls],
+    )
 
 
 def _turn(connection: Connection, log_key: int, envelope: Envelope) -> None:

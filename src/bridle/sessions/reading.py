@@ -6,13 +6,13 @@ folded back into the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import apsw
 import msgspec
 
-from bridle.protocol.codec import decode_payload
+from bridle.protocol.codec import EXPIRED, decode_payload
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
@@ -25,8 +25,11 @@ _PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocation, pay
   from events where log = ? and id > ? order by id limit ?"""
 _CHECKED_PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob,
   salt, digest, chain from events where log = ? and id > ? order by id limit ?"""
+_OF_KINDS = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob
+  from events where log = ? and kind in (select value from json_each(?)) and ts_ms >= ? order by id"""
 _LINK = "select chain from events where log = ? and id = ?"
 _LAST = "select id, chain from events where log = ? order by id desc limit 1"
+_ORIGIN = "select origin from logs where key = ?"
 _BLOB = "select bytes from blobs where sha256 = ?"
 
 _agent_path = msgspec.json.Decoder(tuple[str, ...])
@@ -49,9 +52,21 @@ class Record(msgspec.Struct, frozen=True):
 
 def records(connection: Connection, name: LogName, after: int, limit: int) -> Iterator[Record]:
     """Up to `limit` events with an id above `after`. Raises `LogDamaged` for one that cannot be read."""
-    rows = _fetched(connection, name, _PAGE, after, limit)
+    return _decoded(connection, name, _fetched(connection, name, _PAGE, after, limit))
+
+
+def of_kinds(
+    connection: Connection, name: LogName, kinds: Collection[str], since_ms: int = 0
+) -> Iterator[Envelope]:
+    """The events of these kinds that happened since a time; the others are passed over unread."""
+    wanted = msgspec.json.encode(sorted(kinds)).decode()
+    rows = connection.execute(_OF_KINDS, (name.key, wanted, since_ms)).fetchall()
+    return (record.envelope for record in _decoded(connection, name, rows))
+
+
+def _decoded(connection: Connection, name: LogName, rows: Iterable[tuple[Any, ...]]) -> Iterator[Record]:
     for event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob in rows:
-        content = _blob(connection, name, event_id, blob) if payload is None else payload
+        content = _content(connection, name, event_id, payload, blob)
         try:
             envelope = Envelope(
                 id=event_id,
@@ -80,10 +95,21 @@ def all_records(connection: Connection, name: LogName, after: int = 0) -> Iterat
         after = record.envelope.id or after
 
 
+def up_to(connection: Connection, name: LogName, last: int) -> Iterator[Record]:
+    """Every event with an id up to `last`."""
+    after = 0
+    while after < last:
+        page = list(records(connection, name, after, min(PAGE_ROWS, last - after)))
+        if not page:
+            return
+        yield from page
+        after += len(page)
+
+
 def end_of(connection: Connection, name: LogName) -> Tip:
     """The last id and chain as the database has them."""
     found = connection.execute(_LAST, (name.key,)).fetchone()
-    return Tip(0, chain.origin(name.log_id)) if found is None else Tip(*found)
+    return Tip(0, _origin(connection, name)) if found is None else Tip(*found)
 
 
 def check_tip(connection: Connection, name: LogName, tip: Tip | None) -> None:
@@ -103,7 +129,7 @@ def check_chain(connection: Connection, name: LogName, last: int | None = None) 
     """Recomputes digests and links, of the whole log or of its `last` events. Raises `LogDamaged`."""
     end = end_of(connection, name).event_id
     after = 0 if last is None else max(0, end - last)
-    previous = chain.origin(name.log_id) if after == 0 else _link_of(connection, name, after)
+    previous = _origin(connection, name) if after == 0 else _link_of(connection, name, after)
     if previous is None:
         raise damaged(name, after, "it is missing")
     while page := _fetched(connection, name, _CHECKED_PAGE, after, PAGE_ROWS):
@@ -131,10 +157,11 @@ def _checked(
     event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, link = row
     if event_id != expected:
         raise damaged(name, expected, "it is missing")
-    if payload is None:
-        payload = _blob(connection, name, event_id, blob)
-    if chain.digest(salt, payload) != digest:
-        raise damaged(name, event_id, "its content was changed")
+    # of what has expired, the digest is all there is; the link still covers it
+    if salt is not None:
+        content = _content(connection, name, event_id, payload, blob)
+        if chain.digest(salt, content) != digest:
+            raise damaged(name, event_id, "its content was changed")
     if (
         chain.link(previous, event_id, kind, ts_ms, originator, (turn, agent_path, invocation), digest)
         != link
@@ -143,12 +170,25 @@ def _checked(
     return link
 
 
+def _origin(connection: Connection, name: LogName) -> bytes:
+    found = connection.execute(_ORIGIN, (name.key,)).fetchone()
+    return chain.origin(name.log_id) if found is None or found[0] is None else found[0]
+
+
+def _content(
+    connection: Connection, name: LogName, event_id: int, payload: bytes | None, blob: bytes | None
+) -> bytes:
+    if payload is not None:
+        return payload
+    return EXPIRED if blob is None else _blob(connection, name, event_id, blob)
+
+
 def _link_of(connection: Connection, name: LogName, event_id: int) -> bytes | None:
     found = connection.execute(_LINK, (name.key, event_id)).fetchone()
     return None if found is None else found[0]
 
 
-def _blob(connection: Connection, name: LogName, event_id: int, key: bytes | None) -> bytes:
+def _blob(connection: Connection, name: LogName, event_id: int, key: bytes) -> bytes:
     try:
         found = connection.execute(_BLOB, (key,)).fetchone()
     except apsw.Error as problem:

@@ -97,4 +97,86 @@ create table tool_call_outcomes(
 ) strict, without rowid;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+_UNDO = """
+-- What files held, for undo. Apart from blobs: these go when nobody needs them, those with their events.
+create table undo_contents(
+  sha256 blob primary key,
+  bytes blob not null
+) strict;
+
+create table undo_calls(
+  log integer not null,
+  number integer not null,                  -- in the order calls began
+  call_id text not null,
+  turn integer,                             -- null for a command a person typed
+  tool text not null,
+  does text not null,                       -- the call in a few words
+  started_ms integer not null,
+  open integer not null,                    -- it runs, or Bridle stopped while it ran
+  undone integer not null,                  -- written from UndoApplied
+  kept blob not null,                       -- msgpack of undo_states.Kept
+  primary key (log, number)
+) strict;
+
+create table undo_actions(
+  log integer not null,
+  number integer not null,
+  calls text not null,                      -- JSON list of call ids
+  turn integer,
+  redo_of integer,                          -- the action this one takes back
+  done integer not null,                    -- written from UndoApplied; 0 when Bridle stopped in the middle
+  reversed integer not null,                -- a redo took it back
+  started_ms integer not null,
+  items blob not null,                      -- msgpack of undo_states.Item
+  primary key (log, number)
+) strict;
+"""
+
+_LIFE = """
+-- What a session cost, where it comes from, and what became of its content.
+alter table sessions add column usd real not null default 0;           -- as far as prices were known
+alter table sessions add column branch_of text;                        -- the session it was branched from
+alter table sessions add column imported_ms integer;                   -- when it came in from a file
+alter table sessions add column expired_ms integer;                    -- when its content was deleted
+alter table sessions add column headless integer not null default 0;   -- begun where nobody could be asked
+
+alter table logs add column origin blob;                               -- before the first link; null: made from the id
+alter table logs add column searched_to integer not null default 0;    -- events up to here were looked at for said
+alter table logs add column purged integer not null default 0;         -- nothing of its content is left
+
+update sessions set usd = (
+  select coalesce(sum(json_extract(cast(payload as text), '$.usd')), 0) from events
+  where events.log = sessions.log and kind = 'CostIncremented' and payload is not null
+);
+
+create index events_by_blob on events(blob) where blob is not null;
+create index aliases_by_session on aliases(session);
+
+-- What people and models said, to be searched. Made from the events when somebody searches; gone when they expire.
+create table said(
+  key integer primary key,
+  log integer not null,
+  event integer not null,
+  turn integer,
+  ts_ms integer not null,
+  who text not null,                        -- you, or model
+  text text not null
+) strict;
+
+create index said_by_log on said(log);
+
+create virtual table said_words using fts5(
+  text, content = 'said', content_rowid = 'key', tokenize = 'unicode61 remove_diacritics 2'
+);
+insert into said_words(said_words, rank) values('secure-delete', 1);
+
+create trigger said_added after insert on said begin
+  insert into said_words(rowid, text) values(new.key, new.text);
+end;
+
+create trigger said_removed after delete on said begin
+  insert into said_words(said_words, rowid, text) values('delete', old.key, old.text);
+end;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _UNDO, _LIFE)

@@ -17,11 +17,13 @@ from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log import StoredLog
 from bridle.sessions.reading import LogName, Record
+from bridle.sessions.shelf import Shelf
 from bridle.sessions.tips import Tip, TipFile, tip_at
 from bridle.sessions.writer import LogTail, Writer
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
-  s.updated_ms, s.model, s.turns, s.stop from sessions s join logs l on l.key = s.log"""
+  s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless
+  from sessions s join logs l on l.key = s.log"""
 _ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
 _ONE = f"{_ROWS} where s.id = ?"
 _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
@@ -36,7 +38,9 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about a session without reading its events.
 
     `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None
-    while one is open.
+    while one is open. `renamed`: a person chose the title. `usd` is what is known to have been paid. `branch_of` is
+    the session it was branched from, `imported_ms` when it came in from a file, `expired_ms` when its content was
+    deleted. `headless`: it was begun where nobody could be asked.
     """
 
     id: str
@@ -53,6 +57,16 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     turns: int
     stop: str | None
+    renamed: bool
+    usd: float
+    branch_of: str | None
+    imported_ms: int | None
+    expired_ms: int | None
+    headless: bool
+
+    @property
+    def name(self) -> LogName:
+        return LogName(self.id, self.log, self.log_key)
 
 
 class SessionStore:
@@ -72,8 +86,26 @@ class SessionStore:
         self._writer = Writer(self._database)
         self._reading: Connection | None = None
 
+    @property
+    def shelf(self) -> Shelf:
+        """For what works on stored sessions as a whole: branching, importing, searching, retention."""
+        return Shelf(
+            folder=self._folder,
+            database=self._database,
+            writer=self._writer,
+            reader=self._reader,
+            ids=self._ids,
+            clock=self._clock,
+        )
+
     def create(
-        self, cwd: str, *, profile: str, aliases: Sequence[str] = (), root: str | None = None
+        self,
+        cwd: str,
+        *,
+        profile: str,
+        aliases: Sequence[str] = (),
+        root: str | None = None,
+        headless: bool = False,
     ) -> StoredLog:
         """A new session with an empty log, open for appending. An alias in use moves to it."""
         now_ms = self._clock.now_ms()
@@ -85,9 +117,9 @@ class SessionStore:
             )
             key = connection.last_insert_rowid()
             connection.execute(
-                "insert into sessions(id, log, cwd, root, profile, created_ms, updated_ms)"
-                " values(?, ?, ?, ?, ?, ?, ?)",
-                (session, key, cwd, root or cwd, profile, now_ms, now_ms),
+                "insert into sessions(id, log, cwd, root, profile, created_ms, updated_ms, headless)"
+                " values(?, ?, ?, ?, ?, ?, ?, ?)",
+                (session, key, cwd, root or cwd, profile, now_ms, now_ms, int(headless)),
             )
             connection.executemany(
                 "insert or replace into aliases values(?, ?)", [(alias, session) for alias in aliases]
@@ -150,6 +182,33 @@ class SessionStore:
 
         self._writer.run(update)
 
+    def pin(self, session_id: str, *, pinned: bool) -> None:
+        """Says whether the session's content is kept for as long as there is room."""
+        self._row(session_id)
+
+        def update(connection: Connection) -> None:
+            connection.execute("update sessions set pinned = ? where id = ?", (int(pinned), session_id))
+
+        self._writer.run(update)
+
+    def name(self, session_id: str, *aliases: str) -> None:
+        """Lets the session be found by these names too; one in use moves to it."""
+        self._row(session_id)
+
+        def insert(connection: Connection) -> None:
+            connection.executemany(
+                "insert or replace into aliases values(?, ?)", [(alias, session_id) for alias in aliases]
+            )
+
+        self._writer.run(insert)
+
+    def aliases(self) -> dict[str, str]:
+        """The session behind every alias."""
+        if not self._database.exists():
+            return {}
+        with self._database.errors():
+            return dict(self._reader().execute("select alias, session from aliases").fetchall())
+
     def events(self, session_id: str, *, after: int = 0) -> Iterator[Envelope]:
         """The committed events above `after`. Needs no lock: the session may be running elsewhere."""
         return (record.envelope for record in self.records(session_id, after=after))
@@ -158,6 +217,12 @@ class SessionStore:
         """The same, each with its payload bytes."""
         row = self._row(session_id)
         return reading.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
+
+    def costs(self, row: SessionRow, *, since_ms: int = 0) -> Iterator[Envelope]:
+        """What a session paid since a time: its `CostIncremented` events. Nothing else of the log is decoded."""
+        name = LogName(row.id, row.log, row.log_key)
+        with self._database.errors():
+            yield from reading.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
 
     def digest(self, session_id: str) -> str:
         """The last link of a session's chain, in hex."""
@@ -251,6 +316,12 @@ def _session_row(row: tuple[Any, ...]) -> SessionRow:
         model,
         turns,
         stop,
+        renamed,
+        usd,
+        branch_of,
+        imported_ms,
+        expired_ms,
+        headless,
     ) = row
     return SessionRow(
         id=session,
@@ -267,6 +338,12 @@ def _session_row(row: tuple[Any, ...]) -> SessionRow:
         model=model,
         turns=turns,
         stop=stop,
+        renamed=bool(renamed),
+        usd=usd,
+        branch_of=branch_of,
+        imported_ms=imported_ms,
+        expired_ms=expired_ms,
+        headless=bool(headless),
     )
 
 

@@ -14,7 +14,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -265,6 +265,13 @@ def _commit(connection: Connection, rows: list[_Row]) -> None:
                 project(connection, row.tail.key, row.tail.log_id, row.envelope)
     for tail in {id(row.tail): row.tail for row in rows}.values():
         tail.tip.write(tail.event_id, tail.chain)
+
+
+def insert_events(connection: Connection, tail: LogTail, events: Sequence[tuple[Envelope, bytes]]) -> None:
+    """Stores events behind `tail` inside the caller's transaction, linked. Nothing is derived from them."""
+    connection.executemany(
+        _INSERT, _stored(connection, [_Row(tail, envelope, payload) for envelope, payload in events])
+    )
 
 
 def _stored(connection: Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:

@@ -201,6 +201,21 @@ async def test_failures_and_second_tries(columns: int) -> None:
     check_golden("failures", columns, text)
 
 
+async def test_a_model_chosen_during_a_turn_is_said_to_come_with_the_next() -> None:
+    scene = Scene(*PAST)
+    other = e.ModelChanged(provider="work", model="other")
+    async with at_terminal(scene, CREATE) as (person, _):
+        await person.sees("Type what you want")
+        scene.tell(e.TurnStarted(input=4), other)
+        await person.sees("model    work:other               from the next turn on")
+        scene.tell(*step("Done."), e.TurnEnded(stop="end_turn", steps=1), other)
+        await person.sees("1 step")
+        await person.waits(
+            lambda: person.glass.text.count("work:other") == 2, "the model that holds from here on"
+        )
+        assert person.glass.text.count("from the next turn on") == 1
+
+
 @pytest.mark.parametrize("look", [COLOURLESS, DUMB, READER])
 async def test_nothing_that_others_wrote_is_obeyed_by_the_terminal(look: Look) -> None:
     evil = "a\x1b[2J\x1b]0;x\x07\x9b31m\u202eb"

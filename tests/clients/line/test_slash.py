@@ -1,5 +1,6 @@
 """Slash commands that this client carries out: what each comes to, and that the list is true."""
 
+import msgspec
 import pytest
 
 from bridle.clients.line.reach import Reach
@@ -147,12 +148,18 @@ def test_context_tells_every_part_and_calls_estimates_estimates() -> None:
     assert any(line.split()[:1] == ["AGENTS.md"] and line.endswith("in use") for line in told)
     assert any("CLAUDE.md" in line and "not in use" in line for line in told)
     assert any(line.split()[0] == "bash" for line in told)
-    assert any(line.split() == ["conversation", "48", "characters", "about", "12", "tokens"] for line in told)
-    assert told[-1] == "The last request and its answer had 1000 tokens, counted."
+    assert any(line.split() == ["conversation", "48", "characters", "about", "13", "tokens"] for line in told)
+    assert told[-2] == "The last request and its answer had 1000 tokens, counted."
+    assert told[-1].startswith("How much this model takes is unknown.")
+    known = lines("context", now=msgspec.structs.replace(now, reach=Reach(window_of=lambda _model: 4000)))
+    assert known[-1] == "Context 25% full (1000 of 4000)."
 
 
 def test_cost_never_shows_money_nobody_knows() -> None:
-    used = Tally(usage=Usage(input_tokens=1200, output_tokens=80), usd=None)
+    used = Tally()
+    used.add(
+        e.CostIncremented(provider="w", model="m", usage=Usage(input_tokens=1200, output_tokens=80), usd=None)
+    )
     assert lines("cost", now=standing(used=used)) == (
         "tokens   1200 in · 80 out",
         "cost     cost unknown for this model",

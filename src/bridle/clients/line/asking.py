@@ -7,11 +7,14 @@ from collections.abc import Callable
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.clients.line.budgeting import budget_answer
 from bridle.clients.line.card import Decided, Show
 from bridle.clients.line.desk import Desk
+from bridle.clients.line.judging import judgement
 from bridle.clients.line.questions import Question
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.line.trusting import trust_answer
+from bridle.clients.line.undoing import undo_answer
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
 
 
@@ -81,7 +84,7 @@ class Asking:
         """Draws the first open question. What was typed until now is taken first: it was not meant for it."""
         if self._nobody:
             for session, question in self._open:
-                self._send(_command(session, Decided(question=question)))
+                self._send(_command(session, Decided(question=question, stop=True)))
             self._open.clear()
         if not self._open:
             return
@@ -104,7 +107,8 @@ class Asking:
 
 def _command(session: str, decided: Decided) -> AnyCommand:
     question = decided.question
-    if (words := trust_answer(decided)) is not None:
+    words = trust_answer(decided) or budget_answer(decided) or undo_answer(decided) or judgement(decided)
+    if words is not None:
         return AnswerQuestion(session=session, question_id=question.id, answer=words)
     if not question.choices:
         return AnswerQuestion(session=session, question_id=question.id, answer=decided.words)

@@ -79,7 +79,7 @@ def answered(card: Card, line: str, *, columns: int) -> tuple[Card, Outcome]:
         return _confirmed(card, words)
     if not card.question.choices:
         return _answered_in_words(card, words)
-    if not words or words == "v":
+    if not words or words == card.question.whole_key:
         return _paged(card, words, columns)
     choice = next((choice for choice in card.question.choices if choice.key == words), None)
     if choice is not None:
@@ -166,6 +166,9 @@ def _foot_rows(card: Card, columns: int) -> list[Row]:
         text = f"  {_more(card)}    n no    or type what to do instead"
         return [Row(row) for row in wrapped(text, columns, indent="  ")]
     context = [Row(row, "faint") for text in question.context if text for row in _indented(text, columns)]
+    if question.answer_rows:
+        rows = (row for text in question.answer_rows for row in wrapped(f"  {text}", columns, indent="     "))
+        return [*context, Row(""), *map(Row, rows)]
     if question.inline:
         return [*context, *_inline_choices(question, columns)]
     options = [Row(f"  {number}  {text}") for number, text in enumerate(question.options, 1)]

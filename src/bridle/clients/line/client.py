@@ -19,6 +19,7 @@ from bridle.base.visible import visible
 from bridle.clients.line import picker as picking
 from bridle.clients.line import slash
 from bridle.clients.line.asking import Asking
+from bridle.clients.line.budgeting import budget_question
 from bridle.clients.line.card import Decided, Hint, Show
 from bridle.clients.line.completing import completed, options_words
 from bridle.clients.line.composer import Send, Wish, WishName, cleared, composer_with, rewritten, text_of
@@ -26,18 +27,21 @@ from bridle.clients.line.desk import Desk, Effect
 from bridle.clients.line.errands import Errands
 from bridle.clients.line.facts import Facts, sandbox_fact
 from bridle.clients.line.footer import HINT_S, MARK, Footer
+from bridle.clients.line.judging import court_question
 from bridle.clients.line.keys import Key, Press, Text
 from bridle.clients.line.outbox import Outbox
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.parse import Shell, Slash, Words, parse
 from bridle.clients.line.picker import Gone, Picked, Picker
 from bridle.clients.line.picking import picker_prompt
-from bridle.clients.line.questions import Setting, counted, open_question, permission_question
+from bridle.clients.line.questions import Question, Setting, counted, open_question, permission_question
 from bridle.clients.line.reach import Reach
-from bridle.clients.line.screen import START_HINT, Screen
+from bridle.clients.line.screen import START_HINT, Screen, Standing
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.line.trusting import trust_question
+from bridle.clients.line.undoing import undo_question
 from bridle.clients.line.view import SessionView
+from bridle.clients.tally import Tally
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     AnyCommand,
@@ -82,6 +86,11 @@ async def talk(
     client = _Client(connection, create, terminal, facts, reach or Reach())
     with terminal.raw():
         return await client.run(created.session, created.event or 0, first_prompt)
+
+
+def _asked_question(asked: e.QuestionAsked) -> Question:
+    known = trust_question, budget_question, undo_question, court_question
+    return next((drawn for one in known if (drawn := one(asked)) is not None), None) or open_question(asked)
 
 
 class _Client:
@@ -234,7 +243,7 @@ class _Client:
             case e.PermissionRequested() as request:
                 self._asking.arrived(self._session, permission_question(request, self._setting()))
             case e.QuestionAsked() as asked:
-                self._asking.arrived(self._session, trust_question(asked) or open_question(asked))
+                self._asking.arrived(self._session, _asked_question(asked))
             case e.PermissionDecided() as decided:
                 self._settled(decided.call_id, decided.answered_by)
             case e.QuestionAnswered() as answered:
@@ -295,10 +304,14 @@ class _Client:
             self._screen.past_answer()
             self._screen.blank()
 
-    def _standing(self) -> tuple[bool, float | None]:
-        """Whether the model runs on this machine, and how full its context is, where that is known."""
-        model = self._view.model
-        return self._reach.is_local(model), self._view.contents.share(self._reach.window_of(model))
+    def _standing(self, turn: Tally) -> Standing:
+        """What a turn's last line says beside its numbers."""
+        contents, model = self._view.contents, self._view.asked or self._view.model
+        return Standing(
+            local=turn.is_local(self._reach.is_local),
+            context=contents.share(self._reach.window_of(model)),
+            estimated=not contents.is_counted,
+        )
 
     def _turn_ended(self) -> None:
         self._footer.rested()

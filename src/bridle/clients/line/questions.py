@@ -43,7 +43,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     `inline` lists the choices in one line; `whole` is what `v` prints beyond the body. A question without choices
     takes any words for an answer; `options` are then suggestions, picked by number. With a `glimpse` only so many lines
-    of the body are shown at first, and `v` shows the rest.
+    of the body are shown at first, and `v` shows the rest. `answer_rows` are the choices as they are drawn, where a
+    list of them would not do; `whole_key` is what takes the place of `v`.
     """
 
     id: str
@@ -59,6 +60,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     last_words: str = ""
     confirm: str = ""
     glimpse: int = 0
+    answer_rows: tuple[str, ...] = ()
+    whole_key: Literal["v", "d"] = "v"
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

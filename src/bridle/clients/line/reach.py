@@ -33,13 +33,13 @@ def _untitled(_session: str) -> str:
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
     """Everything is optional: what is missing here is not offered.
 
-    `paths` are the files and folders a mention may complete to. `edit` lets a person change a text in their own editor
-    and gives it back, None if they did not save it. `save` writes a new file at a path a person named and returns where
-    it is. `sessions` lists what may be resumed, `title_of` is a title a person gave, `rename` gives one. `promote` makes
-    a remembered yes a rule of the person's own settings and returns the file it stands in. `prompts` are
-    the commands the engine has, each with what it does. `is_local` says whether a model runs on this machine,
-    `window_of` how many tokens it takes, where that is known. `edit`, `save`, `rename` and `promote` may raise
-    `BridleError`.
+    `paths` are the files and folders a mention may complete to. `edit` lets a person change a text in their own
+    editor and gives it back, None if they did not save it. `save` writes a new file at a path a person named and
+    returns where it is. `sessions` lists what may be resumed, `title_of` is a title a person gave, `rename` gives
+    one. `promote` makes a remembered yes a rule of the person's own settings and returns the file it stands in.
+    `prompts` are the commands the engine has, each with what it does. `is_local` says whether a model runs on this
+    machine, `window_of` how many tokens it takes, where that is known. `edit`, `save`, `rename` and `promote` may
+    raise `BridleError`.
     """
 
     paths: Callable[[], Sequence[str]] = _no_paths

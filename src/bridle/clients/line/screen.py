@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridle.base.markdown import MarkdownStream, Span, Style
 from bridle.base.visible import visible
+from bridle.clients.compacting import WHERE_IT_WENT
 from bridle.clients.line.cells import width_of, wrapped
 from bridle.clients.line.diffing import diff_rows
 from bridle.clients.line.facts import MODE_WORDS, Fact, Facts
@@ -46,6 +47,17 @@ _ROW_CODES: Final[dict[RowStyle, tuple[str, str]]] = {
 }
 
 
+class Standing(NamedTuple):
+    """Whether the models of a turn run on this machine, and how full the context is, where that is known.
+
+    `estimated`: nobody counted it.
+    """
+
+    local: bool = False
+    context: float | None = None
+    estimated: bool = False
+
+
 class Screen:
     """Prints events on a page. Knows the session only from its events."""
 
@@ -55,19 +67,19 @@ class Screen:
         *,
         look: Look,
         columns: int = 0,
-        standing: Callable[[], tuple[bool, float | None]] = lambda: (False, None),
+        standing: Callable[[Tally], Standing] = lambda _turn: Standing(),
         said: set[str] | None = None,
     ) -> None:
-        """`standing` says whether the model runs on this machine and how full its context is, where that is known."""
         self._page = page
         self._look = look
         self._columns = columns
         self._standing = standing
-        self._story = Story()
+        self._story = Story(hint=WHERE_IT_WENT)
         self._markdown = MarkdownStream()
         self._sentence = ""
         self._partial = False
         self._said: set[str] = set() if said is None else said  # sentences that are said once
+        self._in_turn = False
         self._begun_ms = 0
         self._turn = Tally()
         self.session = Tally()
@@ -161,12 +173,14 @@ class Screen:
             case e.ToolResult():
                 self.running = ""
             case e.TurnStarted():
+                self._in_turn = True
                 self._begun_ms = envelope.ts_ms
                 self._turn = Tally()
             case e.CostIncremented():
                 self._turn.add(event)
                 self.session.add(event)
             case e.TurnEnded():
+                self._in_turn = False
                 self._turn_ended(event, envelope.ts_ms)
             case e.Degraded():
                 self.degraded(event)
@@ -175,8 +189,12 @@ class Screen:
                 self.say(f"allowed  {grant_words(event)}", indent=_INDENT)
             case e.GrantRevoked():
                 self.say("revoked  the next such call asks again", indent=_INDENT)
-            case e.ModelChanged():
-                self.fact(Fact("model", f"{event.provider}:{event.model}"))
+            case e.ModelChanged(holds="this_turn"):  # a notice says why
+                return
+            case e.ModelChanged(holds=holds):
+                later = self._in_turn and holds == "from_next_turn"
+                from_when = "from the next turn on" if later else ""
+                self.fact(Fact("model", f"{event.provider}:{event.model}", from_when))
             case e.ModeChanged():
                 self.fact(Fact("mode", event.mode, MODE_WORDS[event.mode]))
             case e.ContextAdded(source="diff", content=content):
@@ -259,8 +277,10 @@ class Screen:
         seconds = max(0, ts_ms - self._begun_ms) / 1000
         took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
         steps = f"{event.steps} step" if event.steps == 1 else f"{event.steps} steps"
-        local, context = self._standing()
-        costs = cost_words(self._turn, self.session, local=local, context=context)
+        now = self._standing(self._turn)
+        costs = cost_words(
+            self._turn, self.session, local=now.local, context=now.context, estimated=now.estimated
+        )
         self.say(" · ".join((took, steps, *costs)), style="faint")
 
     # Looks

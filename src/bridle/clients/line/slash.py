@@ -54,7 +54,11 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("model", ("model",), "show the model, or change it: /model provider:model"),
     ("mode", ("mode",), f"show the mode, or change it: {' '.join(MODES)}"),
     ("plan", ("plan",), "reading only, until another mode is chosen"),
-    ("permissions", ("permissions",), "what is allowed without asking; /permissions revoke or promote NUMBER"),
+    (
+        "permissions",
+        ("permissions",),
+        "what is allowed without asking; /permissions revoke or promote NUMBER",
+    ),
     ("queue", ("queue",), "what waits for the running turn"),
     ("jobs", ("jobs",), "commands that run in the background"),
     ("context", ("context",), "what the model is sent, and how large it is"),
@@ -224,8 +228,8 @@ def _cost(now: Standing) -> tuple[str, ...]:
     used = now.used
     if used.usage == Usage():
         return ("Nothing used yet.",)
-    money = money_words(used, used, local=now.reach.is_local(now.view.model))[0]
-    return (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {money}")
+    money = money_words(used, used, local=used.is_local(now.reach.is_local))[0]
+    return (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible(money, newlines=False)}")
 
 
 def _status(now: Standing) -> tuple[str, ...]:

@@ -24,8 +24,10 @@ class SessionView:
         self._in_turn = False
         self._sending: list[tuple[str, bool]] = []
         self._typed_calls: set[str] = set()
+        self._compacting = False
         self.title = ""
         self.model = ""
+        self.asked = ""
         self.mode: e.Mode = "default"
         self.turns = 0
         self.last_id = 0
@@ -38,7 +40,7 @@ class SessionView:
     @property
     def running(self) -> bool:
         """Whether a turn runs, or input is on its way that will start one, or a command the person typed."""
-        return self._in_turn or bool(self._waiting or self._sending or self._typed_calls)
+        return self._in_turn or self._compacting or bool(self._waiting or self._sending or self._typed_calls)
 
     @property
     def in_turn(self) -> bool:
@@ -75,8 +77,12 @@ class SessionView:
                 self._begin_run()
             case e.ModeChanged(mode=mode):
                 self.mode = mode
+            case e.ModelChanged(holds="this_turn"):
+                pass
             case e.ModelChanged() as changed:
                 self.model = f"{changed.provider}:{changed.model}"
+            case e.StepStarted(provider=provider, model=model):
+                self.asked = f"{provider}:{model}"
             case e.Degraded() as degraded:
                 self.degraded[degraded.what] = degraded
             case e.InputAccepted(content=content):
@@ -88,7 +94,11 @@ class SessionView:
                 self._in_turn = True
                 self.turns += 1
             case e.TurnEnded():
-                self._in_turn = False
+                self._in_turn = self._compacting = False
+            case e.Notice(reason="Compacting"):
+                self._compacting = True
+            case e.Compacted() | e.Cancelled() | e.Notice(reason="EngineFault"):
+                self._compacting = False
             case e.ToolCallRequested(step=0, call_id=call):
                 self._typed_calls.add(call)
             case e.ToolResult(call_id=call):
@@ -107,6 +117,7 @@ class SessionView:
     def _begin_run(self) -> None:
         """The session is opened again: what lived only as long as the program that had it before is gone."""
         self._typed_calls.clear()
+        self._compacting = False
         self.jobs.clear()
         self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 

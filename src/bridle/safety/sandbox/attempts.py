@@ -540,6 +540,9 @@ def _processes() -> Iterator[str]:
 
 
 def _connect(family: int, address: str | tuple[str, int]) -> None:
+    if isinstance(address, str) and address.startswith("/"):
+        os.chdir(os.path.dirname(address))  # the name of a socket has room for 107 characters
+        address = os.path.basename(address)
     with socket.socket(family, socket.SOCK_STREAM) as door:
         door.settimeout(2)
         door.connect(address)

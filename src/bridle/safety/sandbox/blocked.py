@@ -30,7 +30,7 @@ _BY_MOUNTS = frozenset({"bubblewrap", "unshare"})
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  compared, never opened
 _SHELL_CANNOT_EXECUTE = 126
 
-_Error: TypeAlias = Literal["read-only", "refused", "busy", "missing", "failed"]
+_Error: TypeAlias = Literal["read-only", "refused", "busy", "missing", "failed", "folder"]
 _Standing: TypeAlias = Literal["free", "temporary", "outside", "protected", "hidden", "emptied"]
 
 _ERRORS: tuple[tuple[_Error, str], ...] = (
@@ -44,6 +44,7 @@ _ERRORS: tuple[tuple[_Error, str], ...] = (
         "missing",
         r"no such file or directory|\bENOENT\b|\[Errno 2\]|\(os error 2\)|is the docker daemon running",
     ),
+    ("folder", r"is a directory|\bEISDIR\b|\[Errno 21\]|\(os error 21\)|file exists|\bEEXIST\b"),
     ("failed", r"unable to open database|invalid cross-device link|\bEXDEV\b|\[Errno 18\]"),
 )
 _READS = (
@@ -232,6 +233,8 @@ def _explained(error: _Error, path: str, line: str, scene: _Scene) -> str | None
             return f"{shown} cannot be reached: the sockets of other programs are hidden from commands. {_ESCALATE}"
         case ("read-only", "protected"):
             return _protected(shown)
+        case ("folder", "protected") if path in scene.confinement.absent:
+            return _protected(shown)  # a mask stands there
         case ("refused", "protected") if not _pattern(_READS).search(line):
             return _protected(shown)
         case ("busy", _) if _must_stay(path, scene.confinement):

@@ -20,6 +20,7 @@ from bridle.safety.sandbox.caches import cache_variables
 from bridle.safety.sandbox.confinement import Confinement
 from bridle.safety.sandbox.gentle import terminate_inside
 from bridle.safety.sandbox.masks import Masks
+from bridle.safety.sandbox.mount_check import CHECK, arguments_of_check, mounted_now
 from bridle.safety.sandbox.mounts import Mount, make_room, mounts_of
 from bridle.safety.sandbox.thread_limits import HeldThread
 
@@ -30,6 +31,7 @@ Filter: TypeAlias = Callable[[bool], bytes]
 """The system call filter for a command whose network is denied, or not; empty: none for this machine."""
 
 _SINCE_SCOPES = 6
+_CHECKED = f'{CHECK}check_mounts "$1" "$2" "$3"; shift 3; exec "$@"'
 TEMPORARY = "/tmp"  # noqa: S108  it is the command's own
 
 
@@ -85,8 +87,9 @@ class Bubblewrap:
             if thread is not None:
                 thread.end()
 
+        checked = ("/bin/sh", "-c", _CHECKED, "sh", *arguments_of_check(mounts, confinement, mounted_now()))
         return Launch(
-            argv=(self._program, "--args", str(fds[-1]), "--", *argv),
+            argv=(self._program, "--args", str(fds[-1]), "--", *checked, *argv),
             pass_fds=tuple(fds),
             within=thread,
             ended=ended,

@@ -90,7 +90,7 @@ class Chooser:
         answer = None if self._only else self._remembered()
         if answer is not None:
             return cast("AdapterName | None", answer.name)
-        return next((way.name for way in _ways(self._names())), None)
+        return next((name for name in self._names() if _is_here(name)), None)
 
     async def choose(self) -> Chosen:
         """The strongest way that held when it was tried."""
@@ -245,6 +245,11 @@ def adapter_for(way: Way) -> Adapter | None:
             from bridle.safety.sandbox.sandbox_exec import PROGRAM, SandboxExec
 
             return SandboxExec() if sys.platform == "darwin" and os.access(PROGRAM, os.X_OK) else None
+
+
+def _is_here(name: AdapterName) -> bool:
+    """Whether this machine has it, as far as that can be told without loading or starting anything of it."""
+    return find_program("bwrap") is not None if name == "bubblewrap" else adapter_for(Way(name)) is not None
 
 
 def _ways(names: Iterable[AdapterName]) -> Iterator[Way]:

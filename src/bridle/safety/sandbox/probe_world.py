@@ -248,10 +248,23 @@ class Doors:
     def _listen(self, name: str, family: int, address: str | tuple[str, int]) -> socket.socket:
         door = socket.socket(family, socket.SOCK_STREAM)
         self._open.append((name, door))
-        door.bind(address)
+        if isinstance(address, str) and address.startswith("/"):
+            _bind_in_folder(door, address)
+        else:
+            door.bind(address)
         door.listen()
         door.setblocking(False)
         return door
+
+
+def _bind_in_folder(door: socket.socket, path: str) -> None:
+    """The name of a socket has room for 107 characters; its folder may have a longer one."""
+    folder, name = os.path.split(path)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        door.bind(f"/proc/self/fd/{opened}/{name}" if sys.platform == "linux" else path)
+    finally:
+        os.close(opened)
 
 
 def _furnish(paths: Paths, token: str) -> None:

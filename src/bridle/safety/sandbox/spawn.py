@@ -20,14 +20,22 @@ from bridle.safety.spawn import ConfinedProcess, EnvOnlySpawn, allowed_environme
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
 
+_BUBBLEWRAP_SAYS = "bwrap: "
+_TRIES = 3
+
 Choose = Callable[[], Awaitable[Adapter | None]]
+
+
+def _nothing() -> None:
+    pass
 
 
 class SandboxSpawn:
     """Starts processes as their policy says.
 
-    `choose` gives the adapter of this machine, or None; it is asked when a command is to be confined. `place.caches`
-    is the folder of all projects' caches: each has its own in there.
+    `choose` gives the adapter of this machine, or None; it is asked when a command is to be confined. `failed` is told
+    when the adapter itself seems to have failed: what this machine can do is to be found out again. `place.caches` is
+    the folder of all projects' caches: each has its own in there.
     """
 
     def __init__(
@@ -36,11 +44,13 @@ class SandboxSpawn:
         *,
         place: Place,
         choose: Choose,
+        failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
     ) -> None:
         self._processes = processes
         self._place = place
         self._choose = choose
+        self._failed = failed
         self._also = frozenset(also)
         self._unconfined = EnvOnlySpawn(processes, also=also)
 
@@ -70,16 +80,14 @@ class SandboxSpawn:
                 on_error=on_error,
                 stdin=stdin,
             )
-        confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
-        border = _Border(adapter, confinement, cwd)
-        launch = border.launch(argv)
+        border, launch = self._bordered(adapter, argv, policy, cwd)
         try:
             started = await self._processes.start(
                 launch.argv,
                 cwd=cwd,
                 env={
                     **allowed_environment(env, self._also),
-                    **adapter.variables(confinement),
+                    **adapter.variables(border.confinement),
                     **policy.variables,
                 },
                 on_output=on_output,
@@ -88,6 +96,7 @@ class SandboxSpawn:
                 pass_fds=launch.pass_fds,
                 within=launch.within,
                 ended=border.over,
+                terminate=launch.terminate,
             )
         except BaseException:
             border.over()
@@ -97,6 +106,20 @@ class SandboxSpawn:
                 os.close(fd)
         launch.started(started.pid)
         return ConfinedProcess(started, adapter.name, border.explain)
+
+    def _bordered(
+        self, adapter: Adapter, argv: Sequence[str], policy: SpawnPolicy, cwd: str
+    ) -> tuple[_Border, Launch]:
+        """A border and how to start `argv` in it. A command that runs already may change what is looked at meanwhile."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
+                border = _Border(adapter, confinement, cwd, self._failed)
+                return border, border.launch(argv)
+            except (OSError, CannotConfine) as refused:
+                if not tries_left:
+                    raise CannotStart(argv[0], "no sandbox") from refused
+        raise AssertionError("unreachable")
 
     def _place_of(self, workspace: str) -> Place:
         """The place with the caches of this project alone: no project's downloads reach another."""
@@ -109,34 +132,38 @@ class SandboxSpawn:
 class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
-    def __init__(self, adapter: Adapter, confinement: Confinement, cwd: str) -> None:
+    def __init__(
+        self, adapter: Adapter, confinement: Confinement, cwd: str, failed: Callable[[], None]
+    ) -> None:
         self._adapter = adapter
-        self._confinement = confinement
+        self._failed = failed
+        self.confinement = confinement
         self._cwd = cwd
         self._ended: Callable[[], None] = _nothing
         self._put_aside: tuple[str, ...] = ()
 
     def launch(self, argv: Sequence[str]) -> Launch:
-        try:
-            made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._confinement)
-        except CannotConfine as refused:
-            raise CannotStart(argv[0], "no sandbox") from refused
+        made = self._adapter.confined(argv, cwd=self._cwd, confinement=self.confinement)
         self._ended = made.ended
         return made
 
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
-        if self._confinement.unwanted or self._confinement.kept:
+        if self.confinement.unwanted or self.confinement.kept:
             from bridle.safety.sandbox.aftermath import put_right
 
-            self._put_aside = put_right(self._confinement)
+            self._put_aside = put_right(self.confinement)
 
     def explain(self, exit_code: int, output: str) -> str:
         notes = [
             f"[sandbox: {os.path.relpath(path, self._cwd)} would lead git elsewhere; it was put back as it was]\n"
             for path in self._put_aside
         ]
+        if exit_code == 1 and output.startswith(
+            _BUBBLEWRAP_SAYS
+        ):  # a command can pretend: nothing runs unconfined by it
+            self._failed()
         if exit_code or any(sign in output for sign in _SIGNS):
             from bridle.safety.sandbox.blocked import explain_blocked
 
@@ -144,12 +171,8 @@ class _Border:
                 adapter=self._adapter.name,
                 exit_code=exit_code,
                 output=output,
-                confinement=self._confinement,
+                confinement=self.confinement,
                 cwd=self._cwd,
             )
             notes += [f"{told}\n"] if told else []
         return "".join(notes)
-
-
-def _nothing() -> None:
-    pass

@@ -11,7 +11,6 @@ network is denied (those of other programs are out of reach), use the keyring of
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,10 +20,13 @@ from bridle.safety.sandbox.caches import cache_variables
 from bridle.safety.sandbox.confinement import Confinement
 from bridle.safety.sandbox.gentle import terminate_inside
 from bridle.safety.sandbox.masks import Masks
+from bridle.safety.sandbox.mount_check import CHECK, DEVICES, Now, arguments_of_check, mounted_now
 from bridle.safety.sandbox.mounts import Mount, make_room, mounts_of
 from bridle.safety.sandbox.system_programs import find_program
 
-_SCRIPT = r"""
+_SCRIPT = (
+    CHECK
+    + r"""
 set -eu
 cannot() { echo "unshare: $*" >&2; exit 125; }
 trap '[ $? = 0 ] || exit 125' EXIT
@@ -66,10 +68,11 @@ while [ "$1" != -- ]; do
             fi
           done
           shift ;;
+    unstore) umount -l $store || cannot "the way out stays open"; shift ;;
+    check) check_mounts "$2" "$3" "$4"; shift 4 ;;
     *) cannot "unknown step $1" ;;
   esac
 done
-umount -l $store || cannot "the way out stays open"
 shift
 cd -- "$1" || cannot "$1 is out of reach"
 user=$2 group=$3 setpriv=$4
@@ -80,9 +83,9 @@ unshare --user --map-user="$user" --map-group="$group" -- \
   "$setpriv" --no-new-privs --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$@"
 exit $?
 """
+)
 
 TEMPORARY = "/tmp"  # noqa: S108  it is the command's own
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _KEPT_FLAGS = frozenset({"nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime"})
 """What a mount has of these it must keep, or the kernel refuses to make it read-only."""
 
@@ -122,7 +125,7 @@ class Unshare:
         except OSError as error:
             raise CannotConfine(f"{error.filename} could not be protected ({error.strerror})") from error
         try:
-            steps = list(_steps(mounts, confinement, _mounted_now()))
+            steps = list(_steps(mounts, confinement, mounted_now()))
         except BaseException:
             masks.release()
             raise
@@ -149,20 +152,14 @@ class Unshare:
         )
 
 
-class _Now(NamedTuple):
-    """A mount as it is outside."""
-
-    path: str
-    flags: str
-
-
-def _steps(every: Sequence[Mount], confinement: Confinement, now: Sequence[_Now]) -> Iterator[str]:
+def _steps(every: Sequence[Mount], confinement: Confinement, now: Sequence[Now]) -> Iterator[str]:
     root, *mounts = every
+    outside = {mount.path: ",".join(sorted(mount.flags & _KEPT_FLAGS)) for mount in now}
     blank = [mount.path for mount in mounts if mount.kind not in _REAL]
     moved = [mount.path for mount in mounts if _is_moved(mount, blank)]
     if confinement.scratch:
         moved.append(confinement.scratch)
-    moved += [f"/dev/{name}" for name in _DEVICES]
+    moved += [f"/dev/{name}" for name in DEVICES]
     for path in moved:
         yield from ("store", path)
     number = {path: str(index) for index, path in enumerate(moved, start=1)}
@@ -173,13 +170,13 @@ def _steps(every: Sequence[Mount], confinement: Confinement, now: Sequence[_Now]
             yield from ("bind", path)
     if root.kind == "read-only":
         covered = (*blank, *open_as_they_are, "/dev", "/proc", "/sys")
-        for mount in now:
-            if not is_beneath_any(mount.path, covered) or mount.path == "/sys":
-                yield from ("read-only", mount.path, mount.flags)
+        for path, flags in outside.items():
+            if not is_beneath_any(path, covered):
+                yield from ("read-only", path, flags)
     for mount in mounts:
         yield from _step(mount, number, confinement)
     yield from ("empty", "/dev", "755")
-    for name in _DEVICES:
+    for name in DEVICES:
         yield from ("place", number[f"/dev/{name}"], f"/dev/{name}")
     yield from ("links", "proc")
     if os.getuid() == 0:
@@ -187,6 +184,12 @@ def _steps(every: Sequence[Mount], confinement: Confinement, now: Sequence[_Now]
     for mount in mounts:
         if mount.kind in {"hidden", "empty", "room"} and mount.is_folder:
             yield from ("read-only", mount.path, "nosuid,nodev")
+    yield "unstore"
+    if root.kind == "read-only":  # the store stood before these until now
+        for path, flags in outside.items():
+            if is_beneath(path, "/sys"):
+                yield from ("read-only", path, flags)
+    yield from ("check", *arguments_of_check(every, confinement, now))
 
 
 def _is_moved(mount: Mount, blank: Sequence[str]) -> bool:
@@ -214,15 +217,3 @@ def _step(mount: Mount, number: Mapping[str, str], confinement: Confinement) -> 
             yield from ("empty", path, "1777")
         case "empty" | "room":
             yield from ("empty", path, "755")
-
-
-def _mounted_now() -> list[_Now]:
-    """Every mount of this process, and of its flags those that have to stay."""
-    found: dict[str, str] = {}
-    with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            fields = line.split(b" ")
-            path = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), fields[4])
-            flags = fields[5].decode().split(",")
-            found[os.fsdecode(path)] = ",".join(flag for flag in flags if flag in _KEPT_FLAGS)
-    return [_Now(path, flags) for path, flags in found.items()]

@@ -1,0 +1,154 @@
+"""Undo, wired: where a session's files are kept, what guards them, and how a person is asked.
+
+undo = session_undo(log, paths, where, …)
+undo.layer, undo.commands, undo.notices()          # in a session
+with stored_undo(env, row) as stored: …            # outside of one
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.base.clock import Clock, SystemClock
+from bridle.base.ids import Ids
+from bridle.config.folders import Folders, folders
+from bridle.engine.conversation import Conversation
+from bridle.engine.journal import Journal
+from bridle.engine.slash import SlashCommand
+from bridle.engine.timing import Stopwatch
+from bridle.engine.tools import ToolLayer
+from bridle.protocol.events import Notice
+from bridle.safety.path_guard import Blocked, PathPolicy, check_place, workspace_policy
+from bridle.safety.paths import PathRefused, find_entry, session_folders
+from bridle.sessions.store import SessionStore, StoredLog
+from bridle.sessions.undo_commands import Ask, Talk, undo_commands
+from bridle.sessions.undoable import undoable
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_keeper import Ground, Keeper
+    from bridle.sessions.undo_service import Undo
+
+
+class SessionUndo(msgspec.Struct, frozen=True):
+    """What a session gets: a layer around its tools, two commands, and what to say when it goes on."""
+
+    layer: ToolLayer
+    commands: tuple[SlashCommand, ...]
+    work: Callable[[], Undo]
+
+    def notices(self) -> list[Notice]:
+        """An undo that was cut off when Bridle stopped is told before anything else happens."""
+        from bridle.sessions.undo_words import interrupted
+
+        return [
+            Notice(reason="UndoInterrupted", message=interrupted(cut_off))
+            for cut_off in self.work().cut_off()
+        ]
+
+
+def session_undo(
+    log: StoredLog,
+    journal: Journal,
+    *,
+    paths: PathPolicy,
+    where: Folders,
+    clock: Clock,
+    ids: Ids,
+    stopwatch: Stopwatch,
+    ask: Ask,
+    shows: Callable[[str], bool],
+) -> SessionUndo:
+    """The undo of a live session. `shows` says whether the content of an absolute path may be seen."""
+    conversation = journal.conversation
+
+    def turn() -> int | None:
+        return conversation.turn if conversation.turn_is_open else None
+
+    def work() -> Undo:
+        return _undo(log, _ground(paths, where), paths, clock)
+
+    def keeper() -> Keeper:
+        from bridle.sessions.undo_keeper import Keeper  # not before something is about to change
+
+        return Keeper(log.undo_store(), ground=_ground(paths, where), turn=turn, clock=clock)
+
+    talk = Talk(
+        ask=ask,
+        emit=journal.emit,
+        committed=journal.committed,
+        new_id=lambda: ids.new("undo"),
+        now_ms=clock.now_ms,
+        hides=lambda path: not shows(path),
+    )
+    return SessionUndo(undoable(keeper, stopwatch), undo_commands(work, talk), work)
+
+
+class StoredUndo(msgspec.Struct, frozen=True):
+    """The undo of a session that nobody runs, and the journal its events go to."""
+
+    work: Undo
+    journal: Journal
+
+
+@contextmanager
+def stored_undo(
+    store: SessionStore, env: Mapping[str, str], session: str, *, add_dirs: Sequence[str] = ()
+) -> Generator[StoredUndo]:
+    """Opens a stored session for undoing, and closes it. Raises `SessionBusy` where it runs elsewhere."""
+    from bridle.engine.bus import Bus
+
+    where, clock = folders(env), SystemClock()
+    row = store.find(session)
+    paths = workspace_policy(session_folders(row.cwd, add_dirs), where.all)
+    log = store.open(row.id)
+    try:
+        kept = store.fold(row.id)
+        conversation = Conversation.restored(kept) if kept is not None else Conversation()
+        for envelope in store.events(row.id, after=conversation.last_id):
+            conversation.apply(envelope)
+        journal = Journal(
+            session=row.id,
+            log=log,
+            clock=clock,
+            bus=Bus(conversation.last_id + 1),
+            conversation=conversation,
+        )
+        journal.originator = Ids(clock.now_ms, os.urandom).new("cli")
+        yield StoredUndo(_undo(log, _ground(paths, where), paths, clock), journal)
+    finally:
+        log.close()
+
+
+def _ground(paths: PathPolicy, where: Folders) -> Ground:
+    from bridle.sessions.undo_keeper import Ground
+
+    roots = tuple(dict.fromkeys((paths.folders.workspace, *paths.folders.added)))
+    return Ground(roots=roots, apart=tuple(map(os.path.realpath, where.all)))
+
+
+def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
+    from bridle.sessions.undo_service import Undo  # not before somebody wants it
+
+    def may_write(path: str) -> str | None:
+        return _refusal(path, paths)
+
+    return Undo(log.undo_store(), ground=ground, may_write=may_write, now_ms=clock.now_ms)
+
+
+def _refusal(path: str, paths: PathPolicy) -> str | None:
+    """Why the guard of file tools would not let this path be written; a link at its end is meant itself."""
+    try:
+        target = find_entry(path, paths.folders.workspace)
+        if target.path != path:
+            return "it leads elsewhere now"
+        check_place(target, paths, "write", starts_command=False)
+    except PathRefused as refused:
+        return refused.problem
+    except Blocked as blocked:
+        return blocked.problem or "it is outside the workspace"
+    return None

@@ -1,0 +1,134 @@
+"""`bridle undo`: takes back what a turn, a call or a whole session did to files; shown first, then asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+
+from bridle.app.engine import session_store
+from bridle.app.undoing import StoredUndo, stored_undo
+from bridle.base.visible import visible
+from bridle.cli import say, tell
+from bridle.cli.stdin import typed_line
+from bridle.clients.story import Story
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.events import ContextAdded
+from bridle.protocol.messages import TextBlock
+from bridle.sessions import undo_words as words
+from bridle.sessions.store import SessionRow, SessionStore
+from bridle.sessions.undo_plan import Plan, Step
+from bridle.sessions.undo_service import SESSION
+
+EXIT_STOPPED = 1
+
+
+def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """Returns 0 when it was done or there was nothing to do, 1 when it was not done."""
+    with closing(session_store(env)) as store:
+        row, what = _meant(store, parsed)
+        with stored_undo(store, env, row.id, add_dirs=parsed.add_dir) as stored:
+            for cut_off in stored.work.cut_off():
+                tell(words.interrupted(cut_off))
+            plan = stored.work.redo_plan() if parsed.redo else stored.work.plan(what)
+            if plan is None:
+                return say(_nothing(row, redo=parsed.redo))
+            return _carry_out(stored, plan, what, parsed)
+
+
+def _meant(store: SessionStore, parsed: argparse.Namespace) -> tuple[SessionRow, str]:
+    """The session, and the turn or call in it; a name that is neither is that of a session, and means all of it."""
+    here = os.path.realpath(parsed.cwd)
+    if parsed.redo and parsed.what:
+        raise UsageError("--redo takes back the last undo; it needs no name")
+    what = parsed.what or ""
+    if what and not (what.isascii() and what.isdigit()) and not what.startswith("call_"):
+        if parsed.session:
+            raise UsageError(f'"{what}" is neither a turn nor a call')
+        return store.find(what, cwd=here), SESSION
+    row = store.find(parsed.session, cwd=here) if parsed.session else store.newest(here)
+    return row, what
+
+
+def _nothing(row: SessionRow, *, redo: bool) -> str:
+    title = visible(row.title, newlines=False)
+    return f'There is nothing to {"redo" if redo else "undo"} in {row.id} "{title}".\n'
+
+
+def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace) -> int:
+    work = stored.work
+    lines = words.preview(plan, contents=work.contents, shown=work.shown, now_ms=_now_ms())
+    failed = say("\n".join((words.headline(plan, what), *lines)) + "\n")
+    if parsed.dry_run:
+        return failed or say("Nothing was changed (--dry-run).\n")
+    if not (plan.of("goes") or plan.of("conflict") or plan.continues is not None):
+        return failed or say("Nothing can be put back.\n" if lines else "Everything is as it was already.\n")
+    if not parsed.yes and not sys.stdin.isatty():
+        raise CommandRefused("NoApprover", tool="undo", hint="Let it with -y.")
+    if not parsed.yes and not _agreed(stored, plan):
+        return failed or say("Nothing was changed.\n")
+    overwrite = _overwritten(stored, plan, parsed.conflicts or ("stop" if parsed.yes else "ask"))
+    if overwrite is None:
+        say(
+            "Nothing was changed. Leave such files as they are: --conflicts skip   Or: --conflicts overwrite\n"
+        )
+        return EXIT_STOPPED
+    applied = work.apply(plan, overwrite=overwrite)
+    if applied is None:
+        return failed or say("Nothing was changed.\n")
+    told = ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),))
+    stored.journal.emit(told)
+    stored.journal.emit(applied)
+    return failed or say("\n".join(Story().lines(applied)) + "\n")
+
+
+def _agreed(stored: StoredUndo, plan: Plan) -> bool:
+    verb = "redo" if plan.is_redo else "undo"
+    while True:
+        match _answer(f"y {verb} · d diff · Enter keep › "):
+            case "y":
+                return True
+            case "d":
+                say(
+                    words.diff(
+                        plan,
+                        contents=stored.work.contents,
+                        shown=stored.work.shown,
+                        hides=lambda _path: False,
+                    )
+                    + "\n"
+                )
+            case _:
+                return False
+
+
+def _overwritten(stored: StoredUndo, plan: Plan, decided: str) -> set[str] | None:
+    """The files in conflict that shall be written over; None stops everything."""
+    overwrite: set[str] = set()
+    for step in plan.of("conflict"):
+        choice = _asked(stored, plan, step) if decided == "ask" else decided
+        if choice == "stop":
+            return None
+        if choice == "overwrite":
+            overwrite.add(step.path)
+    return overwrite
+
+
+def _asked(stored: StoredUndo, plan: Plan, step: Step) -> str:
+    say(f"{words.conflict(step, plan, shown=stored.work.shown, now_ms=_now_ms())}.\n")
+    answer = _answer("s skip it · o overwrite (your version is kept for --redo) · Enter stop › ")
+    return {"s": "skip", "o": "overwrite"}.get(answer, "stop")
+
+
+def _answer(prompt: str) -> str:
+    try:
+        return typed_line(prompt).strip().lower()
+    except EOFError:
+        return ""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,118 @@
+"""`/undo` and `/redo`: shown first, then asked, then done; conflicts are asked about one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.engine.slash import SlashCommand, SlashEvent
+from bridle.protocol.events import ContextAdded, DurableEvent, Notice
+from bridle.protocol.messages import TextBlock
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_plan import Plan
+    from bridle.sessions.undo_service import Undo
+
+UNDO_DOES: Mapping[str, str] = {
+    "undo": "take back what the last turn did to files: /undo [TURN|CALL|session]",
+    "redo": "bring back what /undo took away",
+}
+"""What each of them does, for the list of commands."""
+
+Ask = Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
+
+
+class Talk(msgspec.Struct, frozen=True, kw_only=True):
+    """How the commands speak: `ask(id, question, choices)` gives None when nobody can answer.
+
+    `committed` returns when what was emitted is in the database, where the next plan reads it. `hides` says whether
+    the content of an absolute path must not be shown.
+    """
+
+    ask: Ask
+    emit: Callable[[DurableEvent], object]
+    committed: Callable[[], Awaitable[None]]
+    new_id: Callable[[], str]
+    now_ms: Callable[[], int]
+    hides: Callable[[str], bool]
+
+
+def undo_commands(undo: Callable[[], Undo], talk: Talk) -> tuple[SlashCommand, ...]:
+    """Both commands. `undo` makes what they work with when the first of them is given."""
+
+    async def run_undo(arguments: str) -> SlashEvent:
+        work = undo()
+        await talk.committed()
+        plan = await asyncio.to_thread(work.plan, arguments.strip())
+        if plan is None:
+            return Notice(reason="NothingToUndo", message="There is nothing to undo in this session.")
+        return await _carry_out(work, plan, arguments.strip(), talk)
+
+    async def run_redo(_arguments: str) -> SlashEvent:
+        work = undo()
+        await talk.committed()
+        plan = await asyncio.to_thread(work.redo_plan)
+        if plan is None:
+            return Notice(reason="NothingToRedo", message="There is no undo to take back.")
+        return await _carry_out(work, plan, "", talk)
+
+    return (
+        SlashCommand(name="undo", does=UNDO_DOES["undo"], run=run_undo),
+        SlashCommand(name="redo", does=UNDO_DOES["redo"], run=run_redo),
+    )
+
+
+async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEvent:
+    from bridle.sessions import undo_words as words
+
+    if not (plan.of("goes") or plan.of("conflict") or plan.continues is not None):
+        lines = words.preview(plan, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
+        why = "\n".join(("Nothing can be put back.", *lines)) if lines else "Everything is as it was already."
+        return Notice(reason="NothingToUndo", message=why)
+    if not await _agreed(work, plan, what, talk):
+        return Notice(reason="NotUndone", message="Nothing was changed.")
+    overwrite: set[str] = set()
+    for step in plan.of("conflict"):
+        question = f"{words.conflict(step, plan, shown=work.shown, now_ms=talk.now_ms())}."
+        match await talk.ask(f"undo-conflict-{talk.new_id()}", question, words.CONFLICT_CHOICES):
+            case "skip it":
+                pass
+            case "overwrite it":
+                overwrite.add(step.path)
+            case _:
+                return Notice(reason="NotUndone", message="Stopped. Nothing was changed.")
+
+    async def apply() -> SlashEvent:
+        applied = await asyncio.to_thread(work.apply, plan, overwrite=overwrite)
+        if applied is None:
+            return Notice(reason="NotUndone", message="Nothing was changed.")
+        talk.emit(ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),)))
+        return applied
+
+    return await _done_anyway(asyncio.ensure_future(apply()))
+
+
+async def _done_anyway(work: asyncio.Future[SlashEvent]) -> SlashEvent:
+    """The result, even if somebody cancels meanwhile: what was done to the files is recorded."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait((work,))
+        return work.result()
+
+
+async def _agreed(work: Undo, plan: Plan, what: str, talk: Talk) -> bool:
+    from bridle.sessions import undo_words as words
+
+    choices = words.REDO_CHOICES if plan.is_redo else words.UNDO_CHOICES
+    lines = words.preview(plan, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
+    question = "\n".join((words.headline(plan, what), *lines))
+    while True:
+        answer = await talk.ask(f"undo-{talk.new_id()}", question, choices)
+        if answer != choices[1]:
+            return answer == choices[0]
+        text = words.diff(plan, contents=work.contents, shown=work.shown, hides=talk.hides)
+        talk.emit(Notice(reason="UndoDiff", message=text or "Only modes, links or folders change."))

@@ -1,0 +1,277 @@
+"""Keeps what files were before each call that may change something, and what they were after it.
+
+A call that names its files is looked at file by file. Any other call may change anything: before the first one the
+whole workspace is looked at, before and after each later one only what differs is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.base.redact import redact
+from bridle.engine.tools import ToolCall
+from bridle.sessions.undo_states import (
+    NEVER_THE_SAME,
+    Change,
+    Kept,
+    Missed,
+    Seen,
+    State,
+    differences,
+    tree_of,
+)
+from bridle.sessions.undo_store import NewCall, UndoStore
+from bridle.sessions.undo_tree import USUAL, Keep, Limits, Look, look_around, look_at, newly_missed
+
+_DOES_CHARACTERS = 200
+_INSTALLS = "installs packages"
+"""What a command that fetches packages is said to do: it runs their scripts too, so its class is another one."""
+_OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compared, never opened
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own."""
+
+    roots: tuple[str, ...]
+    apart: tuple[str, ...] = ()
+    limits: Limits = USUAL
+
+    def around(self, known: Mapping[str, Seen], keep: Keep, *, first: bool = False) -> Look:
+        """Everything there is to see."""
+        return look_around(
+            self.roots, known=known, keep=keep, apart=self.apart, limits=self.limits, first=first
+        )
+
+    def holds(self, path: str) -> bool:
+        return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """A call whose beginning is stored."""
+
+    number: int
+    kept: Kept
+    missed: tuple[Missed, ...]
+    named: tuple[str, ...]
+
+
+def exact_paths(call: ToolCall) -> tuple[str, ...]:
+    """The files a call can change, if it is one that changes only those it names."""
+    named = call.subjects
+    if call.definition.side_effect != "workspace" or not named:
+        return ()
+    if any(subject.kind != "path" or subject.access != "write" for subject in named):
+        return ()
+    return tuple(dict.fromkeys(subject.resolved for subject in named))
+
+
+class Keeper:
+    """The undo record of one session as it runs. `turn` is the number of the turn that is open, if one is."""
+
+    def __init__(
+        self,
+        store: UndoStore,
+        *,
+        ground: Ground,
+        turn: Callable[[], int | None],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._ground = ground
+        self._turn = turn
+        self._clock = clock
+        self._look: Look | None = None
+        self._settled = False
+        self._one_at_a_time = asyncio.Lock()
+
+    async def begin(self, call: ToolCall) -> Begun:
+        """Stores what the call may change. When this returns it survives the death of this process."""
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._begin, call, self._turn())
+
+    async def end(self, begun: Begun, *, ran: bool) -> None:
+        """Stores what the call did change."""
+        async with self._one_at_a_time:
+            await asyncio.to_thread(self._end, begun, ran)
+
+    def _begin(self, call: ToolCall, turn: int | None) -> Begun:
+        store = self._store
+        if not self._settled:
+            with store.elsewhere() as own:
+                own.forget_old(self._clock.now_ms())
+                settle(own, self._ground)
+            self._settled = True
+        keep = store.keeping()
+        named = tuple(_named(call, self._ground))
+        if paths := exact_paths(call):
+            kept = Kept(exact=True, seen=tuple(_looked_at(with_missing_folders(paths), keep)))
+        else:
+            kept = self._whole(keep, named)
+        keep.flush()
+        new = NewCall(
+            call_id=call.id,
+            turn=turn,
+            tool=call.name,
+            does=_does(call),
+            started_ms=self._clock.now_ms(),
+            kept=kept,
+        )
+        return Begun(
+            number=store.begin(new),
+            kept=kept,
+            missed=tuple(_beyond(call, self._ground)),
+            named=named,
+        )
+
+    def _whole(self, keep: Keep, named: Sequence[str]) -> Kept:
+        """The tree as it is now, as what differs from what was known of it."""
+        first = self._look is None
+        if self._look is None:
+            with self._store.elsewhere() as own:
+                known = own.last_tree()
+        else:
+            known = self._look.tree
+        look = self._ground.around(known, keep, first=first)
+        _deepen(look, named, keep)
+        seen = [one for path, one in look.tree.items() if first or known.get(path) is not one]
+        if not first:
+            seen += [
+                Seen(os.fsencode(path), NEVER_THE_SAME, None) for path in known.keys() - look.tree.keys()
+            ]
+        self._look = look
+        unlisted = tuple(os.fsencode(path) for path in sorted(look.unlisted))
+        return Kept(whole=first, seen=tuple(seen), unlisted=unlisted)
+
+    def _end(self, begun: Begun, ran: bool) -> None:
+        store = self._store
+        if not ran:
+            store.end(begun.number, begun.kept)
+            return
+        keep = store.keeping()
+        if begun.kept.exact:
+            changes, missed = _exact_changes(begun.kept, keep), list[Missed]()
+        else:
+            before = (
+                self._look
+            )  # not the one of the beginning: of calls that overlap, the first to end has the change
+            assert before is not None
+            after = self._ground.around(before.tree, keep)
+            _deepen(after, begun.named, keep)
+            changes = covered(before, after)
+            missed = newly_missed(before, after, self._ground.roots)
+            self._look = after
+        keep.flush()
+        missed = (*begun.missed, *missed)
+        store.end(begun.number, msgspec.structs.replace(begun.kept, changes=tuple(changes), missed=missed))
+
+
+def settle(store: UndoStore, ground: Ground) -> None:
+    """Completes the call that was running when Bridle stopped: what differs now counts as its own.
+
+    Of a call with others behind it nothing can be told any more.
+    """
+    rows = store.calls()
+    for at, row in enumerate(rows):
+        if not row.open:
+            continue
+        keep = store.keeping()
+        if row is not rows[-1]:
+            missed = (*row.kept.missed, Missed(row.does, "unseen"))
+            store.end(row.number, msgspec.structs.replace(row.kept, missed=missed))
+            continue
+        if row.kept.exact:
+            changes = _exact_changes(row.kept, keep)
+        else:
+            tree = tree_of(rows[: at + 1])
+            before = Look(tree=tree, unlisted={os.fsdecode(path) for path in row.kept.unlisted})
+            after = ground.around(tree, keep, first=True)
+            changes = covered(before, after)
+        keep.flush()
+        store.end(row.number, msgspec.structs.replace(row.kept, changes=tuple(changes)))
+
+
+def covered(before: Look, after: Look) -> list[Change]:
+    """What changed between two looks. What one of them could not see is neither new nor gone."""
+    return [
+        change
+        for change in differences(before.tree, after.tree)
+        if (change.before is not None or before.covers(change.name))
+        and (change.after is not None or after.covers(change.name))
+    ]
+
+
+def with_missing_folders(paths: Sequence[str]) -> list[str]:
+    """The paths, and the folders that would have to be made for them, outermost first."""
+    found: dict[str, None] = {}
+    for path in paths:
+        missing: list[str] = []
+        folder = os.path.dirname(path)
+        while not os.path.lexists(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        found.update(dict.fromkeys(reversed(missing)))
+        found[path] = None
+    return list(found)
+
+
+def _looked_at(paths: Sequence[str], keep: Keep) -> Iterator[Seen]:
+    for path in paths:
+        try:
+            yield look_at(path, keep=keep)
+        except OSError:
+            yield Seen(os.fsencode(path), NEVER_THE_SAME, State("other"))
+
+
+def _exact_changes(kept: Kept, keep: Keep) -> list[Change]:
+    before = {os.fsdecode(seen.path): seen for seen in kept.seen if seen.state is not None}
+    paths = [os.fsdecode(seen.path) for seen in kept.seen]
+    after = {os.fsdecode(seen.path): seen for seen in _looked_at(paths, keep) if seen.state is not None}
+    return differences(before, after)
+
+
+def _deepen(look: Look, named: Sequence[str], keep: Keep) -> None:
+    """Files the call names are kept even where others of their size are not."""
+    for path in named:
+        seen = look.tree.get(path)
+        if seen is not None and seen.state is not None and seen.state.kind == "file" and not seen.state.known:
+            for found in _looked_at((path,), keep):
+                if found.state is not None and found.state.known:
+                    look.tree[path] = found
+
+
+def _named(call: ToolCall, ground: Ground) -> Iterator[str]:
+    for subject in (*call.subjects, *call.named):
+        if subject.kind == "path" and subject.access == "write" and ground.holds(subject.resolved):
+            yield subject.resolved
+
+
+def _beyond(call: ToolCall, ground: Ground) -> Iterator[Missed]:
+    """What the call is known to do that no copy of files can take back."""
+    for part in call.parts:
+        if part.command_class == "network" or part.does.startswith(_INSTALLS):
+            yield Missed(_clean(part.text), "network")
+    if call.input.get("background") is True:
+        yield Missed(_does(call), "background")
+    for subject in call.named:
+        path = subject.resolved
+        outside = subject.kind == "path" and subject.access == "write" and not ground.holds(path)
+        if outside and not path.startswith(_OF_NO_INTEREST):
+            yield Missed(_clean(path), "outside")
+
+
+def _does(call: ToolCall) -> str:
+    command = call.input.get("command")
+    if isinstance(command, str) and command:
+        return _clean(command)
+    return _clean(", ".join(subject.value for subject in call.subjects))
+
+
+def _clean(text: str) -> str:
+    """Short, without secrets, and encodable whatever the model wrote."""
+    text = redact(text).encode("utf-8", "replace").decode()
+    return text if len(text) <= _DOES_CHARACTERS else text[: _DOES_CHARACTERS - 1] + "…"

@@ -1,0 +1,237 @@
+"""Undo and redo for one session: plan first, then apply what a person agreed to. All of it blocks: use a thread.
+
+A file is touched only while it is what the plan was made for. What is about to be overwritten or removed is stored
+first, so everything an undo does can be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from bridle.protocol.errors import UsageError
+from bridle.protocol.events import UndoApplied
+from bridle.sessions.undo_files import put_all
+from bridle.sessions.undo_keeper import Ground, settle
+from bridle.sessions.undo_plan import (
+    Plan,
+    Present,
+    Step,
+    last_unit,
+    missed_by,
+    redo_steps,
+    undo_steps,
+)
+from bridle.sessions.undo_states import ActionRow, CallRow, Item, State, same
+from bridle.sessions.undo_store import UndoStore
+from bridle.sessions.undo_tree import Keep, look_at, shown_below
+
+SESSION = "session"
+
+MayWrite = Callable[[str], str | None]
+"""Why a path must not be written, as the end of a sentence; None where it may be."""
+
+
+class CutOff(msgspec.Struct, frozen=True, kw_only=True):
+    """An undo or redo that Bridle did not finish: which files are there already and which are not."""
+
+    turn: int | None
+    is_redo: bool
+    done: tuple[str, ...]
+    open: tuple[str, ...]
+
+
+class Undo:
+    """`may_write` is the guard of file tools; `now_ms` the time."""
+
+    def __init__(
+        self, store: UndoStore, *, ground: Ground, may_write: MayWrite, now_ms: Callable[[], int]
+    ) -> None:
+        self._store = store
+        self._ground = ground
+        self._may_write = may_write
+        self._now_ms = now_ms
+
+    def shown(self, path: str) -> str:
+        """The path as people read it."""
+        return shown_below(path, self._ground.roots)
+
+    def plan(self, what: str = "") -> Plan | None:
+        """The undo of a turn (a number), a call (its id or the beginning of it), the `SESSION`, or the last change.
+
+        None where nothing is left to undo. Raises `UsageError` for a turn or call that is not there.
+        """
+        with self._store.elsewhere() as store:
+            settle(store, self._ground)
+            rows = store.calls()
+            wanted = _wanted(rows, what)
+            if not any(row.kept.changes for row in wanted):
+                return None
+            calls = tuple(row.call_id for row in wanted)
+            cut_off = _unfinished(store.actions(), calls)
+            last = wanted[-1].number
+            keep = store.keeping()
+            steps = undo_steps(
+                wanted,
+                (row for row in rows if row.number > last and not row.undone),
+                lambda path: _present(path, keep),
+                {item.name: item for item in cut_off.items} if cut_off else {},
+            )
+            keep.flush()
+            turns = {row.turn for row in wanted}
+            turn = wanted[-1].turn if len(turns) == 1 else None
+            return Plan(
+                calls=calls,
+                turn=turn,
+                title=self._title(store, wanted, turn, what),
+                steps=tuple(steps),
+                missed=missed_by(wanted),
+                continues=cut_off.number if cut_off else None,
+            )
+
+    def redo_plan(self) -> Plan | None:
+        """The way back from the last undo that was not taken back yet; None where there is none."""
+        with self._store.elsewhere() as store:
+            undone = [row for row in store.actions() if row.done and row.redo_of is None and not row.reversed]
+            if not undone:
+                return None
+            action = undone[-1]
+            keep = store.keeping()
+            steps = redo_steps(action, lambda path: _present(path, keep))
+            keep.flush()
+            rows = [row for row in store.calls() if row.call_id in action.calls]
+            return Plan(
+                calls=action.calls,
+                turn=action.turn,
+                title=self._title(store, rows, action.turn, "") if rows else "",
+                steps=tuple(steps),
+                redo_of=action.number,
+            )
+
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        overwrite: Collection[str] = (),
+        after_each: Callable[[], None] = lambda: None,
+    ) -> UndoApplied | None:
+        """Does what the plan says, with the conflicts in `overwrite` too; returns the event that records it.
+
+        The event has to be recorded: until then the undo counts as cut off. None when no file was changed.
+        """
+        with self._store.elsewhere() as store:
+            left = {step.path: step.why for step in plan.of("impossible")}
+            left |= {step.path: "" for step in plan.of("conflict") if step.path not in overwrite}
+            items: list[Item] = []
+            for step in plan.steps:
+                if step.fate == "goes" or step.path in overwrite:
+                    problem = self._may_write(step.path)
+                    if problem is None:
+                        items.append(step.item)
+                    else:
+                        left[step.path] = problem
+            if not items and plan.continues is None:
+                return None
+            number = store.begin_action(
+                (*items, *_finished_before(plan)),
+                calls=plan.calls,
+                turn=plan.turn,
+                redo_of=plan.redo_of,
+                started_ms=self._now_ms(),
+            )
+            if plan.continues is not None:
+                store.close_action(plan.continues)
+            left |= put_all(items, store.content, after_each=after_each)
+        done = [item.name for item in items if item.name not in left]
+        return UndoApplied(
+            turn=plan.turn or 0,
+            paths=tuple(self.shown(path) for path in done),
+            redone=plan.is_redo,
+            calls=plan.calls,
+            left=tuple(self.shown(path) for path in sorted(left)),
+            action=number,
+        )
+
+    def cut_off(self) -> list[CutOff]:
+        """The undos that were not finished, as the files tell it now. For the thread of the session store."""
+        found: list[CutOff] = []
+        for action in self._store.actions():
+            if action.done:
+                continue
+            names = {self.shown(item.name): _is_done(item) for item in action.items}
+            found.append(
+                CutOff(
+                    turn=action.turn,
+                    is_redo=action.redo_of is not None,
+                    done=tuple(name for name, done in names.items() if done),
+                    open=tuple(name for name, done in names.items() if not done),
+                )
+            )
+        return found
+
+    def contents(self, step: Step) -> tuple[bytes | None, bytes | None]:
+        """What the file of a step held before and after the calls, for a diff; None where it is no file."""
+        with self._store.elsewhere() as store:
+            before, after = (
+                store.content(state.sha256) if state is not None and state.sha256 else None
+                for state in (step.did.before, step.did.after)
+            )
+        return before, after
+
+    def _title(self, store: UndoStore, rows: Sequence[CallRow], turn: int | None, what: str) -> str:
+        if turn is not None and len(rows) == 1 and what:
+            return rows[0].does
+        if turn is not None:
+            return store.title_of(turn)
+        return rows[0].does if len(rows) == 1 else ""
+
+
+def _wanted(rows: Sequence[CallRow], what: str) -> list[CallRow]:
+    if not what:
+        return last_unit(rows)
+    if what == SESSION:
+        return [row for row in rows if not row.undone]
+    if what.isascii() and what.isdigit():
+        found = [row for row in rows if row.turn == int(what)]
+        if not found:
+            raise UsageError(f"Turn {what} changed no files that undo knows of.")
+        return found
+    wanted = what.removeprefix("call_").upper()
+    found = [row for row in rows if row.call_id.removeprefix("call_").upper().startswith(wanted)]
+    if len(found) != 1:
+        which = "more than one call" if found else "no call that changed files"
+        raise UsageError(f'"{what}" names {which} of this session.')
+    return found
+
+
+def _unfinished(actions: Sequence[ActionRow], calls: Sequence[str]) -> ActionRow | None:
+    """An undo of the same calls that was begun and not finished."""
+    return next(
+        (row for row in actions if not row.done and row.redo_of is None and row.calls == tuple(calls)), None
+    )
+
+
+def _finished_before(plan: Plan) -> list[Item]:
+    """What a cut-off attempt had done already: a redo takes it back too."""
+    if plan.continues is None:
+        return []
+    return [step.item for step in plan.of("already") if not same(step.item.before, step.item.after)]
+
+
+def _present(path: str, keep: Keep) -> Present:
+    try:
+        seen = look_at(path, keep=keep)
+        changed_ms = os.lstat(path).st_mtime_ns // 1_000_000 if seen.state is not None else None
+    except OSError:
+        return Present(State("other"))
+    return Present(seen.state, changed_ms)
+
+
+def _is_done(item: Item) -> bool:
+    try:
+        now = look_at(item.name, keep=lambda _digest, _data: None).state
+    except OSError:
+        return False
+    return same(now, item.after)

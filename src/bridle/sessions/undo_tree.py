@@ -1,0 +1,338 @@
+"""Looking at a workspace: every file below it, and the content of those that are new or changed since the last look.
+
+The first look reads everything it keeps; a later one asks the system how each file is described and reads only what
+differs. No symlink is followed, each folder is entered from the one above it, and every look has limits: what lies
+beyond them is named, never guessed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from bridle.base.files import open_beneath, read_limited
+from bridle.sessions.undo_states import NEVER_THE_SAME, Missed, Seen, Signature, State
+
+MAX_DEPTH = 100
+_SMALL_BYTES = 256 << 10
+"""Files up to this size are read on the way; larger ones afterwards, the smallest first."""
+_SETTLED_NS = 20_000_000
+_COARSE_NS = 2_000_000_000
+"""A file that changed this recently might change again without its times telling. Some systems count whole seconds."""
+
+GIT = ".git"
+# fmt: off
+NOT_COVERED = frozenset({
+    GIT, ".hg", ".svn", ".jj", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache",
+    ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".next", ".nuxt", ".turbo", ".parcel-cache",
+})
+# fmt: on
+"""Folders that tools make again by themselves, and the records of version control."""
+_CACHE_TAG = "CACHEDIR.TAG"
+_GIT_RECORDS = ("HEAD", "packed-refs", "logs/HEAD", "refs/heads", "refs/tags", "refs/stash")
+_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+Keep = Callable[[bytes, bytes], None]
+"""Takes a content and its digest into the store."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a look goes.
+
+    `entries` are files, links and folders of one look, `file_bytes` the largest file it reads, `read_bytes` what it
+    reads at most. A first look, which reads the whole workspace, may take `first_s`, a later one `later_s`.
+    """
+
+    entries: int = 20_000
+    file_bytes: int = 4 << 20
+    read_bytes: int = 64 << 20
+    first_s: float = 2.0
+    later_s: float = 1.0
+
+
+USUAL = Limits()
+MAX_EXACT_BYTES = 16 << 20
+"""The largest file that is kept when a call names it."""
+
+
+class Look(msgspec.Struct, kw_only=True):
+    """What was seen. Nothing is known about what lies in `unlisted` folders. `apart` are folders left out by rule."""
+
+    tree: dict[str, Seen] = {}
+    unlisted: set[str] = set()
+    apart: dict[str, tuple[int, ...]] = {}
+
+    def covers(self, path: str) -> bool:
+        """Whether a path that was not seen was certainly not there."""
+        if not self.unlisted:
+            return True
+        folder = os.path.dirname(path)
+        while folder not in self.unlisted:
+            if folder == "/":
+                return True
+            folder = os.path.dirname(folder)
+        return False
+
+
+def look_around(
+    roots: Sequence[str],
+    *,
+    known: Mapping[str, Seen],
+    keep: Keep,
+    apart: Collection[str] = (),
+    limits: Limits = USUAL,
+    first: bool = False,
+) -> Look:
+    """Everything below the resolved folders. `apart` are absolute folders nobody looks into.
+
+    What is `known` and described as before is taken over; the rest is read and given to `keep`.
+    """
+    return _Walk(known, keep, frozenset(apart), limits, limits.first_s if first else limits.later_s).around(
+        roots
+    )
+
+
+def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
+    """One resolved path, followed by no symlink; its content goes to `keep` unless it is larger than `limit`.
+
+    Raises OSError where it cannot be looked at.
+    """
+    encoded = os.fsencode(path)
+    folder, name = os.path.split(path)
+    try:
+        where = open_beneath(folder, _ENTER)
+    except (FileNotFoundError, NotADirectoryError):
+        return Seen(encoded, NEVER_THE_SAME, None)
+    try:
+        now_ns = time.time_ns()
+        status = os.stat(name, dir_fd=where, follow_symlinks=False)
+        return _seen(encoded, name, where, status, now_ns, limit, keep)
+    except FileNotFoundError:
+        return Seen(encoded, NEVER_THE_SAME, None)
+    finally:
+        os.close(where)
+
+
+def newly_missed(before: Look, after: Look, roots: Sequence[str]) -> list[Missed]:
+    """What changed out of sight between two looks, as far as it can be told."""
+    missed: list[Missed] = []
+    for path in sorted(before.apart.keys() | after.apart.keys()):
+        if before.apart.get(path) != after.apart.get(path):
+            why = "git" if os.path.basename(path) == GIT else "skipped"
+            missed.append(Missed(shown_below(path, roots), why))
+    unlisted = sorted(before.unlisted | after.unlisted)
+    return [*missed, *(Missed(shown_below(path, roots), "limit") for path in unlisted)]
+
+
+def shown_below(path: str, roots: Sequence[str]) -> str:
+    """The path as people read it, relative to the workspace, which is the first root. Any text can hold it."""
+    workspace = roots[0].rstrip("/") + "/"
+    shown = path.removeprefix(workspace) if path != roots[0] else "."
+    return shown.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def signature_of(status: os.stat_result, now_ns: int) -> Signature:
+    """How the system describes a file, if that is enough to notice the next change; folders have only a mode."""
+    if stat.S_ISDIR(status.st_mode):
+        return (0, 0, 0, 0, status.st_mode)
+    changed = status.st_ctime_ns
+    margin = _COARSE_NS if changed % 1_000_000_000 == 0 else _SETTLED_NS
+    if now_ns - changed < margin:
+        return NEVER_THE_SAME
+    return (status.st_mtime_ns, changed, status.st_size, status.st_ino, status.st_mode)
+
+
+def _described(status: os.stat_result) -> Signature:
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
+
+
+def _seen(
+    encoded: bytes, name: str, where: int, status: os.stat_result, now_ns: int, limit: int, keep: Keep
+) -> Seen:
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISREG(status.st_mode):
+        data = _content(name, where, status, limit)
+        if data is None:
+            return Seen(encoded, _described(status), State("file", mode, size=status.st_size))
+        digest = sha256(data).digest()
+        keep(digest, data)
+        return Seen(encoded, signature_of(status, now_ns), State("file", mode, digest, size=len(data)))
+    if stat.S_ISDIR(status.st_mode):
+        return Seen(encoded, signature_of(status, now_ns), State("folder", mode))
+    if stat.S_ISLNK(status.st_mode):
+        target = os.fsencode(os.readlink(name, dir_fd=where))
+        return Seen(encoded, signature_of(status, now_ns), State("link", target=target))
+    return Seen(encoded, _described(status), State("other", mode))
+
+
+def _content(name: str, where: int, status: os.stat_result, limit: int) -> bytes | None:
+    """What the file holds, if it may be read, is not too large and was not swapped since it was looked at."""
+    if status.st_size > limit:
+        return None
+    try:
+        fd = os.open(name, _READ, dir_fd=where)
+    except OSError:
+        return None
+    try:
+        if not os.path.samestat(os.fstat(fd), status):
+            return None
+        data, truncated = read_limited(fd, limit)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return None if truncated else data
+
+
+class _Walk:
+    def __init__(
+        self, known: Mapping[str, Seen], keep: Keep, apart: frozenset[str], limits: Limits, limit_s: float
+    ) -> None:
+        self._known = known
+        self._keep = keep
+        self._apart = apart
+        self._limits = limits
+        self._until_s = time.monotonic() + limit_s
+        self._now_ns = time.time_ns()
+        self._count = 0
+        self._read = 0
+        self._later: list[tuple[int, str]] = []
+        self._device = 0
+        self._look = Look()
+
+    def around(self, roots: Sequence[str]) -> Look:
+        for root in roots:
+            if any(root == other or root.startswith(f"{other}/") for other in roots if other is not root):
+                continue
+            try:
+                fd = open_beneath(root, _ENTER)
+            except OSError:
+                self._look.unlisted.add(root)
+                continue
+            try:
+                self._device = os.fstat(fd).st_dev
+                self._below(fd, root, 0)
+            finally:
+                os.close(fd)
+        self._read_later()
+        return self._look
+
+    def _below(self, fd: int, folder: str, depth: int) -> None:
+        """The files of a folder first, then the folders in it."""
+        room = self._limits.entries - self._count
+        try:
+            with os.scandir(fd) as found:
+                entries = list(itertools.islice(found, room + 1))
+        except OSError:
+            self._look.unlisted.add(folder)
+            return
+        if len(entries) > room or depth > MAX_DEPTH or time.monotonic() > self._until_s:
+            self._look.unlisted.add(folder)
+            return
+        self._count += len(entries)
+        folders: list[tuple[str, str]] = []
+        known, tree = self._known, self._look.tree
+        for entry in entries:
+            path = f"{folder}/{entry.name}"
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # it went away while we were looking
+            if stat.S_ISDIR(status.st_mode) or entry.name == GIT:
+                if self._is_apart(entry.name, path, status, fd):
+                    continue
+                folders.append((entry.name, path))
+            old = known.get(path)
+            signature = signature_of(status, self._now_ns)
+            if old is not None and old.signature == signature != NEVER_THE_SAME:
+                tree[path] = old
+            else:
+                self._take(path, entry.name, fd, status, old)
+        for name, path in folders:
+            self._enter(name, path, fd, depth)
+
+    def _enter(self, name: str, path: str, where: int, depth: int) -> None:
+        try:
+            fd = os.open(name, _ENTER, dir_fd=where)
+        except OSError:
+            self._look.unlisted.add(path)
+            return
+        try:
+            self._below(fd, path, depth + 1)
+        finally:
+            os.close(fd)
+
+    def _is_apart(self, name: str, path: str, status: os.stat_result, where: int) -> bool:
+        """A folder that was covered stays so: nobody hides it by calling it a cache."""
+        if path in self._apart or status.st_dev != self._device:
+            return True
+        if name not in NOT_COVERED and (path in self._known or not _exists(f"{name}/{_CACHE_TAG}", where)):
+            return False
+        records = (status.st_mtime_ns, status.st_ino)
+        self._look.apart[path] = _git_records(name, where) if name == GIT else records
+        return True
+
+    def _take(self, path: str, name: str, where: int, status: os.stat_result, old: Seen | None) -> None:
+        size = status.st_size
+        if stat.S_ISREG(status.st_mode) and size > _SMALL_BYTES:
+            if old is not None and old.signature == _described(status):  # too large then, too large now
+                self._look.tree[path] = old
+                return
+            self._later.append((size, path))
+            self._look.tree[path] = Seen(
+                os.fsencode(path), _described(status), State("file", stat.S_IMODE(status.st_mode), size=size)
+            )
+            return
+        limit = -1 if self._read > self._limits.read_bytes else self._limits.file_bytes
+        try:
+            self._look.tree[path] = _seen(
+                os.fsencode(path), name, where, status, self._now_ns, limit, self._keep
+            )
+        except OSError:
+            return  # it went away while we were looking
+        self._read += size
+
+    def _read_later(self) -> None:
+        """Large files, the smallest first, as far as the limits allow. The others stay unknown."""
+        for size, path in sorted(self._later):
+            if (
+                size > self._limits.file_bytes
+                or self._read + size > self._limits.read_bytes
+                or time.monotonic() > self._until_s
+            ):
+                return
+            self._read += size
+            try:
+                seen = look_at(path, keep=self._keep, limit=self._limits.file_bytes)
+            except OSError:
+                continue
+            if seen.state is None:
+                self._look.tree.pop(path)
+            else:
+                self._look.tree[path] = seen
+
+
+def _exists(name: str, where: int) -> bool:
+    try:
+        os.stat(name, dir_fd=where, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _git_records(name: str, where: int) -> tuple[int, ...]:
+    """When the branches of a repository last moved. Nothing in it is read."""
+    found: list[int] = []
+    for record in _GIT_RECORDS:
+        try:
+            found.append(os.stat(f"{name}/{record}", dir_fd=where, follow_symlinks=False).st_mtime_ns)
+        except OSError:
+            found.append(0)
+    return tuple(found)

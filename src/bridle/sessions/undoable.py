@@ -1,0 +1,62 @@
+"""The layer that makes calls undoable: what the files were on the way in, what they are on the way out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridle.engine.timing import Stopwatch
+from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_keeper import Begun, Keeper
+
+Result = TypeVar("Result")
+
+
+def undoable(make_keeper: Callable[[], Keeper], stopwatch: Stopwatch) -> ToolLayer:
+    """Stands outside `recorded`: what is kept is on the disk with the intent, before the call begins.
+
+    However the call ends, cancelled too, what it changed is stored. The keeper is made for the first call that may
+    change files.
+    """
+    made: list[Keeper] = []
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if not call.mutating or call.definition.side_effect in ("none", "network"):
+            return await proceed(call)
+        if not made:
+            made.append(make_keeper())
+        keeper = made[0]
+        with stopwatch.measure("undo.before"):
+            begun = await _begun(keeper, call)
+        try:
+            return await proceed(call)
+        finally:
+            with stopwatch.measure("undo.after"):
+                await to_the_end(keeper.end(begun, ran=bool(call.begun)))
+
+    return layer
+
+
+async def _begun(keeper: Keeper, call: ToolCall) -> Begun:
+    """The beginning, stored. Where the call is cancelled meanwhile, it is also over."""
+    beginning = asyncio.ensure_future(keeper.begin(call))
+    try:
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError:
+        await asyncio.wait((beginning,))
+        if beginning.exception() is None:
+            await to_the_end(keeper.end(beginning.result(), ran=False))
+        raise
+
+
+async def to_the_end(work: Coroutine[Any, Any, Result]) -> Result:
+    """Waits for the work, also while being cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise

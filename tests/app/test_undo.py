@@ -1,0 +1,303 @@
+"""Undo through the door of people: what a turn did to files is taken back exactly, and brought again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridle.conformance.harness import harness
+from bridle.conformance.models import scripted
+from bridle.protocol.commands import AnswerQuestion, RunSlash, ShellRequest, Undo
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import ContextAdded, Notice, QuestionAsked, ToolResult, UndoApplied
+from bridle.providers.script import call, say
+
+EDITS = (
+    "sed -i s/one/ONE/ src/a.txt && printf 'more\\n' >> src/b.txt && chmod 700 tool.sh && echo x > tool.sh"
+    " && rm gone.bin && mkdir -p new/deep && printf 'made\\0' > new/deep/made.bin && ln -sf src/b.txt link"
+)
+
+
+def tree(folder: str) -> dict[str, tuple[object, ...]]:
+    """Everything below a folder but git's own records: kind, mode, and content or target."""
+    found: dict[str, tuple[object, ...]] = {}
+    for where, folders, files in os.walk(folder):
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in (*folders, *files):
+            path = Path(where, name)
+            status = path.lstat()
+            if path.is_symlink():
+                what: object = os.readlink(path)
+            else:
+                what = path.read_bytes() if path.is_file() else "folder"
+            mode = 0 if path.is_symlink() else stat.S_IMODE(status.st_mode)
+            found[str(path.relative_to(folder))] = (mode, what)
+    return found
+
+
+def fill(folder: Path, *, git: bool) -> None:
+    (folder / "src").mkdir()
+    (folder / "src/a.txt").write_text("one\ntwo\n")
+    (folder / "src/b.txt").write_text("bee\n")
+    (folder / "tool.sh").write_text("#!/bin/sh\n")
+    (folder / "tool.sh").chmod(0o755)
+    (folder / "gone.bin").write_bytes(bytes(range(256)))
+    (folder / "link").symlink_to("src/a.txt")
+    if git:
+        env = {"PATH": os.defpath, "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+        for words in (["init", "-q"], ["add", "."]):
+            subprocess.run(["git", *words], cwd=folder, env=env, check=True)
+
+
+async def slash(session, name: str, *answers: str, arguments: str = "") -> list[object]:
+    """Gives a command, answers its questions in order, and returns the events until it is done."""
+    since = session.conversation.last_id
+    await session.connection.send(RunSlash(session=session.id, name=name, arguments=arguments))
+    return await answered(session, since, *answers)
+
+
+async def answered(session, since: int, *answers: str) -> list[object]:
+    left, events = list(answers), []
+    async for envelope in session.connection.events(session.id, since=since):
+        events.append(envelope.event)
+        match envelope.event:
+            case QuestionAsked(question_id=number, question=question):
+                assert left, f"nobody expected: {question}"
+                answer = AnswerQuestion(session=session.id, question_id=number, answer=left.pop(0))
+                await session.connection.send(answer)
+            case Notice(reason=reason) if reason != "UndoDiff":
+                return events
+            case UndoApplied():
+                return events
+            case _:
+                pass
+    raise AssertionError("the session ended")
+
+
+def questions(events: list[object]) -> list[str]:
+    return [event.question for event in events if isinstance(event, QuestionAsked)]
+
+
+def the(events: list[object], kind: type):
+    (found,) = (event for event in events if isinstance(event, kind))
+    return found
+
+
+@pytest.mark.parametrize("git", [False, True], ids=["without git", "with git"])
+async def test_a_command_that_edits_deletes_and_creates_is_undone_exactly_and_redone(
+    tmp_path: Path, git: bool
+):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    fill(folder, git=git)
+    before = tree(str(folder))
+    index = (folder / ".git/index").read_bytes() if git else b""
+    async with harness(
+        scripted(call("bash", command=EDITS), say("done")), folder=str(folder), mode="yolo", answers=True
+    ) as session:
+        events = await session.ask("speed up the cart")
+        assert the(events, ToolResult).outcome == "ok"
+        after = tree(str(folder))
+        assert after != before
+
+        events = await slash(session, "undo", "undo")
+        assert tree(str(folder)) == before
+        applied = the(events, UndoApplied)
+        assert (applied.turn, applied.redone, applied.left) == (1, False, ())
+        assert set(applied.paths) == {
+            "src/a.txt", "src/b.txt", "tool.sh", "gone.bin", "link", "new", "new/deep", "new/deep/made.bin",
+        }  # fmt: skip
+        assert "I undid what turn 1 changed." in the(events, ContextAdded).content[0].text
+        (preview,) = questions(events)
+        assert preview.splitlines()[0] == 'Undo turn 1 "speed up the cart"?'
+        assert [line.split() for line in preview.splitlines()[1:]] == [
+            ["deleted", "gone.bin", "restored"],
+            ["changed", "link", "goes", "back"],
+            ["created", "new/deep/made.bin", "removed"],
+            ["changed", "src/a.txt", "+1", "−1", "goes", "back"],
+            ["changed", "src/b.txt", "+1", "−0", "goes", "back"],
+            ["changed", "tool.sh", "+1", "−1", "goes", "back"],
+        ]
+
+        events = await slash(session, "redo", "redo")
+        assert tree(str(folder)) == after
+        assert the(events, UndoApplied).redone
+
+        await slash(session, "undo", "undo")
+        assert tree(str(folder)) == before
+    assert not git or (folder / ".git/index").read_bytes() == index, "git is left alone"
+
+
+async def test_a_file_that_changed_since_is_a_conflict_and_stays_until_a_person_decides(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    fill(folder, git=False)
+    before = tree(str(folder))
+    async with harness(
+        scripted(call("bash", command=EDITS), say("done")), folder=str(folder), mode="yolo", answers=True
+    ) as session:
+        await session.ask("change")
+        (folder / "src/a.txt").write_text("mine\n")
+        after = tree(str(folder))
+
+        events = await slash(session, "undo", "undo", "stop")
+        preview, conflict = questions(events)
+        assert "  conflict: src/a.txt changed after this turn (by you, just now)" in preview.splitlines()
+        assert conflict == "src/a.txt changed after this turn (by you, just now)."
+        assert tree(str(folder)) == after, "nothing at all was touched"
+
+        events = await slash(session, "undo", "undo", "skip it")
+        assert tree(str(folder)) == {**before, "src/a.txt": after["src/a.txt"]}
+        assert the(events, UndoApplied).left == ("src/a.txt",)
+
+        await slash(session, "redo", "redo")
+        assert tree(str(folder)) == after
+
+        await slash(session, "undo", "undo", "overwrite it")
+        assert tree(str(folder)) == before
+        await slash(session, "redo", "redo")
+        assert tree(str(folder)) == after, "the version that was overwritten comes back too"
+
+
+async def test_the_diff_is_shown_before_anything_is_decided(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    fill(folder, git=False)
+    async with harness(
+        scripted(call("bash", command="sed -i s/one/ONE/ src/a.txt"), say("done")),
+        folder=str(folder),
+        mode="yolo",
+        answers=True,
+    ) as session:
+        await session.ask("change")
+        events = await slash(session, "undo", "show the diff", "keep everything as it is")
+        shown = next(event.message for event in events if isinstance(event, Notice))
+        assert shown.splitlines()[-3:] == ["-ONE", "+one", " two"]
+        assert events[-1] == Notice(reason="NotUndone", message="Nothing was changed.")
+        assert (folder / "src/a.txt").read_text() == "ONE\ntwo\n"
+
+
+async def test_turns_are_undone_one_after_the_other_and_file_tools_exactly(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    model = scripted(
+        call("write_file", path="deep/er/a.txt", content="first\n"),
+        say("one"),
+        call("edit_file", path="deep/er/a.txt", old_string="first", new_string="second"),
+        call("bash", command="echo third >> deep/er/a.txt"),
+        say("two"),
+    )
+    async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
+        await session.ask("one")
+        first = tree(str(folder))
+        await session.ask("two")
+        second = tree(str(folder))
+        assert (folder / "deep/er/a.txt").read_text() == "second\nthird\n"
+
+        await slash(session, "undo", "undo")
+        assert tree(str(folder)) == first
+        await slash(session, "undo", "undo")
+        assert tree(str(folder)) == {}, "the folders made for the file go with it"
+        events = await slash(session, "undo")
+        assert events[-1] == Notice(
+            reason="NothingToUndo", message="There is nothing to undo in this session."
+        )
+        await slash(session, "redo", "redo")
+        assert tree(str(folder)) == first
+        await slash(session, "redo", "redo")
+        assert tree(str(folder)) == second
+        events = await slash(session, "redo")
+        assert events[-1] == Notice(reason="NothingToRedo", message="There is no undo to take back.")
+
+
+async def test_an_earlier_turn_conflicts_with_a_later_one(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    model = scripted(
+        call("write_file", path="a.txt", content="first\n"),
+        say("one"),
+        call("write_file", path="a.txt", content="second\n"),
+        say("two"),
+    )
+    async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
+        await session.ask("one")
+        await session.ask("two")
+        events = await slash(session, "undo", "undo", "stop", arguments="1")
+        assert questions(events)[1] == "a.txt changed after this turn (by turn 2)."
+        events = await slash(session, "undo", arguments="7")
+        assert events[-1].message == "Turn 7 changed no files that undo knows of."
+        await slash(session, "undo", "undo", arguments="session")
+        assert tree(str(folder)) == {}
+
+
+async def test_a_command_a_person_typed_is_undone_by_itself(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    async with harness(scripted(say("hello")), folder=str(folder), mode="yolo", answers=True) as session:
+        await session.connection.send(ShellRequest(session=session.id, command="echo hi > made.txt"))
+        await session.until(ToolResult)
+        while session.engine.multiplexer.session(session.id).busy:
+            await asyncio.sleep(0)
+        events = await slash(session, "undo", "undo")
+        assert questions(events)[0].splitlines()[0] == 'Undo what "echo hi > made.txt" changed?'
+        assert tree(str(folder)) == {}
+
+
+async def test_the_undo_command_of_the_protocol_is_the_same_and_only_for_people(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    model = scripted(call("write_file", path="a.txt", content="first\n"), say("one"))
+    async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
+        await session.ask("one")
+        agent = session.engine.connect(name="agent", identity="agent", answers=False)
+        with pytest.raises(CommandRefused, match="for people"):
+            await agent.send(Undo(session=session.id))
+        since = session.conversation.last_id
+        await session.connection.send(Undo(session=session.id, turn=1))
+        await answered(session, since, "undo")
+        assert tree(str(folder)) == {}
+        since = session.conversation.last_id
+        await session.connection.send(Undo(session=session.id, redo=True))
+        await answered(session, since, "redo")
+        assert set(tree(str(folder))) == {"a.txt"}
+
+
+async def test_nobody_there_to_agree_means_nothing_is_undone(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    model = scripted(call("write_file", path="a.txt", content="first\n"), say("one"))
+    async with harness(model, folder=str(folder), mode="yolo") as session:
+        await session.ask("one")
+        events = await slash(session, "undo")
+        assert events[-1].reason == "NotUndone"
+        assert set(tree(str(folder))) == {"a.txt"}
+
+
+async def test_what_cannot_be_undone_is_named(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    env = {"PATH": os.defpath, "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", "init", "-q"], cwd=folder, env=env, check=True)
+    (folder / "big.bin").write_bytes(b"\1" * (5 << 20))
+    (folder / "node_modules").mkdir()
+    command = (
+        "for f in b*.bin; do printf x >> $f; done; mkdir node_modules/x; echo a > a.txt; git add a.txt;"
+        " git -c user.name=x -c user.email=x@example commit -q -m x; curl -s http://127.0.0.1:9/ || true"
+    )
+    model = scripted(call("bash", command=command), say("done"))
+    async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
+        await session.ask("all at once")
+        events = await slash(session, "undo", "undo")
+        lines = questions(events)[0].splitlines()
+        assert "  cannot be undone: changed big.bin (5 MB, not kept)" in lines
+        assert "  cannot be undone: what git recorded (.git); undo never touches it" in lines
+        assert "  cannot be undone: not kept, tools make it again: node_modules" in lines
+        assert any(line.startswith("  cannot be undone: 1 network call (curl") for line in lines)
+        assert not (folder / "a.txt").exists()
+        assert (folder / "big.bin").stat().st_size == (5 << 20) + 1

@@ -1,0 +1,352 @@
+"""Undo below the door of people: exactly the tree before, exactly the tree after, whatever was done to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridle.sessions.undo_tree import Limits
+from bridle.sessions.undo_words import interrupted
+from sessions.session_kit import new_store
+from sessions.undo_kit import Workshop, remove, tree_below, workshop
+
+NAMES = ("a", "b", "sub", "sub/c", "sub/d", "sub/deep", "sub/deep/e", "x\nname")
+OPERATIONS = st.tuples(
+    st.sampled_from(("write", "append", "remove", "folder", "link", "mode", "move", "again")),
+    st.sampled_from(NAMES),
+    st.sampled_from(NAMES),
+    st.sampled_from((b"", b"one\n", b"two\n", b"\0\xff", b"long" * 100_000)),
+)
+CALLS = st.lists(st.lists(OPERATIONS, max_size=5), min_size=1, max_size=4)
+
+
+def do(folder: Path, operation: tuple[str, str, str, bytes]) -> None:
+    """One thing a command might do. What is impossible as things stand is left."""
+    what, name, other, content = operation
+    path, target = folder / name, folder / other
+    try:
+        match what:
+            case "write":
+                if path.is_symlink() or path.is_dir():
+                    remove(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            case "append":
+                with path.open("ab") as file:
+                    file.write(content)
+            case "remove":
+                remove(path)
+            case "folder":
+                path.mkdir(parents=True)
+            case "link":
+                path.symlink_to(other)
+            case "mode":
+                if not path.is_symlink():
+                    path.chmod(0o750 if path.is_dir() else 0o640)
+            case "move":
+                path.rename(target)
+            case _:
+                path.write_bytes(path.read_bytes())
+    except OSError:
+        pass
+
+
+@given(before=st.lists(OPERATIONS, max_size=6), calls=CALLS, by_hand=st.booleans())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_undo_gives_exactly_the_tree_before_and_redo_the_tree_after(before, calls, by_hand: bool):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "work")
+        folder.mkdir()
+        for operation in before:
+            do(folder, operation)
+        with workshop(Path(scratch, "data"), folder) as shop:
+            trees: list[dict[bytes, tuple[object, ...]]] = [shop.tree()]
+            for operations in calls:
+                shop.call(lambda operations=operations: [do(folder, one) for one in operations])
+                if shop.tree() != trees[-1]:
+                    trees.append(shop.tree())
+                if by_hand and len(calls) == 1:
+                    assert shop.undo.redo_plan() is None
+            for tree in reversed(trees[:-1]):
+                shop.undo_last()
+                assert shop.tree() == tree
+            assert shop.undo.plan() is None
+            for tree in trees[1:]:
+                shop.redo_last()
+                assert shop.tree() == tree
+            if len(trees) > 1:
+                shop.undo_last("session")
+                assert shop.tree() == trees[0]
+
+
+@given(calls=st.lists(OPERATIONS, min_size=1, max_size=3), mine=OPERATIONS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_somebody_else_changed_is_never_touched_without_a_word(calls, mine):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "work")
+        with workshop(Path(scratch, "data"), folder) as shop:
+            for name in ("a", "b", "sub/c"):
+                do(folder, ("write", name, name, b"start\n"))
+            shop.call(lambda: [do(folder, one) for one in calls])
+            left = shop.tree()
+            do(folder, mine)
+            now = shop.tree()
+            changed = {name for name in left.keys() | now.keys() if left.get(name) != now.get(name)}
+            plan = shop.undo.plan()
+            if plan is None:
+                return
+            shop.undo.apply(plan)
+            after = shop.tree()
+            assert {name: after.get(name) for name in changed} == {name: now.get(name) for name in changed}
+
+
+def test_names_that_are_no_text_are_undone_too(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        path = os.fsencode(shop.folder) + b"/caf\xe9"
+        with open(path, "wb") as file:
+            file.write(b"one")
+        before = shop.tree()
+        shop.call(lambda: os.unlink(path))
+        applied = shop.undo_last()
+        assert shop.tree() == before
+        assert applied.paths == ("caf\N{REPLACEMENT CHARACTER}",)
+
+
+def test_a_file_that_changes_twice_within_one_tick_of_the_clock_is_seen(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        file = shop.folder / "a"
+        for number in range(30):
+            before = shop.tree()
+            shop.call(lambda number=number: file.write_text(f"{number:04}"))
+            shop.undo_last()
+            assert shop.tree() == before
+            shop.redo_last()
+
+
+def test_a_call_that_names_its_files_looks_at_nothing_else(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        shop.call(lambda: (shop.folder / "other").write_text("x"), "named")
+        assert shop.undo.plan() is None
+
+
+def test_content_is_encrypted_and_stored_once(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        text = "plain words that must not lie about " * 50
+        for name in ("a", "b", "c"):
+            (shop.folder / name).write_text(text)
+        shop.call(lambda: (shop.folder / "a").unlink())
+        for file in (tmp_path / "data").rglob("*"):
+            assert not file.is_file() or b"must not lie about" not in file.read_bytes()
+        reader = shop.log.undo_store()._reader()
+        assert reader.execute("select count(*) from undo_contents").fetchall() == [(1,)]
+
+
+def test_nothing_is_written_through_a_link_that_took_a_folder_s_place(tmp_path: Path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        (shop.folder / "sub").mkdir()
+        (shop.folder / "sub/a").write_text("one")
+        (shop.folder / "b").write_text("one")
+        shop.call(lambda: ((shop.folder / "sub/a").unlink(), (shop.folder / "b").unlink()))
+        (shop.folder / "sub").rmdir()
+        (shop.folder / "sub").symlink_to(outside)
+        plan = shop.undo.plan()
+        assert plan is not None
+        applied = shop.apply(plan)
+        assert (applied.paths, applied.left) == (("b",), ("sub/a",))
+        assert list(outside.iterdir()) == []
+
+
+def test_a_file_that_changes_between_plan_and_deed_is_left_alone(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        shop.call(lambda: [(shop.folder / name).write_text("made") for name in ("a", "b")])
+        plan = shop.undo.plan()
+        assert plan is not None
+        (shop.folder / "a").write_text("mine")
+        applied = shop.apply(plan)
+        assert (applied.paths, applied.left) == (("b",), ("a",))
+        assert (shop.folder / "a").read_text() == "mine"
+
+
+def test_what_the_guard_refuses_stays(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        shop.call(lambda: [(shop.folder / name).write_text("made") for name in ("a", "b")])
+        undo = shop.undo
+        undo._may_write = lambda path: "no" if path.endswith("/a") else None
+        plan = undo.plan()
+        assert plan is not None
+        applied = undo.apply(plan)
+        assert applied is not None
+        assert (applied.paths, applied.left) == (("b",), ("a",))
+
+
+def test_beyond_the_limits_nothing_is_guessed(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work", Limits(entries=5, file_bytes=10)) as shop:
+        for folder in ("near", "wide"):
+            (shop.folder / folder).mkdir()
+        for number in range(9):
+            (shop.folder / f"wide/{number}").write_text("x")
+        (shop.folder / "large").write_text("y" * 11)
+
+        def work() -> None:
+            (shop.folder / "wide/new").write_text("x")
+            (shop.folder / "wide/0").unlink()
+            (shop.folder / "large").write_text("z" * 12)
+            (shop.folder / "near/made").write_text("x")
+
+        shop.call(work)
+        plan = shop.undo.plan()
+        assert plan is not None
+        fates = {os.path.relpath(step.path, shop.folder): step.fate for step in plan.steps}
+        assert fates == {"large": "impossible", "near/made": "goes"}
+        assert [(missed.what, missed.why) for missed in plan.missed] == [("wide", "limit")]
+        shop.apply(plan)
+        assert (shop.folder / "wide/new").exists()
+        assert (shop.folder / "large").read_text() == "z" * 12
+
+
+def test_calling_a_folder_a_cache_does_not_hide_what_was_covered(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        (shop.folder / "src").mkdir()
+        (shop.folder / "src/a").write_text("one")
+        shop.call(lambda: None)
+
+        def work() -> None:
+            (shop.folder / "src/CACHEDIR.TAG").write_text("")
+            (shop.folder / "src/a").write_text("two")
+
+        before = shop.tree()
+        shop.call(work)
+        shop.undo_last()
+        assert shop.tree() == before
+
+
+def test_a_later_session_reads_only_what_changed(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        for number in range(3):
+            (shop.folder / str(number)).write_text(str(number))
+            os.utime(shop.folder / str(number), (1, 1))
+        shop.call(lambda: None)
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        known = shop.log.undo_store().last_tree()
+        assert {os.path.basename(path) for path in known} == {"0", "1", "2"}
+        shop.call(lambda: (shop.folder / "0").unlink())
+        shop.undo_last()
+        assert (shop.folder / "0").read_text() == "0"
+
+
+def test_old_copies_go_and_younger_ones_stay(tmp_path: Path):
+    day_ms = 24 * 3600 * 1000
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        shop.call(lambda: (shop.folder / "a").write_text("one"))
+        store = shop.log.undo_store()
+        now_ms = store.calls()[0].started_ms
+        store.forget_old(now_ms + 29 * day_ms)
+        assert shop.undo.plan() is not None
+        store.forget_old(now_ms + 31 * day_ms)
+        assert shop.undo.plan() is None
+        assert store._reader().execute("select count(*) from undo_contents").fetchall() == [(0,)]
+
+
+# Bridle dies in the middle
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from sessions.undo_kit import workshop
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+data, folder, how = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+with workshop(data, folder) as shop:
+    print(shop.log.session, flush=True)
+    if how == "during the call":
+        shop.begin()
+        (folder / "a").write_text("changed")
+        (folder / "made").write_text("made")
+        die()
+    shop.call(lambda: [(folder / name).write_text("changed") for name in "abcd"])
+    left = [3]
+    def after_each():
+        left[0] -= 1
+        if not left[0]:
+            die()
+    shop.undo.apply(shop.undo.plan(), after_each=after_each)
+"""
+
+
+def killed(tmp_path: Path, how: str) -> str:
+    """A session whose process is killed at that moment; returns its id."""
+    (tmp_path / "work").mkdir()
+    for name in "abcd":
+        (tmp_path / "work" / name).write_text("start")
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            DRIVER,
+            str(Path(__file__).parents[1]),
+            str(tmp_path / "data"),
+            str(tmp_path / "work"),
+            how,
+        ],
+        capture_output=True,
+        text=True,
+        env={"HOME": str(tmp_path), "PATH": os.defpath},
+        check=False,
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_an_undo_that_was_killed_says_what_is_done_and_is_finished_by_the_next(tmp_path: Path):
+    session = killed(tmp_path, "between files")
+    folder = tmp_path / "work"
+    after = dict.fromkeys((b"a", b"b", b"c", b"d"), (420, b"changed"))
+    before = dict.fromkeys(after, (420, b"start"))
+    half = tree_below(folder)
+    assert half == {b"a": before[b"a"], b"b": before[b"b"], b"c": before[b"c"], b"d": after[b"d"]}
+    with closing(new_store(tmp_path / "data")) as store, closing(store.open(session)) as log:
+        shop = Workshop(folder, log)
+        (cut_off,) = shop.undo.cut_off()
+        assert interrupted(cut_off) == (
+            "An undo of turn 1 was cut off when Bridle stopped: 3 of 4 files are done (a, b, c); not done: d. "
+            "/undo finishes it."
+        )
+        shop.undo_last()
+        assert shop.tree() == before
+        assert shop.undo.cut_off() == []
+        shop.redo_last()
+        assert shop.tree() == after, "also what the killed attempt had done"
+
+
+def test_what_a_call_changed_before_bridle_was_killed_is_undone(tmp_path: Path):
+    session = killed(tmp_path, "during the call")
+    folder = tmp_path / "work"
+    with closing(new_store(tmp_path / "data")) as store, closing(store.open(session)) as log:
+        shop = Workshop(folder, log)
+        shop.undo_last()
+        assert shop.tree() == dict.fromkeys((b"a", b"b", b"c", b"d"), (420, b"start"))
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_git_s_records_are_never_looked_into(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        env = {"PATH": os.defpath, "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+        subprocess.run(["git", "init", "-q"], cwd=shop.folder, env=env, check=True)
+        shop.call(lambda: (shop.folder / ".git/HEAD").write_text("ref: refs/heads/other\n"))
+        assert shop.undo.plan() is None
+        assert [m.why for row in shop.log.undo_store().calls() for m in row.kept.missed] == ["git"]

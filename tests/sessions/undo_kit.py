@@ -1,0 +1,142 @@
+"""What the tests of undo share: a session in a folder, calls that do anything to it, and the tree as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from bridle.base.clock import SystemClock
+from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
+from bridle.protocol.events import UndoApplied
+from bridle.sessions.log import StoredLog
+from bridle.sessions.undo_keeper import Ground, Keeper
+from bridle.sessions.undo_service import Undo
+from bridle.sessions.undo_tree import USUAL, Limits
+from sessions.session_kit import new_store, put
+
+
+class NoArgs(msgspec.Struct):
+    pass
+
+
+async def nothing(_args, _context) -> ToolOutput:
+    return ToolOutput()
+
+
+ANYTHING = Tool(name="bash", description="", args=NoArgs, risk="shell", run=nothing, side_effect="process")
+NAMED = Tool(
+    name="write_file", description="", args=NoArgs, risk="write", run=nothing, side_effect="workspace"
+)
+
+
+class Workshop:
+    """A session whose calls are Python functions."""
+
+    def __init__(self, folder: Path, log: StoredLog, limits: Limits = USUAL) -> None:
+        self.folder = folder
+        self.log = log
+        self.ground = Ground(roots=(str(folder),), limits=limits)
+        self.turn = 0
+        self.keeper = Keeper(
+            log.undo_store(), ground=self.ground, turn=lambda: self.turn, clock=SystemClock()
+        )
+        self.calls = 0
+
+    @property
+    def undo(self) -> Undo:
+        return Undo(
+            self.log.undo_store(),
+            ground=self.ground,
+            may_write=lambda _path: None,
+            now_ms=SystemClock().now_ms,
+        )
+
+    def call(self, work: Callable[[], object], *named: str) -> str:
+        """A call that does this; with `named`, one that can change only these files."""
+        self.begin(*named)
+        work()
+        asyncio.run(self.keeper.end(self._begun, ran=True))
+        return self._call.id
+
+    def begin(self, *named: str) -> None:
+        self.calls += 1
+        self.turn += 1
+        paths = [os.path.join(self.folder, name) for name in named]
+        self._call = ToolCall(
+            id=f"call_{self.calls:026}",
+            name="write_file" if named else "bash",
+            input={"command": f"work {self.calls}"},
+            step=1,
+            originator="",
+            write=lambda _text: None,
+            passed_gates=nothing,  # pyright: ignore[reportArgumentType]
+            partial=[],
+            tool=NAMED if named else ANYTHING,
+            subjects=tuple(Subject(kind="path", access="write", value=p, resolved=p) for p in paths),
+        )
+        self._begun = asyncio.run(self.keeper.begin(self._call))
+
+    def apply(self, plan, **options) -> UndoApplied:
+        applied = self.undo.apply(plan, **options)
+        assert applied is not None
+        self.record(applied)
+        return applied
+
+    def record(self, applied: UndoApplied) -> None:
+        put(self.log, applied)
+        asyncio.run(self.log.committed())
+
+    def undo_last(self, what: str = "") -> UndoApplied:
+        plan = self.undo.plan(what)
+        assert plan is not None
+        assert not plan.of("conflict"), plan.of("conflict")
+        assert not plan.of("impossible"), plan.of("impossible")
+        return self.apply(plan)
+
+    def redo_last(self) -> UndoApplied:
+        plan = self.undo.redo_plan()
+        assert plan is not None
+        assert not plan.of("conflict"), plan.of("conflict")
+        return self.apply(plan)
+
+    def tree(self) -> dict[bytes, tuple[object, ...]]:
+        return tree_below(self.folder)
+
+
+@contextmanager
+def workshop(data: Path, folder: Path, limits: Limits = USUAL) -> Iterator[Workshop]:
+    folder.mkdir(exist_ok=True)
+    with closing(new_store(data)) as store, closing(store.create(str(folder), profile="default")) as log:
+        yield Workshop(folder, log, limits)
+
+
+def tree_below(folder: Path) -> dict[bytes, tuple[object, ...]]:
+    """Everything there: mode, and content, target or the word folder."""
+    found: dict[bytes, tuple[object, ...]] = {}
+    for where, folders, files in os.walk(os.fsencode(folder)):
+        for name in (*folders, *files):
+            path = os.path.join(where, name)
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                what: tuple[object, ...] = ("link", os.readlink(path))
+            elif stat.S_ISDIR(status.st_mode):
+                what = ("folder", stat.S_IMODE(status.st_mode))
+            else:
+                with open(path, "rb") as file:
+                    what = (stat.S_IMODE(status.st_mode), file.read())
+            found[os.path.relpath(path, os.fsencode(folder))] = what
+    return found
+
+
+def remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.is_dir():
+        shutil.rmtree(path)
