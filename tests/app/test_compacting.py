@@ -345,7 +345,7 @@ async def test_a_resumed_session_goes_on_from_the_summary(tmp_path: Path):
     assert b"question 1 word" not in second.bodies[0].partition(b"asked: question 1")[0]
 
 
-@pytest.mark.requirement("T10.1", "T10.2", "C14")
+@pytest.mark.requirement("T10.1", "T10.2")
 async def test_many_short_messages_are_a_reason_too_where_settings_say_so():
     sets = ("context.max_messages=20", "context.recent_messages=10")
     async with harness(Model(scripted(*[say("fine, " * 30)] * 40)), sets=sets) as session:

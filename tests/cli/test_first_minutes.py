@@ -26,7 +26,9 @@ SAME: tuple[tuple[str, str], ...] = (
     (r"(sess|call|log)_[0-9A-HJKMNP-TV-Z]{26}", r"\1_ID"),
     (r"bridle -r [0-9A-Z]{6,26}\b", "bridle -r ID"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+    (r"(exit \d+)   \d+\.\d s\b", r"\1"),  # told only where it took a while
     (r"\b\d+\.\d s\b", "0.0 s"),
+    (r"works, inside \w+;", "works;"),
     (r'"ts":"[^"]*"', '"ts":"TIME"'),
     (r'"log_digest": ?"[0-9a-f]{64}"', '"log_digest": "DIGEST"'),
     (r"bridle(\s+)\d+\.\d+\.\S+, Python \S+, .*", r"bridle\1VERSION, Python VERSION, SYSTEM"),

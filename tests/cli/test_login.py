@@ -79,7 +79,7 @@ def nowhere(place: Place, secret: str, *texts: str) -> None:
 # A key
 
 
-@pytest.mark.requirement("C10", "G36.3", "T6.5")
+@pytest.mark.requirement("C10", "G36.3")
 async def test_a_key_from_stdin_is_checked_stored_and_used_and_appears_nowhere(
     place: Place, secret: str
 ) -> None:
@@ -580,6 +580,16 @@ async def test_a_sign_in_that_was_ended_elsewhere_says_what_to_type(place: Place
     assert (ran.code, ran.result["reason"]) == (4, "SignInEnded")
     assert "The sign-in at work has ended. Sign in again: bridle login work" in ran.err
     assert server.requests == []
+
+
+async def test_a_key_can_be_stored_where_an_account_would_do(place: Place, secret: str) -> None:
+    async with AuthorizationServer() as accounts, KeyedServer.playing(say("One.")) as server:
+        server.good = {secret}
+        configured(place, server, *signs_in_at(accounts), key_env=None)
+        for option in ("--key", "--stdin"):
+            assert (await bridle(place, "login", "work", option, stdin=secret)).code == 0
+        ran = await bridle(place, "run", "-m", "work:some-model", "hi")
+    assert (ran.code, accounts.requests) == (0, [])
 
 
 async def test_an_account_that_is_refused_stores_nothing(place: Place) -> None:

@@ -227,3 +227,15 @@ def test_a_default_that_cannot_be_used_is_said_to_be_so(place: Place) -> None:
 def test_settings_that_are_wrong_are_one_sentence(place: Place) -> None:
     ran = place.bridle("models", "--set", "mode=yollo")
     assert (ran.code, ran.out, len(ran.story)) == (2, "", 1)
+
+
+async def test_refreshing_without_a_name_asks_every_provider_whose_key_is_there(place: Place) -> None:
+    async with ModelServer.playing(say("Hi.")) as server, ModelServer.playing(say("Hi.")) as other:
+        bases = (
+            "--set", f"providers.openai.base_url={server.url}", "--set", f"providers.groq.base_url={other.url}",
+        )  # fmt: skip
+        ran = await bridle(place, "models", "--refresh", *bases, OPENAI_API_KEY=KEY)
+        kept = await bridle(place, "models", "openai", *bases, OPENAI_API_KEY=KEY)
+    assert (ran.code, ran.story) == (0, ["openai lists 2 models"])
+    assert (len(server.requests), other.connections) == (1, 0)
+    assert kept.out.splitlines() == ["  openai:scripted-large", "  openai:scripted-small"]

@@ -55,17 +55,18 @@ def test_our_evaluation_of_rules_passes_every_vector():
 
 def entry_of(said) -> Entry:
     blocks: list[AnyBlock] = [TextBlock(text=said["text"])] if said.get("text") else []
-    for call in said.get("calls", ()):
-        blocks.append(ToolUseBlock(wire_id=call["id"], tool=call["tool"], input=call["input"]))
-    for result in said.get("results", ()):
-        block = ToolResultBlock(
+    blocks += [
+        ToolUseBlock(wire_id=call["id"], tool=call["tool"], input=call["input"])
+        for call in said.get("calls", ())
+    ]
+    blocks += [
+        ToolResultBlock(
             wire_id=result["id"], tool=result["tool"], text=result["text"], failed=result["failed"]
         )
-        blocks.append(block)
+        for result in said.get("results", ())
+    ]
     role = "assistant" if said["source"] == "answer" else "user"
-    return Entry(
-        Mark(said["event"], said["turn"], said["source"]), Message(role=role, content=tuple(blocks))
-    )
+    return Entry(Mark(said["event"], said["turn"], said["source"]), Message(role=role, content=tuple(blocks)))
 
 
 def compacted_case(case):

@@ -12,13 +12,13 @@ from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.sessions.log import StoredLog
 
-words = st.text(
-    st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=60
-)
+words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=60)
 outcomes = st.sampled_from(["ok", "error", "denied", "cancelled", "unknown"])
 calls = st.tuples(st.sampled_from(["bash", "read_file", "edit_file"]), words, outcomes, st.integers(0, 3))
 steps = st.tuples(st.lists(words, max_size=4), st.lists(calls, max_size=3))
-turns = st.tuples(words, st.lists(steps, min_size=1, max_size=3), st.sampled_from(["end_turn", "cancelled", "error"]))
+turns = st.tuples(
+    words, st.lists(steps, min_size=1, max_size=3), st.sampled_from(["end_turn", "cancelled", "error"])
+)
 stories = st.lists(turns, min_size=1, max_size=4)
 
 _ids = Ids(lambda: 1_700_000_000_000, lambda count: b"\x01" * count)
@@ -47,7 +47,9 @@ def tell(log: StoredLog, story: list, *, mode: e.Mode = "default") -> None:
 def _step(step: int, answer: list[str], wanted: list) -> list[e.DurableEvent]:
     text = "".join(answer)
     requested = tuple(
-        e.RequestedCall(call_id=_ids.new("call"), wire_id=f"c{step}_{index}", tool=tool, input={"command": word})
+        e.RequestedCall(
+            call_id=_ids.new("call"), wire_id=f"c{step}_{index}", tool=tool, input={"command": word}
+        )
         for index, (tool, word, _, _) in enumerate(wanted)
     )
     found: list[e.DurableEvent] = [
@@ -66,7 +68,11 @@ def _step(step: int, answer: list[str], wanted: list) -> list[e.DurableEvent]:
         found += [
             e.ToolCallRequested(call_id=call.call_id, tool=tool, input=call.input, step=step),
             e.ToolCallStarted(
-                call_id=call.call_id, tool=tool, input=call.input, mutating=tool != "read_file", input_sha256="0"
+                call_id=call.call_id,
+                tool=tool,
+                input=call.input,
+                mutating=tool != "read_file",
+                input_sha256="0",
             ),
             e.ToolResult(call_id=call.call_id, tool=tool, outcome=outcome, content=word * (size * 200 + 1)),
         ]

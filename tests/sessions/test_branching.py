@@ -61,10 +61,17 @@ def test_ids_of_calls_are_rewritten_from_the_new_log_and_nothing_else_is(tmp_pat
         made = branch(store.shelf, _row(store, parent))
         log = _row(store, made).log
         for old, new in zip(store.events(parent), store.events(made), strict=False):
-            assert (new.kind, new.ts_ms, new.originator, new.turn) == (old.kind, old.ts_ms, old.originator, old.turn)
+            assert (new.kind, new.ts_ms, new.originator, new.turn) == (
+                old.kind,
+                old.ts_ms,
+                old.originator,
+                old.turn,
+            )
             match old.event, new.event:
                 case e.StepEnded(calls=before), e.StepEnded(calls=after):
-                    assert [call.call_id for call in after] == [rewritten(call.call_id, log) for call in before]
+                    assert [call.call_id for call in after] == [
+                        rewritten(call.call_id, log) for call in before
+                    ]
                     assert [call.wire_id for call in after] == [call.wire_id for call in before]
                 case e.ToolResult() as before, e.ToolResult() as after:
                     assert after == msgspec.structs.replace(before, call_id=rewritten(before.call_id, log))
@@ -85,7 +92,9 @@ def test_every_kind_that_names_a_call_is_known_to_the_copy() -> None:
 
 def test_fields_of_a_newer_version_stay_in_what_is_rewritten() -> None:
     old = "call_01JV0000000000000000000000"
-    payload = msgspec.json.encode({"call_id": old, "tool": "bash", "outcome": "ok", "content": "x", "later": [1, 2]})
+    payload = msgspec.json.encode(
+        {"call_id": old, "tool": "bash", "outcome": "ok", "content": "x", "later": [1, 2]}
+    )
     copied = msgspec.json.decode(carried("ToolResult", payload, "log_01JV0000000000000000000000"))
     assert copied["later"] == [1, 2]
     assert copied["call_id"] != old

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from bridle.sessions.undo_tree import Limits
 from bridle.sessions.undo_words import interrupted
 from sessions.session_kit import new_store
-from sessions.undo_kit import Workshop, remove, tree_below, workshop
+from sessions.undo_kit import Workshop, fresh_workshop, remove, tree_below, workshop
 
 NAMES = ("a", "b", "sub", "sub/c", "sub/d", "sub/deep", "sub/deep/e", "x\nname")
 OPERATIONS = st.tuples(
@@ -61,22 +60,19 @@ def do(folder: Path, operation: tuple[str, str, str, bytes]) -> None:
         pass
 
 
-@given(before=st.lists(OPERATIONS, max_size=6), calls=CALLS, by_hand=st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_undo_gives_exactly_the_tree_before_and_redo_the_tree_after(before, calls, by_hand: bool):
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "work")
-        folder.mkdir()
-        for operation in before:
-            do(folder, operation)
-        with workshop(Path(scratch, "data"), folder) as shop:
+def test_undo_gives_exactly_the_tree_before_and_redo_the_tree_after(tmp_path: Path):
+    @given(before=st.lists(OPERATIONS, max_size=6), calls=CALLS)
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    def always(before, calls) -> None:
+        with fresh_workshop(store) as shop:
+            folder = shop.folder
+            for operation in before:
+                do(folder, operation)
             trees: list[dict[bytes, tuple[object, ...]]] = [shop.tree()]
             for operations in calls:
                 shop.call(lambda operations=operations: [do(folder, one) for one in operations])
                 if shop.tree() != trees[-1]:
                     trees.append(shop.tree())
-                if by_hand and len(calls) == 1:
-                    assert shop.undo.redo_plan() is None
             for tree in reversed(trees[:-1]):
                 shop.undo_last()
                 assert shop.tree() == tree
@@ -88,13 +84,16 @@ def test_undo_gives_exactly_the_tree_before_and_redo_the_tree_after(before, call
                 shop.undo_last("session")
                 assert shop.tree() == trees[0]
 
+    with closing(new_store(tmp_path / "data")) as store:
+        always()
 
-@given(calls=st.lists(OPERATIONS, min_size=1, max_size=3), mine=OPERATIONS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_somebody_else_changed_is_never_touched_without_a_word(calls, mine):
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "work")
-        with workshop(Path(scratch, "data"), folder) as shop:
+
+def test_what_somebody_else_changed_is_never_touched_without_a_word(tmp_path: Path):
+    @given(calls=st.lists(OPERATIONS, min_size=1, max_size=3), mine=OPERATIONS)
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    def never(calls, mine) -> None:
+        with fresh_workshop(store) as shop:
+            folder = shop.folder
             for name in ("a", "b", "sub/c"):
                 do(folder, ("write", name, name, b"start\n"))
             shop.call(lambda: [do(folder, one) for one in calls])
@@ -103,11 +102,25 @@ def test_what_somebody_else_changed_is_never_touched_without_a_word(calls, mine)
             now = shop.tree()
             changed = {name for name in left.keys() | now.keys() if left.get(name) != now.get(name)}
             plan = shop.undo.plan()
-            if plan is None:
-                return
-            shop.undo.apply(plan)
+            if plan is not None:
+                shop.undo.apply(plan)
             after = shop.tree()
             assert {name: after.get(name) for name in changed} == {name: now.get(name) for name in changed}
+
+    with closing(new_store(tmp_path / "data")) as store:
+        never()
+
+
+def test_a_change_of_somebody_else_between_two_calls_is_not_lost_with_theirs(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        file = shop.folder / "a"
+        file.write_text("start")
+        shop.call(lambda: file.write_text("first call"))
+        file.write_text("mine")
+        shop.call(lambda: file.write_text("mine, and the second call"))
+        plan = shop.undo.plan("session")
+        assert plan is not None
+        assert [step.fate for step in plan.steps] == ["conflict"]
 
 
 def test_names_that_are_no_text_are_undone_too(tmp_path: Path):

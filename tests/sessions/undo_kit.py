@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from bridle.base.clock import SystemClock
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.protocol.events import UndoApplied
 from bridle.sessions.log import StoredLog
+from bridle.sessions.store import SessionStore
 from bridle.sessions.undo_keeper import Ground, Keeper
 from bridle.sessions.undo_service import Undo
 from bridle.sessions.undo_tree import USUAL, Limits
@@ -115,6 +117,15 @@ def workshop(data: Path, folder: Path, limits: Limits = USUAL) -> Iterator[Works
     folder.mkdir(exist_ok=True)
     with closing(new_store(data)) as store, closing(store.create(str(folder), profile="default")) as log:
         yield Workshop(folder, log, limits)
+
+
+@contextmanager
+def fresh_workshop(store: SessionStore) -> Iterator[Workshop]:
+    """One more session of a store, in a new folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = os.path.realpath(scratch)
+        with closing(store.create(folder, profile="default")) as log:
+            yield Workshop(Path(folder), log)
 
 
 def tree_below(folder: Path) -> dict[bytes, tuple[object, ...]]:

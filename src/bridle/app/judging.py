@@ -38,7 +38,9 @@ _COMPARED_BYTES = 1 << 20
 _SHORT_COMMIT = 7
 _WORDS = 60
 _NOTHING = "nothing here shows whether it happened"
-_ITS_OWN_WORDS = frozenset({"--force", "-f", "--force-with-lease", "-u", "--set-upstream", "--tags", "-q", "-v"})
+_ITS_OWN_WORDS = frozenset(
+    {"--force", "-f", "--force-with-lease", "-u", "--set-upstream", "--tags", "-q", "-v"}
+)
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +77,12 @@ async def refusal(calls: Sequence[OpenCall], scene: Scene, *, session: str) -> C
 def in_words(call: OpenCall) -> str:
     """A call in a few words."""
     given = _input(call)
-    about = next((given[name] for name in ("command", "path", "url") if isinstance(given.get(name), str)), None)
-    text = visible(about if about is not None else msgspec.json.encode(given).decode(), newlines=False).strip()
+    about = next(
+        (given[name] for name in ("command", "path", "url") if isinstance(given.get(name), str)), None
+    )
+    text = visible(
+        about if about is not None else msgspec.json.encode(given).decode(), newlines=False
+    ).strip()
     return text if len(text) <= _WORDS else text[: _WORDS - 1] + "…"
 
 

@@ -117,7 +117,7 @@ bridle models [FILTER] — which models there are, what they can do and cost, an
   bridle models openai           what that provider lists; it is asked at most once a day, and only it
   bridle models openai:mini      the same, only names with "mini" in them
   bridle models sonnet           every model that is known without asking and has "sonnet" in its name
-  bridle models openai --refresh ask it again now
+  bridle models openai --refresh ask it again now; without a name, every provider whose key is there
   bridle models --keys           the environment variables a key may be in, and whether one is
 
 ✓ can be used now, * is the default. Choose one for good: bridle config set model PROVIDER:MODEL

@@ -64,7 +64,7 @@ async def _connect(desk: LoginDesk, endpoint: Endpoint, parsed: argparse.Namespa
     oauth = desk.oauth(endpoint.name)
     try:
         credential: Credential
-        if oauth is not None and not parsed.key:
+        if oauth is not None and not (parsed.key or parsed.stdin):
             from bridle.cli.login_account import sign_in
 
             credential = await sign_in(desk, endpoint, oauth, parsed)

@@ -81,7 +81,7 @@ def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         keys = [row for row in desk.key_rows() if wanted is None or wanted.provider in row.providers]
         return say_json({"keys": keys}) if parsed.json else say(_key_lines(keys))
     if wanted is None:
-        return asyncio.run(_overview(desk, as_json=parsed.json))
+        return asyncio.run(_overview(desk, as_json=parsed.json, refresh=parsed.refresh))
     return asyncio.run(_listing(desk, wanted, as_json=parsed.json, refresh=parsed.refresh))
 
 
@@ -228,8 +228,10 @@ def _wanted(text: str | None, desk: ModelDesk) -> _Wanted | None:
     return _Wanted(provider, part)
 
 
-async def _overview(desk: ModelDesk, *, as_json: bool) -> int:
+async def _overview(desk: ModelDesk, *, as_json: bool, refresh: bool) -> int:
     try:
+        if refresh:
+            await _refresh(desk)
         servers = {server.endpoint.name: server for server in await desk.local_servers()}
         default = await desk.default()
     finally:
@@ -241,11 +243,23 @@ async def _overview(desk: ModelDesk, *, as_json: bool) -> int:
     lines = [*_provider_lines(providers), ""]
     if rows:
         lines += ["On this machine", *_model_lines(rows), ""]
+    quiet = "" if refresh else "; nothing was asked outside this machine"
     lines += [
         f"Default     {visible(_name(default) or desk.why_no_default(), newlines=False)}",
-        "Its models  bridle models PROVIDER   asks that provider; nothing was asked outside this machine",
+        f"Its models  bridle models PROVIDER   asks that provider{quiet}",
     ]
     return say("\n".join(lines) + "\n")
+
+
+async def _refresh(desk: ModelDesk) -> None:
+    """Asks every provider whose key is there for its list, and says what came of it."""
+    for endpoint in desk.models.with_keys():
+        try:
+            listed = await desk.known.listing(endpoint.name, refresh=True)
+        except BridleError as failure:
+            tell(failure.message)
+        else:
+            tell(f"{endpoint.name} lists {counted(len(listed.models), 'model')}")
 
 
 def _known_rows(text: str, desk: ModelDesk) -> list[ModelRow]:

@@ -194,7 +194,7 @@ def _login_words(login: Parser) -> None:
     login.arguments.append(what.add_argument("--export", metavar="FILE"))
     login.arguments.append(what.add_argument("--import", dest="import_file", metavar="FILE"))
     login.arguments.append(what.add_argument("--lock", choices=("passphrase", "machine", "automatic")))
-    login.add_argument("--stdin", action="store_true")  # what is piped in is read anyway
+    login.add_argument("--stdin", action="store_true")  # a key; what is piped in is read anyway
     login.add_argument("--no-check", action="store_true")
     login.add_argument("--no-open", action="store_true")
     login.add_argument("--account", metavar="NAME")

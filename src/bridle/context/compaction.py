@@ -31,7 +31,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     `tokens` is what they may have afterwards, the summary of `summary_tokens` included. At most the last
     `recent_turns` stay as they are, and at most `recent_messages` messages where that is set; then no earlier request
-    stays for its own sake. `most_tokens` is what fits at all: where even the last group is larger, its own largest results give way.
+    stays for its own sake. `most_tokens` is what fits at all: where even the last group is larger, its own largest
+    results give way.
     """
 
     tokens: int

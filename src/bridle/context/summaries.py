@@ -152,7 +152,8 @@ def _subject(given: dict[str, Any]) -> str:
 
 
 def _tasks(todos: Sequence[Todo]) -> str:
-    return _TASKS + "\n".join(f"- [{todo.state}] {_short(todo.text, _TASK_CHARACTERS)}" for todo in todos) if todos else ""
+    tasks = [f"- [{todo.state}] {_short(todo.text, _TASK_CHARACTERS)}" for todo in todos]
+    return _TASKS + "\n".join(tasks) if tasks else ""
 
 
 def _fitted(turns: list[str], tasks: str, max_tokens: int) -> str:

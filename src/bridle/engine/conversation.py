@@ -392,13 +392,13 @@ class Conversation:
 
 def compacted(entries: Sequence[Entry], event: Compacted) -> list[Entry]:
     """What a compaction leaves: what it kept of the beginning, the summary, and the end. Order never changes."""
-    also = frozenset(event.also_kept)
+    also, cleared = frozenset(event.also_kept), frozenset(event.cleared)
     before = [entry for entry in entries if entry.mark.event < event.kept_from and entry.mark.event in also]
     after = [entry for entry in entries if entry.mark.event >= event.kept_from]
     turn = event.dropped.last_turn
     summary = Message(role="user", content=(TextBlock(text=event.summary),))
     middle = [Entry(Mark(NO_EVENT, turn, "summary"), summary)] if event.summary else []
-    return [_cleared(entry, frozenset(event.cleared)) for entry in (*before, *middle, *after)]
+    return [_cleared(entry, cleared) for entry in (*before, *middle, *after)]
 
 
 def _cleared(entry: Entry, wire_ids: frozenset[str]) -> Entry:

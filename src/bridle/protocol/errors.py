@@ -263,8 +263,15 @@ SENTENCES: Mapping[str, Sentence] = {
         "{key_path} holds no usable key ({problem}). Without it {path} cannot be read; nothing was changed.",
         2,
     ),
-    "StoreDamaged": Sentence("{path} is damaged ({problem}). Nothing was changed.", 1),
-    "LogDamaged": Sentence("The log of {session} is damaged at event {event}: {problem}.", 1),
+    "StoreDamaged": Sentence(
+        "{path} is damaged ({problem}). Nothing was changed. Save what is whole: bridle sessions repair", 1
+    ),
+    "LogDamaged": Sentence(
+        "The log of {session} is damaged at event {event}: {problem}. Save what is whole: bridle sessions repair", 1
+    ),
+    "StoreInUse": Sentence(
+        "{path} is in use by another Bridle. Nothing was changed; end it and try again.", 1
+    ),
     "BadConfig": Sentence("{where}: {problem}.", 2),
     # Trust
     "NonInteractiveAckRefused": Sentence(

@@ -17,6 +17,17 @@ _WRITE_SETTINGS = frozenset({
 })
 # fmt: on
 """Subcommands of git that keep something in the repository's settings: remotes, what a branch follows, submodules."""
+_STARTING_OPTIONS = (
+    "--config",
+    "--edit",
+    "--edit-description",
+    "--exec",
+    "--receive-pack",
+    "--template",
+    "--upload-pack",
+)
+_STARTING_WORDS = {"clone": ("-c", "-u"), "config": ("-e", "edit"), "submodule": ("foreach",)}
+"""What makes git start a program that it is told to."""
 
 
 def sandboxed(policy: SpawnPolicy, understand: Understand = nothing_known) -> ToolLayer:
@@ -44,9 +55,7 @@ def sandboxed(policy: SpawnPolicy, understand: Understand = nothing_known) -> To
         chosen = policy
         if getattr(call.args, "escalate", ""):
             if policy.required:
-                return ToolOutput(
-                    outcome="denied", reason="NoWayOut", content=sentence("NoWayOut", {})
-                )
+                return ToolOutput(outcome="denied", reason="NoWayOut", content=sentence("NoWayOut", {}))
             chosen = outside
         elif policy.mode != "off" and not call.mutating:
             chosen = reading
@@ -58,5 +67,22 @@ def sandboxed(policy: SpawnPolicy, understand: Understand = nothing_known) -> To
 
 
 def _writes_git_settings(part: Part) -> bool:
-    program, subcommand = (*part.words, None, None)[:2]
-    return program == "git" and subcommand in _WRITE_SETTINGS
+    """Whether it does that and starts nothing that it is told to: what it starts would find the settings open too."""
+    program, subcommand = (*part.words, "", "")[:2]
+    if subcommand is None or program != "git" or subcommand not in _WRITE_SETTINGS:
+        return False
+    sets_variables = "=" in part.text.partition("git")[0]
+    writes_files = any(use.access == "write" for use in part.uses)
+    return (
+        not sets_variables
+        and not writes_files
+        and not any(_starts_something(word, subcommand) for word in part.words[2:])
+    )
+
+
+def _starts_something(word: str | None, subcommand: str) -> bool:
+    """Options can be shortened."""
+    option = (word or "").partition("=")[0]
+    if option.startswith("--"):
+        return option != "--" and any(name.startswith(option) for name in _STARTING_OPTIONS)
+    return word is None or option in _STARTING_WORDS.get(subcommand, ()) or option.startswith("ext::")

@@ -91,6 +91,26 @@ class Database:
                 raise
             return connection
 
+    def alone(self) -> Connection:
+        """A connection beside which there is no other, in any process, until it is closed.
+
+        For what replaces the file: whoever had the old one open would go on writing into nothing. Raises
+        `StoreError("StoreInUse")`. Call it with `locked` held.
+        """
+        with self.errors():
+            connection = self._open(self.path, alone=True)
+            try:
+                connection.execute("begin exclusive")
+                connection.execute("rollback")
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def beside(self, folder: str) -> Database:
+        """Another database of the same schema, in another folder."""
+        return Database(folder, now_ms=self._now_ms, notice=self._notice, migrations=self._migrations)
+
     @contextlib.contextmanager
     def errors(self) -> Generator[None]:
         """Turns what SQLite and the file system raise into `StoreError`."""
@@ -98,6 +118,8 @@ class Database:
             yield
         except apsw.NotADBError:
             raise StoreError("StoreWrongKey", path=self.path, key_path=self.key_path) from None
+        except apsw.BusyError:
+            raise StoreError("StoreInUse", path=self.path) from None
         except apsw.CorruptError as problem:
             raise StoreError("StoreDamaged", path=self.path, problem=str(problem)) from problem
         except apsw.Error as problem:
@@ -124,7 +146,7 @@ class Database:
 
     def _create(self) -> None:
         files.private_folder(self.folder)
-        with self._locked():
+        with self.locked():
             if self.exists():
                 return
             keys.make_key(self.key_path)
@@ -141,12 +163,13 @@ class Database:
 
     def _upgrade(self, connection: Connection) -> None:
         self._notice("Database is upgrading…")
-        with self._locked():
+        with self.locked():
             connection.pragma("journal_mode", "wal")
             self._migrate(connection)
 
     @contextlib.contextmanager
-    def _locked(self) -> Generator[None]:
+    def locked(self) -> Generator[None]:
+        """Holds the lock under which the database is made, changed in form, or replaced."""
         lock = files.FileLock(os.path.join(self.folder, "sessions.lock"))
         if not lock.acquire(timeout_s=_LOCK_TIMEOUT_S):
             problem = "another Bridle is creating or upgrading it"
@@ -154,16 +177,19 @@ class Database:
         with lock:
             yield
 
-    def _open(self, path: str) -> Connection:
+    def _open(self, path: str, *, alone: bool = False) -> Connection:
         if self._key is None:
             self._key = keys.read_key(self.key_path, database_path=self.path, notice=self._notice)
         connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE))
         try:
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            if alone:
+                connection.pragma("locking_mode", "exclusive")
             connection.pragma("cipher", "aegis")
             connection.pragma("key", f"raw:{self._key}")
             connection.execute("select count(*) from sqlite_schema").fetchall()  # the key is tried here
             connection.pragma("synchronous", "normal")
+            connection.pragma("secure_delete", 1)  # what is deleted is overwritten
             return connection
         except BaseException:
             connection.close()

@@ -19,6 +19,7 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import AnyEvent, Envelope, Mode, ModeChanged, SessionCreated, UnknownEvent
 from bridle.sessions.copying import Origin, new_session
 from bridle.sessions.database import Connection
+from bridle.sessions.export import without_secrets
 from bridle.sessions.reading import Record
 from bridle.sessions.shelf import Shelf
 
@@ -130,8 +131,6 @@ def _within_bounds(event: AnyEvent, cwd: str) -> AnyEvent:
 
 
 def _without_secrets(event: AnyEvent) -> AnyEvent:
-    if not isinstance(event, UnknownEvent):
-        return redacted(event)
-    from bridle.base.redact import redact
-
-    return UnknownEvent(kind=event.kind, raw=redact(event.raw.decode()).encode())
+    if isinstance(event, UnknownEvent):
+        return UnknownEvent(kind=event.kind, raw=without_secrets(event.raw))
+    return redacted(event)

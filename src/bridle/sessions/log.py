@@ -116,9 +116,7 @@ class StoredLog:
         """What was kept of this session's files, to put them back."""
         from bridle.sessions.undo_store import UndoStore  # not before something is about to change
 
-        return UndoStore(
-            self._name, writer=self._writer, database=self._database, reader=self._reader
-        )
+        return UndoStore(self._name, writer=self._writer, database=self._database, reader=self._reader)
 
     def close(self) -> None:
         """Puts everything on the disk and gives the run lock back. May be repeated.

@@ -261,7 +261,6 @@ def _remove_log(shelf: Shelf, key: int, log_id: str) -> None:
 
 def _forget_derived(connection: Connection, key: int) -> None:
     """What was made from the content of a log: all of it can be read, so all of it goes."""
-    connection.execute("pragma secure_delete = on")
     for statement in (
         "delete from said where log = ?",
         "delete from folds where log = ?",
@@ -272,12 +271,10 @@ def _forget_derived(connection: Connection, key: int) -> None:
 
 
 def _emptied(connection: Connection, part: tuple[int, int, int, str]) -> None:
-    connection.execute("pragma secure_delete = on")
     connection.execute(_EMPTY_EVENTS, part)
 
 
 def _delete_loose_blobs(connection: Connection) -> int:
-    connection.execute("pragma secure_delete = on")
     connection.execute(_LOOSE_BLOBS, (BATCH_BLOBS,))
     return _number(connection, "select changes()")
 

@@ -276,13 +276,6 @@ def _stored(connection: Connection, digests: Iterable[bytes]) -> set[bytes]:
     return {digest for digest in digests if connection.execute(_HAS_CONTENT, (digest,)).fetchone()}
 
 
-def forget_log(connection: Connection, log: int) -> None:
-    """Drops everything undo keeps of one log, inside the caller's transaction."""
-    connection.execute("delete from undo_actions where log = ?", (log,))
-    connection.execute("delete from undo_calls where log = ?", (log,))
-    _sweep(connection)
-
-
 def _forget(connection: Connection, before_ms: int) -> None:
     """A tree begins with a whole look, so a session keeps all of its calls until the last of them is old."""
     connection.execute("delete from undo_actions where started_ms < ?", (before_ms,))
@@ -290,19 +283,22 @@ def _forget(connection: Connection, before_ms: int) -> None:
         "delete from undo_calls where log not in (select log from undo_calls where started_ms >= ?)",
         (before_ms,),
     )
-    _sweep(connection)
+    sweep_contents(connection)
 
 
-def _sweep(connection: Connection) -> None:
-    """Drops the contents that no call and no undo names any more."""
-    states: list[State | None] = []
+def sweep_contents(connection: Connection) -> None:
+    """Drops the contents that no call and no undo names any more, inside the caller's transaction."""
+    needed: set[bytes] = set()
+
+    def need(states: Iterable[State | None]) -> None:
+        needed.update(state.sha256 for state in states if state is not None)
+
     for (kept,) in connection.execute("select kept from undo_calls"):
         row = _kept.decode(kept)
-        states += [seen.state for seen in row.seen]
-        states += [state for change in row.changes for state in (change.before, change.after)]
+        need(seen.state for seen in row.seen)
+        need(state for change in row.changes for state in (change.before, change.after))
     for (items,) in connection.execute("select items from undo_actions"):
-        states += [state for item in _items.decode(items) for state in (item.before, item.after)]
-    needed = {state.sha256 for state in states if state is not None}
+        need(state for item in _items.decode(items) for state in (item.before, item.after))
     stored = [row[0] for row in connection.execute("select sha256 from undo_contents")]
     connection.executemany(
         "delete from undo_contents where sha256 = ?", [(digest,) for digest in stored if digest not in needed]

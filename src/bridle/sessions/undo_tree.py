@@ -36,6 +36,7 @@ NOT_COVERED = frozenset({
 """Folders that tools make again by themselves, and the records of version control."""
 _CACHE_TAG = "CACHEDIR.TAG"
 _GIT_RECORDS = ("HEAD", "packed-refs", "logs/HEAD", "refs/heads", "refs/tags", "refs/stash")
+_KIND = 0o170000
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
@@ -238,23 +239,29 @@ class _Walk:
             return
         self._count += len(entries)
         folders: list[tuple[str, str]] = []
-        known, tree = self._known, self._look.tree
-        for entry in entries:
-            path = f"{folder}/{entry.name}"
+        known, tree = self._known.get, self._look.tree
+        above = folder if folder == "/" else f"{folder}/"
+        for entry in entries:  # thousands of times per command: hence so plain
+            name = entry.name
+            path = above + name
             try:
                 status = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # it went away while we were looking
-            if stat.S_ISDIR(status.st_mode) or entry.name == GIT:
-                if self._is_apart(entry.name, path, status, fd):
+            old = known(path)
+            mode = status.st_mode
+            if mode & _KIND == stat.S_IFDIR or name == GIT:
+                if self._is_apart(name, path, status, fd):
                     continue
-                folders.append((entry.name, path))
-            old = known.get(path)
-            signature = signature_of(status, self._now_ns)
-            if old is not None and old.signature == signature != NEVER_THE_SAME:
+                folders.append((name, path))
+                is_as_before = old is not None and old.signature == (0, 0, 0, 0, mode)
+            else:
+                # what is known has settled, or is called never the same
+                is_as_before = old is not None and old.signature == _described(status)
+            if is_as_before and old is not None:
                 tree[path] = old
             else:
-                self._take(path, entry.name, fd, status, old)
+                self._take(path, name, fd, status)
         for name, path in folders:
             self._enter(name, path, fd, depth)
 
@@ -279,12 +286,9 @@ class _Walk:
         self._look.apart[path] = _git_records(name, where) if name == GIT else records
         return True
 
-    def _take(self, path: str, name: str, where: int, status: os.stat_result, old: Seen | None) -> None:
+    def _take(self, path: str, name: str, where: int, status: os.stat_result) -> None:
         size = status.st_size
         if stat.S_ISREG(status.st_mode) and size > _SMALL_BYTES:
-            if old is not None and old.signature == _described(status):  # too large then, too large now
-                self._look.tree[path] = old
-                return
             self._later.append((size, path))
             self._look.tree[path] = Seen(
                 os.fsencode(path), _described(status), State("file", stat.S_IMODE(status.st_mode), size=size)

@@ -74,7 +74,7 @@ class Errands:
             if envelope.id is not None and envelope.id >= last:
                 break
         name = path or f"bridle-{self._facts.short_id(session)}.md"
-        written = self._reach.save(name, transcript(view.title, past))
+        written = self._reach.save(name, transcript(view.title, past, path=name))
         self._say(f"Written: {visible(written, newlines=False)}")
 
     def others_here(self, current: str) -> tuple[Listed, ...]:

@@ -1,35 +1,17 @@
-"""A conversation as Markdown, for a file: who said what, and one line for each call. Pure."""
+"""A conversation as a file: Markdown, or one HTML page where the name of the file says so. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridle.base.visible import visible
-from bridle.clients.story import Story
+from bridle.clients.as_markdown import markdown
 from bridle.protocol import events as e
 
 
-def transcript(title: str, envelopes: Iterable[e.Envelope]) -> str:
-    """The events as text. A failed attempt of the model is left out, as the model itself never sees it again."""
-    story = Story()
-    parts = [f"# {visible(title, newlines=False) or 'A conversation'}"]
-    said: list[str] = []
-    for envelope in envelopes:
-        event = envelope.event
-        match event:
-            case e.InputAccepted(content=content):
-                parts.append(f"## You\n\n{visible(e.text_of(content)).strip()}")
-            case e.TextDelta(text=text):
-                said.append(text)
-            case e.StepStarted() | e.StepFailed():
-                said.clear()
-            case e.StepEnded() if "".join(said).strip():
-                parts.append(f"## Bridle\n\n{visible(''.join(said)).strip()}")
-                said.clear()
-            case _:
-                pass
-        if isinstance(
-            event, e.ToolResult | e.Cancelled | e.Error | e.ToolCallRequested | e.PermissionDecided
-        ):
-            parts += [f"    {line}" for line in story.lines(event)]
-    return "\n\n".join(parts) + "\n"
+def transcript(title: str, envelopes: Iterable[e.Envelope], *, path: str = "") -> str:
+    """The events as text, in the form that the ending of `path` names."""
+    if path.lower().endswith((".html", ".htm")):
+        from bridle.clients.as_html import html
+
+        return "".join(html(title, (), envelopes))
+    return "".join(markdown(title, (), envelopes))

@@ -1,4 +1,5 @@
-"""Undoing what no border can stop, once a command is over: files that would lead git or an agent to other settings.
+"""Undoing what no border can stop, once a command is over: files that would lead git or an agent to other settings,
+settings of git that came to name programs, submodules that would run theirs when somebody looks at the whole.
 
 Some names cannot be kept missing while git runs, because git would stumble over whatever stands there; and a link
 cannot be held in its place. What came to be is renamed where it is, so nothing is lost and nobody obeys it.
@@ -10,7 +11,9 @@ import contextlib
 import os
 
 from bridle.base.files import open_beneath, read_limited
-from bridle.safety.sandbox.confinement import Confinement, Kept
+from bridle.safety.paths import is_beneath_any
+from bridle.safety.sandbox.confinement import Confinement, Kept, Watched
+from bridle.safety.shell.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
 
 _SUFFIX = ".put-aside"
 _MAX_BYTES = 4_096
@@ -20,7 +23,20 @@ def put_right(confinement: Confinement) -> tuple[str, ...]:
     """Puts everything back that a command must not have changed. Returns the paths that had been tampered with."""
     tampered = [path for path in confinement.unwanted if os.path.lexists(path)]
     tampered += [kept.path for kept in confinement.kept if not _is_as_it_was(kept)]
+    tampered += [watched.path for watched in confinement.watched if _names_new_programs(watched)]
+    for tree in confinement.working_trees:
+        came = set(filter(is_odd, submodule_folders(tree.top, tree.git_dir))) - tree.odd
+        tampered += [
+            os.path.join(folder, ".git")
+            for folder in sorted(came)
+            if is_beneath_any(folder, confinement.writable)
+        ]
     by_path = {kept.path: kept for kept in confinement.kept}
+    by_path |= {
+        watched.path: Kept(path=watched.path, content=watched.content)
+        for watched in confinement.watched
+        if watched.content is not None
+    }
     for path in tampered:
         with contextlib.suppress(OSError):  # a folder on the way was moved: the name means nothing any more
             _put_back(path, by_path.get(path))
@@ -36,6 +52,17 @@ def _is_as_it_was(kept: Kept) -> bool:
         return not os.path.islink(kept.path) and read_limited(kept.path, _MAX_BYTES).data == kept.content
     except OSError:
         return False
+
+
+def _names_new_programs(watched: Watched) -> bool:
+    try:
+        now = read_limited(watched.path, MAX_CONFIG_BYTES)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    before = unproven_settings(os.fsdecode(watched.content or b""))
+    return now.truncated or not unproven_settings(os.fsdecode(now.data)) <= before
 
 
 def _put_back(path: str, kept: Kept | None) -> None:

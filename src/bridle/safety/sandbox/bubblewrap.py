@@ -31,7 +31,14 @@ Filter: TypeAlias = Callable[[bool], bytes]
 """The system call filter for a command whose network is denied, or not; empty: none for this machine."""
 
 _SINCE_SCOPES = 6
-_CHECKED = f'{CHECK}check_mounts "$1" "$2" "$3"; shift 3; exec "$@"'
+_CHECKED = ("/bin/sh", "-c", 'eval "$MOUNT_CHECK"', "sh")
+_ABOUT_MOUNTS = ("MOUNTS_WRITABLE", "MOUNTS_READABLE", "MOUNTS_DEVICES")
+_MOUNT_CHECK = f"""{CHECK}
+check_mounts "$MOUNTS_WRITABLE" "$MOUNTS_READABLE" "$MOUNTS_DEVICES"
+unset MOUNT_CHECK {" ".join(_ABOUT_MOUNTS)}
+exec "$@"
+"""
+"""Comes to the shell in its environment, which the list of processes does not show; the command never has it."""
 TEMPORARY = "/tmp"  # noqa: S108  it is the command's own
 
 
@@ -87,9 +94,8 @@ class Bubblewrap:
             if thread is not None:
                 thread.end()
 
-        checked = ("/bin/sh", "-c", _CHECKED, "sh", *arguments_of_check(mounts, confinement, mounted_now()))
         return Launch(
-            argv=(self._program, "--args", str(fds[-1]), "--", *checked, *argv),
+            argv=(self._program, "--args", str(fds[-1]), "--", *_CHECKED, *argv),
             pass_fds=tuple(fds),
             within=thread,
             ended=ended,
@@ -119,6 +125,10 @@ class Bubblewrap:
                 options += ["--remount-ro", "/proc"]
         for mount in others:
             options += _mounted(mount, confinement)
+        about_mounts = arguments_of_check(mounts, confinement, mounted_now())
+        variables = dict(zip(_ABOUT_MOUNTS, about_mounts, strict=True)) | {"MOUNT_CHECK": _MOUNT_CHECK}
+        for name, value in variables.items():
+            options += ["--setenv", name, value]
         return [*options, "--chdir", cwd]
 
 

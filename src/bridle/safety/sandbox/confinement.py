@@ -20,12 +20,14 @@ from bridle.safety.sandbox.private_places import (
     secret_places,
 )
 from bridle.safety.sensitive import is_policy_file
+from bridle.safety.shell.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders
 
 ALWAYS_PROTECTED = (".bridle", "AGENTS.md", ".mcp.json", ".vscode")
 """At the top of every writable folder, there or not."""
 _POLICY_PARENTS = frozenset({".cargo", ".config", ".github", ".mvn"})
 """Ordinary folders with a few files in them that programs obey."""
 _MAX_LINKS = 8
+_MAX_STEPS = 1_000
 _MAX_KEPT_BYTES = 4_096
 
 
@@ -38,6 +40,21 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     link: str = ""
     content: bytes = b""
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of git that may be changed, only not to name programs; None: they are not there."""
+
+    path: str
+    content: bytes | None
+
+
+class WorkingTree(msgspec.Struct, frozen=True, kw_only=True):
+    """A repository, and those of its submodules that named programs before the command began."""
+
+    top: str
+    git_dir: str
+    odd: frozenset[str]
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +89,12 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Are not there and cannot be masked; `aftermath` puts them aside if a command made them."""
     kept: tuple[Kept, ...] = ()
     """Cannot be held; `aftermath` puts them back as they were."""
+    watched: tuple[Watched, ...] = ()
+    """May be changed; `aftermath` puts them back if they name programs then that they did not name before."""
+    working_trees: tuple[WorkingTree, ...] = ()
+    """`aftermath` looks whether a submodule came to them that names programs, and puts its repository aside."""
     left_out: tuple[str, ...] = ()
-    """Was asked for as writable and is not there."""
+    """Was asked for as writable and is not there, or is reached through a link that a command could have made."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +115,9 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     if policy.mode == "off":
         raise ValueError("a policy that confines nothing has no confinement")
     workspace = os.path.realpath(policy.workspace)
-    asked = _absolute(policy.writable, workspace)
     writes = policy.mode == "workspace-write"
-    folders = _unique([*([workspace] if writes else []), *filter(os.path.exists, asked)])
+    asked, left_out = _asked(policy.writable, workspace)
+    folders = _unique([*([workspace] if writes else []), *asked])
     start = os.path.realpath(cwd or workspace)
     inside = [start] if is_beneath_any(start, folders) else []
     around = {folder: find_repository(folder) for folder in _unique([workspace, *folders, *inside])}
@@ -105,16 +126,17 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     caches = _made(place.caches) if writes and place.caches else ""
     writable = _unique([*folders, *git_dirs, *([caches] if caches else [])])
 
-    protection = _Protection(writable, opened=asked)
+    protection = _Protection(writable, opened=(*asked, *left_out))
     for folder in folders:
         if os.path.isdir(folder):
             protection.add_all(_policy_files(folder, place.home))
             protection.add_all(_policy_files_between(folder, start))
             if (git := around[folder]) and git.ours and git.top != folder:
                 protection.add(os.path.join(folder, ".git"))
+    submodules = {git.git_dir: submodule_folders(git.top, git.git_dir) for git in repositories if git.ours}
     for git in repositories:
         protection.add_entry(os.path.join(git.top, ".git"), git.common)
-        protection.add_git(files_of(git), settings_open=policy.git_config)
+        protection.add_git(files_of(git, submodules.get(git.git_dir, ())), settings_open=policy.git_config)
     shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED])
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
@@ -132,7 +154,15 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
         network=policy.network,
         unwanted=tuple(protection.unwanted),
         kept=tuple(protection.kept.values()),
-        left_out=tuple(path for path in asked if not os.path.exists(path)),
+        watched=tuple(protection.watched.values()),
+        working_trees=tuple(
+            WorkingTree(
+                top=git.top, git_dir=git.git_dir, odd=frozenset(filter(is_odd, submodules[git.git_dir]))
+            )
+            for git in repositories
+            if git.common in git_dirs and git.top != git.git_dir
+        ),
+        left_out=tuple(left_out),
     )
 
 
@@ -144,6 +174,7 @@ class _Protection:
         self.absent: dict[str, None] = {}
         self.unwanted: dict[str, None] = {}
         self.kept: dict[str, Kept] = {}
+        self.watched: dict[str, Watched] = {}
         self._writable = writable
         self._opened = frozenset(opened)
         self._folders: dict[str, None] = {}
@@ -182,12 +213,28 @@ class _Protection:
 
     def add_git(self, files: GitFiles, *, settings_open: bool) -> None:
         self.add_all(files.programs)
-        if not settings_open:
+        if settings_open:
+            for path in (*files.settings, *files.new_settings):
+                self._watch(path)
+        else:
             self.add_all(files.settings)
         unmaskable = files.redirections if settings_open else files.redirections + files.new_settings
         self.unwanted.update(dict.fromkeys(filter(self._may_be_written, unmaskable)))
         for path in filter(self._may_be_written, files.pointers):
             self.kept[path] = Kept(path=path, content=_content(path))
+
+    def _watch(self, path: str) -> None:
+        """Leaves settings open as long as it can be told afterwards what they were."""
+        if not self._may_be_written(path):
+            return
+        if not os.path.lexists(path):
+            self.watched[path] = Watched(path=path, content=None)
+            return
+        content = None if os.path.islink(path) else _whole(path)
+        if content is None:
+            self.add(path)
+        else:
+            self.watched[path] = Watched(path=path, content=content)
 
     def held(self) -> list[str]:
         """The folders on the way to what is protected: whoever moves one of them away moves the protection with it."""
@@ -256,6 +303,38 @@ def _socket_folders(place: Place) -> list[str]:
     return [path for path in found if path not in too_wide and os.path.isdir(path)]
 
 
+def _asked(paths: Iterable[str], workspace: str) -> tuple[list[str], list[str]]:
+    """Where the folders lead that are to be writable, and those that are left out."""
+    named = [os.path.join(workspace, path) for path in paths]
+    changeable = {workspace, *map(os.path.realpath, named)}
+    found, left_out = list[str](), list[str]()
+    for path in named:
+        if os.path.exists(path) and not _is_led_by_a_command(path, changeable):
+            found.append(os.path.realpath(path))
+        else:
+            left_out.append(os.path.normpath(path))
+    return _unique(found), _unique(left_out)
+
+
+def _is_led_by_a_command(path: str, changeable: Iterable[str]) -> bool:
+    """Whether one of the links on the way stands where commands may write, so that any of them may have made it."""
+    at = "/"
+    to_go = path.split("/")[::-1]
+    for _ in range(_MAX_STEPS):
+        if not to_go:
+            return False
+        there = os.path.normpath(os.path.join(at, to_go.pop()))  # free of links but for the last one
+        if not os.path.islink(there):
+            at = there
+        elif is_beneath_any(at, changeable):
+            return True
+        else:
+            link = os.readlink(there)
+            to_go += link.split("/")[::-1]
+            at = "/" if link.startswith("/") else at
+    return True
+
+
 def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
     return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
 
@@ -271,6 +350,14 @@ def _content(path: str) -> bytes:
         return read_limited(path, _MAX_KEPT_BYTES).data
     except OSError:
         return b""
+
+
+def _whole(path: str) -> bytes | None:
+    try:
+        contents = read_limited(path, MAX_CONFIG_BYTES)
+    except OSError:
+        return None
+    return None if contents.truncated else contents.data
 
 
 def _existing(paths: Iterable[str]) -> list[str]:

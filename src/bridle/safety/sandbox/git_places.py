@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -65,8 +65,11 @@ def find_repository(folder: str) -> GitPlaces | None:
     return None
 
 
-def files_of(git: GitPlaces) -> GitFiles:
-    """What to look after in a repository; the entries beneath it that there may be many of, up to a limit."""
+def files_of(git: GitPlaces, submodules: Sequence[str] = ()) -> GitFiles:
+    """What to look after in a repository; the entries beneath it that there may be many of, up to a limit.
+
+    `submodules` are the folders of those it has; some keep their repository there.
+    """
     settings = [os.path.join(git.common, name) for name in ("config", "config.worktree")]
     programs = [os.path.join(git.common, "hooks"), *_named_in_settings(git)]
     redirections = [os.path.join(git.common, "commondir")]
@@ -74,7 +77,9 @@ def files_of(git: GitPlaces) -> GitFiles:
     if git.git_dir != git.common:
         programs += [os.path.join(git.git_dir, name) for name in ("commondir", "gitdir")]
         settings.append(os.path.join(git.git_dir, "config.worktree"))
-    for module in _modules(os.path.join(git.common, "modules"), _MAX_MODULE_DEPTH):
+    entries = [os.path.join(folder, ".git") for folder in submodules[:_MAX_MODULES]]
+    inside = [entry for entry in entries if not os.path.islink(entry) and _is_git_dir(entry)]
+    for module in (*_modules(os.path.join(git.common, "modules"), _MAX_MODULE_DEPTH), *inside):
         settings.append(os.path.join(module, "config"))
         programs += [os.path.join(module, "hooks"), *_entry_of_module(module)]
         redirections.append(os.path.join(module, "commondir"))

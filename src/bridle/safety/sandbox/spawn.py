@@ -12,6 +12,7 @@ from hashlib import sha256
 import msgspec
 
 from bridle.base.processes import CannotStart, Processes
+from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.sandbox.adapters import Adapter, CannotConfine, Launch
 from bridle.safety.sandbox.confinement import Confinement, Place, confinement_of
@@ -110,7 +111,7 @@ class SandboxSpawn:
     def _bordered(
         self, adapter: Adapter, argv: Sequence[str], policy: SpawnPolicy, cwd: str
     ) -> tuple[_Border, Launch]:
-        """A border and how to start `argv` in it. A command that runs already may change what is looked at meanwhile."""
+        """A border, and how to start `argv` in it. Another command may change what is looked at meanwhile."""
         for tries_left in reversed(range(_TRIES)):
             try:
                 confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
@@ -150,16 +151,14 @@ class _Border:
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
-        if self.confinement.unwanted or self.confinement.kept:
+        sealed = self.confinement
+        if sealed.unwanted or sealed.kept or sealed.watched or sealed.working_trees:
             from bridle.safety.sandbox.aftermath import put_right
 
             self._put_aside = put_right(self.confinement)
 
     def explain(self, exit_code: int, output: str) -> str:
-        notes = [
-            f"[sandbox: {os.path.relpath(path, self._cwd)} would lead git elsewhere; it was put back as it was]\n"
-            for path in self._put_aside
-        ]
+        notes = [_told(visible(os.path.relpath(path, self._cwd), newlines=False)) for path in self._put_aside]
         if exit_code == 1 and output.startswith(
             _BUBBLEWRAP_SAYS
         ):  # a command can pretend: nothing runs unconfined by it
@@ -176,3 +175,15 @@ class _Border:
             )
             notes += [f"{told}\n"] if told else []
         return "".join(notes)
+
+
+def _told(path: str) -> str:
+    """What the model reads about something that was put back."""
+    if os.path.basename(path) in {"config", "config.worktree"}:
+        return (
+            f"[sandbox: {path} was put back as it was: commands may not name programs for git to run. "
+            'If it is needed, retry with escalate: "why"]\n'
+        )
+    if path.endswith("/.git"):
+        return f"[sandbox: {path} was put aside: this submodule names programs for git to run]\n"
+    return f"[sandbox: {path} would lead git elsewhere; it was put back as it was]\n"

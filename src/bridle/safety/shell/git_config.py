@@ -152,24 +152,35 @@ def _is_harmless_config(path: str, harmless: frozenset[str]) -> bool:
     return text is not None and all(key in harmless for key in _keys(text))
 
 
+def unproven_settings(text: str) -> frozenset[str]:
+    """The settings in a config text that may name a program, as they are written; one, if it is not understood."""
+    harmless = _harmless()
+    return frozenset(written for key, written in _settings(text) if key not in harmless)
+
+
 def _keys(text: str) -> list[str]:
     """Every setting in a config text, as `section.key` or `section.*.key`; what is not understood is the key `?`."""
-    found: list[str] = []
-    section = ""
+    return [key for key, _ in _settings(text)]
+
+
+def _settings(text: str) -> list[tuple[str, str]]:
+    """The same, each with how it is written; a text that is not understood is one setting."""
+    found: list[tuple[str, str]] = []
+    section = header = ""
     for raw in text.removeprefix("\ufeff").split("\n"):
         line = raw.strip(" \t\r\f\v")
         while line.startswith("["):
             match = _SECTION.match(line)
             if match is None:
-                return ["?"]
-            section = _section(match)
+                return [("?", text)]
+            section, header = _section(match), match[0]
             line = line[match.end() :].lstrip()
         if not line or line[0] in "#;":
             continue
         key = _KEY.match(line)
         if key is None or line.endswith("\\"):  # a value that goes on in the next line may hide anything
-            return ["?"]
-        found.append(f"{section}.{key[1].lower()}")
+            return [("?", text)]
+        found.append((f"{section}.{key[1].lower()}", f"{header} {line}"))
     return found
 
 
@@ -205,20 +216,74 @@ def _is_plain_submodule(folder: str, depth: int) -> bool:
     return not os.path.lexists(entry) or _is_plain_tree(folder, entry, depth + 1)
 
 
-def _gitlinks(data: bytes) -> list[str] | None:
-    """The paths of submodules in an index of version 2 or 3; None for one that is laid out otherwise."""
+def submodule_folders(worktree: str, git_folder: str) -> list[str]:
+    """The folders of submodules in a working tree, there or not. What leads out of it is not one."""
+    try:
+        indexes = [
+            name for name in os.listdir(git_folder) if name == "index" or name.startswith("sharedindex.")
+        ]
+        config = _read_text(os.path.join(_common_folder(git_folder), "config")) or ""
+        hash_bytes = 32 if "sha256" in config.lower() else 20
+        paths = {
+            path for name in indexes for path in _submodules_in(os.path.join(git_folder, name), hash_bytes)
+        }
+    except (OSError, ValueError):
+        return []
+    folders = (
+        os.path.join(worktree, path)
+        for path in sorted(paths)
+        if os.path.normpath(path) == path and not path.startswith(("/", ".."))
+    )
+    return [folder for folder in folders if os.path.realpath(folder) == folder]
+
+
+def is_odd(submodule: str) -> bool:
+    """Whether looking at the whole repository would make git run a program that this folder of a submodule names."""
+    try:
+        return not _is_plain_submodule(submodule, 0)
+    except (OSError, ValueError):
+        return True
+
+
+def _submodules_in(index: str, hash_bytes: int) -> list[str]:
+    with open(os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return []
+        data = file.read(MAX_INDEX_BYTES)
+    return (_gitlinks(data, hash_bytes) or []) if _GITLINK in data else []
+
+
+def _gitlinks(data: bytes, hash_bytes: int = 20) -> list[str] | None:
+    """The paths of submodules in an index of version 2 to 4; None for one that is laid out otherwise."""
     version, count = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
-    if data[:4] != b"DIRC" or version not in (2, 3):
+    if data[:4] != b"DIRC" or version not in (2, 3, 4):
         return None
     found: list[str] = []
-    at = 12
+    path, at, size = b"", 12, 40 + hash_bytes
     for _ in range(count):
-        flags = int.from_bytes(data[at + 60 : at + 62], "big")
-        start = at + (64 if flags & 0x4000 else 62)
+        flags = int.from_bytes(data[at + size : at + size + 2], "big")
+        start = at + size + (4 if flags & 0x4000 else 2)
+        kept = 0
+        if version == 4:  # how much of the path before goes, then what comes in its place
+            dropped, start = _number(data, start)
+            kept = len(path) - dropped
         end = data.find(b"\x00", start)
-        if end < 0:
+        if end < 0 or kept < 0:
             return None
+        path = path[:kept] + data[start:end]
         if data[at + 24 : at + 28] == _GITLINK:
-            found.append(os.fsdecode(data[start:end]))
-        at += (end - at) // 8 * 8 + 8
+            found.append(os.fsdecode(path))
+        at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
     return found
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
+    value = -1
+    while at < len(data):
+        byte = data[at]
+        value = (value + 1 << 7) + (byte & 0x7F)
+        at += 1
+        if not byte & 0x80:
+            break
+    return value, at
