@@ -12,14 +12,25 @@ import pytest
 
 from bridle.conformance.harness import harness
 from bridle.conformance.models import scripted
-from bridle.protocol.commands import AnswerQuestion, RunSlash, ShellRequest, Undo
+from bridle.protocol.commands import AnswerQuestion, CancelTurn, RunSlash, ShellRequest, Undo
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import ContextAdded, Notice, QuestionAsked, ToolResult, UndoApplied
+from bridle.protocol.events import (
+    ContextAdded,
+    Notice,
+    QuestionAsked,
+    ToolCallProgress,
+    ToolResult,
+    UndoApplied,
+)
 from bridle.providers.script import call, say
+from bridle.sessions.undo_keeper import Ground
+from bridle.sessions.undo_service import Undo as Undoing
+from bridle.sessions.undo_store import UndoStore
 
 EDITS = (
     "sed -i s/one/ONE/ src/a.txt && printf 'more\\n' >> src/b.txt && chmod 700 tool.sh && echo x > tool.sh"
     " && rm gone.bin && mkdir -p new/deep && printf 'made\\0' > new/deep/made.bin && ln -sf src/b.txt link"
+    " && rm door && mkdir door && echo in > door/inside"
 )
 
 
@@ -49,6 +60,7 @@ def fill(folder: Path, *, git: bool) -> None:
     (folder / "tool.sh").chmod(0o755)
     (folder / "gone.bin").write_bytes(bytes(range(256)))
     (folder / "link").symlink_to("src/a.txt")
+    (folder / "door").symlink_to("src")
     if git:
         env = {"PATH": os.defpath, "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
         for words in (["init", "-q"], ["add", "."]):
@@ -78,6 +90,21 @@ async def answered(session, since: int, *answers: str) -> list[object]:
             case _:
                 pass
     raise AssertionError("the session ended")
+
+
+def undo_store(session) -> UndoStore:
+    return session.engine.multiplexer.session(session.id)._log.undo_store()
+
+
+def undo_of(session) -> Undoing:
+    """What the commands work with."""
+    folder = os.path.realpath(session.folder)
+    return Undoing(
+        undo_store(session),
+        ground=Ground(roots=(folder,)),
+        may_write=lambda _path: None,
+        now_ms=lambda: 0,
+    )
 
 
 def questions(events: list[object]) -> list[str]:
@@ -111,12 +138,15 @@ async def test_a_command_that_edits_deletes_and_creates_is_undone_exactly_and_re
         applied = the(events, UndoApplied)
         assert (applied.turn, applied.redone, applied.left) == (1, False, ())
         assert set(applied.paths) == {
-            "src/a.txt", "src/b.txt", "tool.sh", "gone.bin", "link", "new", "new/deep", "new/deep/made.bin",
+            "src/a.txt", "src/b.txt", "tool.sh", "gone.bin", "link", "new", "new/deep", "new/deep/made.bin", "door",
+            "door/inside",
         }  # fmt: skip
         assert "I undid what turn 1 changed." in the(events, ContextAdded).content[0].text
         (preview,) = questions(events)
         assert preview.splitlines()[0] == 'Undo turn 1 "speed up the cart"?'
         assert [line.split() for line in preview.splitlines()[1:]] == [
+            ["changed", "door", "goes", "back"],
+            ["created", "door/inside", "removed"],
             ["deleted", "gone.bin", "restored"],
             ["changed", "link", "goes", "back"],
             ["created", "new/deep/made.bin", "removed"],
@@ -301,3 +331,76 @@ async def test_what_cannot_be_undone_is_named(tmp_path: Path):
         assert any(line.startswith("  cannot be undone: 1 network call (curl") for line in lines)
         assert not (folder / "a.txt").exists()
         assert (folder / "big.bin").stat().st_size == (5 << 20) + 1
+
+
+async def test_an_undo_that_was_cut_off_is_told_when_the_session_goes_on(tmp_path: Path):
+    folder, home = tmp_path / "work", str(tmp_path / "home")
+    folder.mkdir()
+    model = scripted(call("bash", command="echo 1 > a.txt; echo 2 > b.txt"), say("one"))
+    async with harness(model, folder=str(folder), home=home, mode="yolo", answers=True) as session:
+        await session.ask("one")
+        work = undo_of(session)
+        work.apply(work.plan())  # and no event: as if Bridle had been killed now
+        number = session.id
+    async with harness(
+        scripted(say("back")), folder=str(folder), home=home, resume=number, answers=True
+    ) as session:
+        notice = next(
+            envelope.event
+            for envelope in await session.stored()
+            if isinstance(envelope.event, Notice) and envelope.event.reason == "UndoInterrupted"
+        )
+        assert notice.message == (
+            "An undo of turn 1 was cut off when Bridle stopped: 2 of 2 files are done (a.txt, b.txt). "
+            "/undo finishes it."
+        )
+        events = await slash(session, "undo", "undo")
+        assert "  done already: a.txt, b.txt" in questions(events)[0].splitlines()
+        await slash(session, "redo", "redo")
+        assert set(tree(str(folder))) == {"a.txt", "b.txt"}
+
+
+async def test_what_a_cancelled_command_changed_is_undone(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    model = scripted(call("bash", command="echo 1 > a.txt; echo ready; sleep 60"), say("never"))
+    async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
+        number = await session.send("go")
+        await session.until(ToolCallProgress)
+        await session.connection.send(CancelTurn(session=session.id))
+        await session.turn_of(number)
+        assert set(tree(str(folder))) == {"a.txt"}
+        await slash(session, "undo", "undo")
+        assert tree(str(folder)) == {}
+
+
+async def test_calls_that_only_read_or_never_ran_leave_no_trace(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one")
+    model = scripted(
+        call("bash", command="cat a.txt"),
+        call("read_file", path="a.txt"),
+        call("write_file", path="../outside.txt", content="x"),
+        call("edit_file", path="a.txt", old_string="nothing like it", new_string="x"),
+        say("done"),
+    )
+    async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
+        await session.ask("go")
+        assert undo_store(session).calls() == []
+
+
+async def test_folders_added_to_the_workspace_are_covered(tmp_path: Path):
+    folder, added = tmp_path / "work", tmp_path / "added"
+    for path in (folder, added):
+        path.mkdir()
+    (added / "a.txt").write_text("one")
+    before = tree(str(added))
+    model = scripted(call("bash", command=f"echo two > {added}/a.txt; echo x > {added}/b.txt"), say("done"))
+    async with harness(
+        model, folder=str(folder), mode="yolo", answers=True, add_dirs=(str(added),)
+    ) as session:
+        await session.ask("go")
+        assert tree(str(added)) != before
+        await slash(session, "undo", "undo")
+        assert tree(str(added)) == before

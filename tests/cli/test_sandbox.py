@@ -280,6 +280,33 @@ def test_every_try_to_get_out_is_told_with_what_became_of_it(place: Place) -> No
     assert os.listdir(place.work) == []
 
 
+CONTAINERS = {
+    "one that lets us make namespaces": ["unshare", "-Urmpf", "--mount-proc"],
+    "one that does not": [
+        "bwrap", "--unshare-user", "--unshare-pid", "--disable-userns", "--bind", "/", "/", "--dev", "/dev",
+        "--proc", "/proc",
+    ],
+}  # fmt: skip
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_inside_a_container_something_still_holds(place: Place, container: str) -> None:
+    around = CONTAINERS[container]
+    if subprocess.run([*around, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system lets nobody make one")
+    done = subprocess.run(
+        [*around, *BRIDLE, "sandbox", "probe", "--network", "deny"],
+        capture_output=True,
+        cwd=place.work,
+        env=place.environment(),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout.decode()
+    assert b"tries: 0 leak" in done.stdout
+
+
 @needs_bubblewrap
 def test_probing_for_programs_is_one_object(place: Place) -> None:
     result = place.bridle("sandbox", "probe", "--json", "--adapter", "bubblewrap").result

@@ -42,21 +42,6 @@ class AuthorizationServer(LoopbackServer):
         return OAuthClient(**{**fields, **changes})
 
     @property
-    def section(self) -> list[str]:
-        """Words for the command line that let a person sign in here, as the provider `work`."""
-        settings = {
-            "client_id": "bridle-test",
-            "token_url": f"{self.origin}/token",
-            "authorize_url": f"{self.origin}/authorize",
-            "device_url": f"{self.origin}/device",
-        }
-        return [
-            word
-            for name, value in settings.items()
-            for word in ("--set", f"providers.work.oauth.{name}={value}")
-        ]
-
-    @property
     def forms(self) -> list[dict[str, str]]:
         return [form_of(request) for request in self.requests if request.method == "POST"]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.fetching import web
+from bridle.app.folding import KeptFold
+from bridle.app.forwarders import Forwarders
 from bridle.app.gates import understanding
+from bridle.app.housekeeping import Housekeeping
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.sandboxing import MachineSpawn, foreign_folder
@@ -18,12 +21,12 @@ from bridle.app.session import Composed, Ground, Opened, compose, instruction_fi
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import require_trust, session_approvals
-from bridle.base.clock import Clock, SystemClock
+from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import Ids
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders
-from bridle.control.multiplex import InProcessConnection, Multiplexer
+from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
 from bridle.engine.resume import closing_events, not_after_the_end, orphans
@@ -44,14 +47,12 @@ from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
 from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
 from bridle.safety.trust import Approvals
-from bridle.sessions.store import SessionStore, StoredLog
+from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 
 if TYPE_CHECKING:
     from bridle.app.judging import Scene
     from bridle.tools.web_fetch import Fetch
 
-FOLD_EVERY = 1_000
-"""After this many new events the fold of a log is kept when its session closes."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
 
@@ -72,7 +73,8 @@ class Engine:
 
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders. `tools` come
     behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `adopts_orphans` is
-    for a program that starts all its processes through this engine (see `Processes`).
+    for a program that starts all its processes through this engine (see `Processes`), `listening` for one that others
+    can reach.
     """
 
     def __init__(
@@ -86,15 +88,19 @@ class Engine:
         tools: Sequence[Tool] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
+        listening: bool = False,
     ) -> None:
         self._where = where
         self._clock = clock
         self._env = env
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
-        self.models = Models(env=env, clock=clock, given=model, stored=stored)
+        self._processes = Processes(adopts_orphans=adopts_orphans)
+        forwarders = Forwarders(
+            self._processes, stored, where=where, env=env, clock=clock, listening=listening
+        )
+        self.models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
         self.known = KnownModels(self.models, state=where.state, clock=clock)
         self._ids = Ids(clock.now_ms, os.urandom)
-        self._processes = Processes(adopts_orphans=adopts_orphans)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = MachineSpawn(self._processes, where=where, env=env)
         self._ground = Ground(
@@ -107,14 +113,17 @@ class Engine:
             fetch=fetch or web(env, clock),
             tools=tuple(tools),
         )
-        self._open: list[tuple[StoredLog, Conversation, int]] = []
+        self._open: dict[str, tuple[StoredLog, KeptFold]] = {}
+        self._idle_s: dict[str, float] = {}
         self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
+        self._housekeeping = Housekeeping(self.store, where, env, clock)
         self.multiplexer = Multiplexer(
             open_session=self._open_session,
             choose_model=self.models.choose,
             prompt_of=_prompt_of,
             ids=self._ids,
             hello=handshake(),
+            idle=Idle(clock=clock, after_s=self._idle_after_s, ended=self._close_log),
         )
 
     def connect(self, *, name: str, identity: IdentityClass = "human", answers: bool) -> InProcessConnection:
@@ -127,10 +136,24 @@ class Engine:
         finally:
             await self._processes.close()
             await self.models.close()
-            for log, conversation, kept_until in self._open:
-                _keep_fold(log, conversation, kept_until)
-                log.close()
-            self.store.close()
+            await self._housekeeping.close()
+            with ExitStack() as closing:
+                closing.callback(self.store.close)
+                for log, fold in self._open.values():
+                    closing.callback(log.close)
+                    closing.callback(fold.at_close)
+
+    def _idle_after_s(self, session: str) -> float | None:
+        """How long a session may stay open with nobody attached; a pinned one for as long as the engine runs."""
+        return None if self.store.find(session).pinned else self._idle_s.get(session)
+
+    def _close_log(self, session: str) -> None:
+        """The run is over; whoever opens the session next takes its lock."""
+        log, fold = self._open.pop(session)
+        try:
+            fold.at_close()
+        finally:
+            log.close()
 
     async def _open_session(self, command: CreateSession, client: str) -> Session:
         options = session_options(command)
@@ -138,7 +161,7 @@ class Engine:
         approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=here)
         cwd = here
         if command.resume is not None:  # it works in its own folder, by that folder's rules
-            cwd = self.store.find(command.resume).cwd
+            cwd = _kept(self.store.find(command.resume)).cwd
             options = _named_from(here, options)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
@@ -149,26 +172,28 @@ class Engine:
             and await self._sandbox.held_by() is None
         ):
             raise CommandRefused("SandboxRequired")
-        self.models.configure(settings.providers, store=settings.credential_store)
+        self.models.configure(
+            settings.providers, store=settings.credential_store, helper=settings.credential_helper
+        )
         self.known.configure(settings.models)
         chosen = await self._chosen(command, settings)
-        log = self._open_log(command, cwd)
+        log = self._open_log(command, cwd, options)
         try:
-            conversation, kept_until, past = Conversation(), 0, None
+            past = _Past(Conversation(), 0)
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
-                conversation, kept_until = past.conversation, past.kept_until
-                self._check_model(conversation, chosen)
+                self._check_model(past.conversation, chosen)
             composed = compose(
                 self._ground,
                 Opened(
                     log=log,
-                    conversation=conversation,
-                    cwd=conversation.cwd or cwd,
+                    conversation=past.conversation,
+                    cwd=past.conversation.cwd or cwd,
                     env=command.env,
                     settings=settings,
                     approvals=approvals,
-                    unjudged=past.unjudged if past is not None else None,
+                    unjudged=past.unjudged,
+                    kept_until=past.kept_until,
                 ),
             )
             composed.session.journal.originator = client
@@ -179,13 +204,15 @@ class Engine:
                 cwd,
                 chosen,
                 settings.mode,
-                court=past is not None and past.unjudged is not None,
+                court=past.unjudged is not None,
             )
             await log.committed()
         except BaseException:
             log.close()
             raise
-        self._open.append((log, conversation, kept_until))
+        self._open[log.session] = (log, composed.fold)
+        self._idle_s[log.session] = settings.idle_timeout_s
+        self._housekeeping.begin(cwd)
         return composed.session
 
     async def _chosen(self, command: CreateSession, settings: SessionSettings) -> ModelChanged | None:
@@ -272,10 +299,19 @@ class Engine:
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
-    def _open_log(self, command: CreateSession, cwd: str) -> StoredLog:
+    def _open_log(self, command: CreateSession, cwd: str, options: SessionOptions) -> StoredLog:
         if command.resume is None:
-            return self.store.create(cwd, profile=command.profile or "default", aliases=command.aliases)
-        return self.store.open(self.store.find(command.resume).id)
+            log = self.store.create(
+                cwd,
+                profile=command.profile or options.profile or "default",
+                aliases=command.aliases,
+                headless=options.headless,
+            )
+        else:
+            log = self.store.open(self.store.find(command.resume).id)
+        if options.title:
+            self.store.rename(log.session, options.title)
+        return log
 
 
 @asynccontextmanager
@@ -324,17 +360,15 @@ def _working_folder(cwd: str) -> str:
     return resolved
 
 
+def _kept(row: SessionRow) -> SessionRow:
+    """The session, if its content is still there: a model that remembers nothing would only pretend to go on."""
+    if row.expired_ms is not None:
+        raise CommandRefused("SessionExpired", session=row.id, day=iso_ms(row.expired_ms)[:10])
+    return row
+
+
 def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
     """The options with the file they name, which is relative to where the caller is."""
     if options.config_file is None:
         return options
     return msgspec.structs.replace(options, config_file=os.path.join(folder, options.config_file))
-
-
-def _keep_fold(log: StoredLog, conversation: Conversation, kept_until: int) -> None:
-    """Spares the next resume the reading of a long log."""
-    if conversation.last_id - kept_until < FOLD_EVERY:
-        return
-    folded = conversation.folded()
-    if folded is not None:
-        log.keep_fold(conversation.last_id, folded)

@@ -11,12 +11,14 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bridle.app.stored_keys import LOGIN
 from bridle.base.clock import Clock
 from bridle.engine.ports import Provider
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, UsageError
 from bridle.protocol.events import ModelChanged
 
 if TYPE_CHECKING:
+    from bridle.app.forwarders import Forwarders, HelperUse
     from bridle.app.stored_keys import StoredKeys
     from bridle.base.http import HttpConnections
     from bridle.providers.endpoints import Endpoint
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from bridle.providers.scripted import ScriptedModel
 
 DEMO = "demo"
-LOGIN = "bridle login"
-"""Where a stored credential comes from, as people know it."""
 _NOT_OF_ENDPOINT = ("api_key", "oauth")
 SHORTEST_KEY = 8
 """What is shorter is no secret, and would turn up by chance."""
@@ -35,7 +35,8 @@ SHORTEST_KEY = 8
 class Models:
     """The models of one process. `given` stands in for a provider of its name, in tests and for embedders.
 
-    `stored` are the credentials that `bridle login` left; without it there are none.
+    `stored` are the credentials that `bridle login` left; without it there are none. With `forwarders` requests can go
+    by way of processes that hold the keys: then what is stored is never opened here.
     """
 
     def __init__(
@@ -45,11 +46,15 @@ class Models:
         clock: Clock,
         given: Provider | None = None,
         stored: StoredKeys | None = None,
+        forwarders: Forwarders | None = None,
     ) -> None:
         self._env = env
         self._clock = clock
         self._given = given
         self.stored = stored
+        self._forwarders = forwarders
+        self._is_forwarding = False
+        self._names_stored: frozenset[str] = frozenset()
         self._sections: dict[str, Mapping[str, Any]] = {}
         self._scripts: dict[str, ScriptedModel] = {}
         self._chats: dict[str, RemoteModel] = {}
@@ -57,11 +62,22 @@ class Models:
         self._chosen = ""
         self._keys: set[str] = set()
 
-    def configure(self, sections: Mapping[str, Mapping[str, Any]], *, store: str | None = None) -> None:
+    def configure(
+        self,
+        sections: Mapping[str, Mapping[str, Any]],
+        *,
+        store: str | None = None,
+        helper: HelperUse | None = None,
+    ) -> None:
         """Takes in `[providers.NAME]` sections; a later word on a name replaces an earlier one.
 
-        `store` is where stored credentials are.
+        `store` is where stored credentials are, `helper` whether another process holds them.
         """
+        if self._forwarders is not None and helper is not None:
+            is_forwarding = self._forwarders.are_wanted(helper)
+            if is_forwarding != self._is_forwarding:
+                self._is_forwarding = is_forwarding
+                self._chats.clear()
         if self.stored is not None and store is not None:
             self.stored.back_end = "keyring" if store == "keyring" else "encrypted"
         for name, section in sections.items():
@@ -102,6 +118,9 @@ class Models:
             from bridle.providers.remote import RemoteModel
 
             endpoint = self.endpoint(name)
+            if self._is_forwarding and self._forwarders is not None:
+                self._chats[name] = self._forwarded(endpoint, self._forwarders)
+                return self._chats[name]
             self._chats[name] = RemoteModel(
                 endpoint,
                 lambda: self._key(endpoint),
@@ -145,6 +164,11 @@ class Models:
                 found.append(self.endpoint(name))
         return found
 
+    async def look_for_stored(self) -> None:
+        """Finds out which credentials are stored, where this process does not open them. Raises `ProviderError`."""
+        if self._is_forwarding and self._forwarders is not None:
+            self._names_stored = await self._forwarders.names()
+
     def key_source(self, endpoint: Endpoint) -> str | None:
         """Where the key of a provider comes from; None when it has none. Never the key."""
         if (source := self._given_key(endpoint)[1]) is not None:
@@ -166,6 +190,7 @@ class Models:
 
     async def default(self) -> ModelChanged:
         """The model nobody named: of a server on this machine. A key alone does not say which model it is for."""
+        await self.look_for_stored()
         keyed = self.with_keys()
         for endpoint in keyed:
             if endpoint.models:
@@ -191,6 +216,8 @@ class Models:
         return frozenset({*self._keys, *(secret for secret in stored if len(secret) >= SHORTEST_KEY)})
 
     async def close(self) -> None:
+        if self._forwarders is not None:
+            await self._forwarders.close()
         if self._connections is not None:
             await self._connections.close()
 
@@ -212,13 +239,36 @@ class Models:
             self._scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
         return self._scripts[model]
 
+    def _forwarded(self, endpoint: Endpoint, forwarders: Forwarders) -> RemoteModel:
+        """The provider of an endpoint whose key another process adds."""
+        from bridle.providers.remote import RemoteModel
+
+        def given() -> tuple[str, str | None]:
+            key, place = self._given_key(endpoint)
+            self._keep_out(key)
+            return key, place
+
+        section = self._sections.get(endpoint.name, {})
+        forwarder = forwarders.of(endpoint, given, section.get("oauth"))
+        return RemoteModel(
+            endpoint,
+            lambda: None,
+            forwarder,
+            make_ready=forwarder.find,
+            key_source=lambda: forwarder.source,
+            key_is_added=True,
+        )
+
     def _key(self, endpoint: Endpoint) -> str | None:
         key = self._given_key(endpoint)[0]
         if not key and self.stored is not None:
             key = self.stored.key(endpoint.name) or ""
+        self._keep_out(key)
+        return key or endpoint.placeholder_key or None
+
+    def _keep_out(self, key: str) -> None:
         if len(key) >= SHORTEST_KEY:
             self._keys.add(key)
-        return key or endpoint.placeholder_key or None
 
     def _given_key(self, endpoint: Endpoint) -> tuple[str, str | None]:
         """The key that the environment or the settings hold, and where; a key goes before every sign-in."""
@@ -248,6 +298,8 @@ class Models:
         return LOGIN if self.stored is not None and self.stored.key(endpoint.name) else None
 
     def _stored_names(self) -> frozenset[str]:
+        if self._is_forwarding:
+            return self._names_stored
         return self.stored.providers() if self.stored is not None else frozenset()
 
     def _no_model(self, keyed: list[Endpoint]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.compacting import session_compactor
+from bridle.app.folding import KeptFold
 from bridle.app.gates import gates, understanding
 from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
 from bridle.app.known_models import KnownModels
@@ -84,7 +85,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """A session that was opened: its log and what is folded of it, and what holds for this run of it.
 
-    `unjudged` is where to look before a person judges the calls a crash left open.
+    `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
+    the fold of the log is kept.
     """
 
     log: StoredLog
@@ -94,12 +96,14 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     settings: SessionSettings
     approvals: Approvals
     unjudged: Scene | None = None
+    kept_until: int = 0
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
     """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins."""
 
     session: Session
+    fold: KeptFold
     hooks: Hooks | None
     policy: SpawnPolicy
     notices: tuple[Notice, ...]
@@ -245,6 +249,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         stopwatch=stopwatch,
         price_of=ground.known.price_of,
     )
+    fold = KeptFold(log, conversation, opened.kept_until)
     session = Session(
         journal=journal,
         bus=bus,
@@ -271,11 +276,13 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             *undo.commands,
         ),
         court=_court(opened.unjudged, journal, questions, undo),
+        at_rest=fold.after_turn,
         watcher=hooks,
         limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
     )
     return Composed(
         session=session,
+        fold=fold,
         hooks=hooks,
         policy=policy,
         notices=(

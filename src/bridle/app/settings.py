@@ -55,6 +55,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     network: str | None = None
     effort: str | None = None
     max_cost: float | None = None
+    title: str | None = None
+    headless: bool = False
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
     credential_store: str = "encrypted"
+    credential_helper: Literal["always", "serve", "never"] = "serve"
     models: Mapping[str, Mapping[str, Any]]
     fallback_model: str | None
     usd_per_session: float | None
@@ -92,6 +95,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     effort: Literal["off", "low", "medium", "high", "max"] | None = None
     allowed_paths: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
+    idle_timeout_s: float = 1800.0
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -136,6 +140,7 @@ def session_settings(
         max_steps=options.max_steps or tiers.get("budget.max_steps") or 100,
         providers=tiers.get("providers") or {},
         credential_store=tiers.get("credentials.store") or "encrypted",
+        credential_helper=tiers.get("credentials.helper") or "serve",
         models=tiers.get("models") or {},
         fallback_model=tiers.get("fallback_model"),
         usd_per_session=tiers.get("budget.usd_per_session"),
@@ -161,6 +166,7 @@ def session_settings(
         paths=tiers.get("paths") or "workspace",
         allowed_paths=tuple(tiers.get("allowed_paths") or ()),
         compaction=_compaction(tiers),
+        idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
     )
 
 

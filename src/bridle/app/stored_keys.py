@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bridle.credentials.records import Credential
     from bridle.credentials.store import BackEnd
 
+LOGIN = "bridle login"
+"""Where a stored credential comes from, as people know it."""
 FILE = "creds.enc"
 KEY_FILE = "machine.key"
 """In another folder than the file it opens: a copy of one of the two opens nothing."""

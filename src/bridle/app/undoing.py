@@ -24,7 +24,7 @@ from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import ToolLayer
 from bridle.protocol.events import Notice
 from bridle.safety.path_guard import Blocked, PathPolicy, check_place, workspace_policy
-from bridle.safety.paths import PathRefused, find_entry, session_folders
+from bridle.safety.paths import Target, session_folders
 from bridle.sessions.store import SessionStore, StoredLog
 from bridle.sessions.undo_commands import Ask, Talk, undo_commands
 from bridle.sessions.undoable import undoable
@@ -141,14 +141,16 @@ def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Un
 
 
 def _refusal(path: str, paths: PathPolicy) -> str | None:
-    """Why the guard of file tools would not let this path be written; a link at its end is meant itself."""
+    """Why the guard of file tools would not let this path be written, as the end of a sentence.
+
+    The path is meant as it stands, links and all: whoever writes it follows none of them.
+    """
     try:
-        target = find_entry(path, paths.folders.workspace)
-        if target.path != path:
-            return "it leads elsewhere now"
-        check_place(target, paths, "write", starts_command=False)
-    except PathRefused as refused:
-        return refused.problem
+        status = os.lstat(path)
+    except OSError:
+        status = None
+    try:
+        check_place(Target(path, status), paths, "write", starts_command=False)
     except Blocked as blocked:
         return blocked.problem or "it is outside the workspace"
     return None

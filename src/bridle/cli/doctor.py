@@ -185,6 +185,16 @@ def _empty_store(folder: str) -> Row:
     return Row("skip", "store", "nothing is stored yet")
 
 
+def _keys(found: _Found) -> Iterable[Row]:
+    from bridle.app.stored_keys import StoredKeys
+    from bridle.cli.login_store import credentials_row
+
+    stored = StoredKeys(where=found.where, env=found.env, clock=SystemClock())
+    stored.back_end = found.tiers.get("credentials.store") or "encrypted"
+    status, text = credentials_row(stored, found.where, found.env)
+    return [Row(status, "keys", text)]
+
+
 def _sandbox(found: _Found) -> Iterable[Row]:
     from bridle.cli.sandbox import sandbox_row
 
@@ -229,6 +239,7 @@ CHECKS: Mapping[str, Callable[[_Found], Iterable[Row]]] = {
     "bridle": _bridle,
     "model": _model,
     "store": _store,
+    "keys": _keys,
     "sandbox": _sandbox,
     "config": _config,
     "terminal": _terminal,

@@ -40,6 +40,7 @@ async def choose_model(models: Models, ask: Ask, show: Say, *, columns: int = 0)
             show(row)
 
     servers = await models.local_servers()
+    await models.look_for_stored()
     keyed = models.with_keys()
     usable = [server for server in servers if any(model.can_chat for model in server.models)]
     if len(usable) == 1 and not keyed:  # one way stands open, and it is on this machine

@@ -34,6 +34,9 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
   git diff | bridle run -m demo -             the prompt comes from stdin
   bridle run -c "and now the tests"           go on with the newest session of this folder
   bridle run -r 01J8ZQ "and now the docs"     go on with that one; any unique part of its beginning will do
+  bridle run --session nightly "check it"     go on with the session of that name, or begin it: for jobs that repeat
+
+--fork with -c or -r goes on with a copy and leaves the session as it is. -n, --name TITLE gives it a title.
 
 Nobody can answer questions in a run: what would ask is not run, and the model is told why.
 Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --deny.
@@ -49,11 +52,22 @@ Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --den
 SESSIONS = """\
 bridle sessions — everything that was done is kept, encrypted, on this machine.
 
-  bridle sessions list [--all] [--json]    the sessions of this folder, newest first; --all for every folder
-  bridle sessions show ID [--json]         what happened in one; --json is one object: the session and its events
-  bridle sessions export ID                its events as they are stored, one JSON object a line
+  list [--all] [--json]            the sessions of this folder, newest first; --all for every folder
+  show ID [--json]                 what happened in one; --json is one object: the session and its events
+  replay ID [--pace N] [--step]    as it went, N times as fast, or from Enter to Enter; nothing is run
+  search WORDS [--all]             where people or models said that; "two words" in quotes stand together
+  export ID [--format F] [-o FILE] jsonl (as stored), markdown, or html: one page that needs nothing else
+  import FILE|-                    an exported jsonl comes in again, for this folder
+  branch ID [--at TURN]            a new session that begins as that one was when the turn had ended
+  diff ID [ID]                     what one changed; what two changed differently; --stat without the lines
+  rename ID TITLE                  pin ID [--off]                   delete ID… [-y]
+  prune [--dry-run]                lets go now what is older than sessions.retention_days
+  repair [--check] [--json]        looks at every event; what is whole is saved, the damaged file is kept
+  rekey                            a new key, and everything encrypted with it
 
-ID is any unique beginning of the id, or the exact title. Go on with one: bridle -r ID, with the newest: bridle -c
+ID is any unique beginning of the id, the exact title, or a name given with --session. Go on: bridle -r ID, with the
+newest: bridle -c, with a branch of it: --fork. What was said and done is kept for 30 days after a session was last
+used, then titles, costs and the chain stay; ★ pinned ones are kept. bridle config set sessions.retention_days 90
 """
 
 UNDO = """\

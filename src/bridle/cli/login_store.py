@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bridle.base import files
 from bridle.base.clock import SystemClock
@@ -108,7 +108,7 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
 
 async def _listed(desk: LoginDesk, name: str) -> int:
     """How many models a provider lists for what is stored; a key in the environment is not looked at."""
-    from bridle.app.models import LOGIN
+    from bridle.app.stored_keys import LOGIN
     from bridle.providers.remote import RemoteModel
 
     models, stored = desk.models, desk.stored
@@ -227,7 +227,9 @@ def lock_stored(desk: LoginDesk, kind: LockKind) -> int:
     return say(f"{words[0].upper()}{words[1:]}.\n")
 
 
-def credentials_row(stored: StoredKeys, where: Folders, env: Mapping[str, str]) -> tuple[str, str]:
+def credentials_row(
+    stored: StoredKeys, where: Folders, env: Mapping[str, str]
+) -> tuple[Literal["ok", "warn", "skip"], str]:
     """What `doctor` says of stored credentials: ok, warn, fail or skip, and one line. Nobody is asked for anything."""
     from bridle.app.stored_keys import key_path
     from bridle.cli.config import counted

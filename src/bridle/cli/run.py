@@ -22,7 +22,9 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.sessions.store import SessionRow, SessionStore
 
+TITLE_CHARS = 200
 STOPPING = {
     signal.SIGINT: EXIT_INTERRUPTED,
     signal.SIGTERM: EXIT_INTERRUPTED,
@@ -173,12 +175,14 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
     """The session these options ask for: a new one, or the one to go on with."""
     cwd = os.path.abspath(parsed.cwd)
     resume = _resumed(parsed, cwd, env)
+    aliases = (parsed.session,) if parsed.session and resume is None else ()
     return CreateSession(
         cwd=cwd,
         env=session_environment(env),
         model=parsed.model,
         mode=_mode_of(parsed),
         resume=resume,
+        aliases=aliases,
         config={
             "yes": parsed.yes,
             "allow": parsed.allow,
@@ -199,6 +203,8 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "sandbox": parsed.sandbox,
             "network": parsed.network,
             "add_dirs": [os.path.abspath(folder) for folder in parsed.add_dir],
+            "title": " ".join(parsed.name.split())[:TITLE_CHARS] if parsed.name else None,
+            "headless": parsed.verb == "run",
         },
     )
 
@@ -219,15 +225,45 @@ def _on_orphan(parsed: argparse.Namespace) -> str:
 
 
 def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> str | None:
-    if not parsed.resume and not parsed.resume_newest:
+    """The session to go on with, or a branch of it; None for a new one."""
+    ways = [name for name, given in _ways_back(parsed) if given]
+    if len(ways) > 1:
+        raise UsageError(f"{' and '.join(ways)} exclude each other. Choose one")
+    if parsed.fork and ways not in (["-c"], ["-r"]):
+        raise UsageError("--fork goes on with a copy of a session: name it with -r, or take the newest with -c")
+    if not ways:
         return None
     store = session_store(env)
     try:
-        if parsed.resume:
-            return store.find(parsed.resume).id
-        return store.newest(os.path.realpath(cwd)).id
+        row = _named_session(parsed, cwd, store)
+        if row is None or not parsed.fork:
+            return row and row.id
+        from bridle.app.keeping import branch_session
+        from bridle.config.folders import folders
+
+        return branch_session(store, row, folders(env))
     finally:
         store.close()
+
+
+def _ways_back(parsed: argparse.Namespace) -> tuple[tuple[str, bool], ...]:
+    return (
+        ("-c", parsed.resume_newest),
+        ("-r", bool(parsed.resume)),
+        ("--session", parsed.session is not None),
+    )
+
+
+def _named_session(parsed: argparse.Namespace, cwd: str, store: SessionStore) -> SessionRow | None:
+    """The session the options name. A name of `--session` that nobody has yet, or whose session expired, is free."""
+    if parsed.resume:
+        return store.find(parsed.resume)
+    if parsed.session is None:
+        return store.newest(os.path.realpath(cwd))
+    if not parsed.session.strip():
+        raise UsageError("--session needs a name")
+    found = store.by_alias(parsed.session)
+    return found if found is not None and found.expired_ms is None else None
 
 
 def _log_digest(session: str | None, env: Mapping[str, str]) -> str | None:

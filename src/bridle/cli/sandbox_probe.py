@@ -47,7 +47,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(parsed: argparse.Namespace, here: Here) -> int:
-    return asyncio.run(_probe(here, only=parsed.adapter, as_json=parsed.json))
+    try:
+        return asyncio.run(_probe(here, only=parsed.adapter, as_json=parsed.json))
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        where = visible(str(error.filename or ""), newlines=False)
+        tell(f"there is no place to try it: {where} {error.strerror or error}")
+        return EXIT_LEAKS
 
 
 async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:

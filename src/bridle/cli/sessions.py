@@ -1,38 +1,61 @@
-"""`bridle sessions`: look at what is stored. Nothing here changes a session."""
+"""`bridle sessions`: what is stored, looked at and put in order. What changes something is in `session_changes`."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
 
 from msgspec import Raw
 
 from bridle.app.engine import session_store
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, unwritten
+from bridle.cli import say, say_json
 from bridle.clients.story import Story
 from bridle.protocol import events as e
-from bridle.protocol.codec import encode_envelope
-from bridle.protocol.errors import UsageError
-from bridle.sessions.export import jsonl
+from bridle.protocol.codec import encode_envelope, is_expired
 from bridle.sessions.store import SessionRow, SessionStore
+
+CHANGING = frozenset({"branch", "import", "rename", "pin", "delete", "prune"})
 
 
 def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    store = session_store(env)
-    try:
+    with closing(session_store(env)) as store:
         match parsed.action:
             case "show":
                 return _show_json(store, parsed.id) if parsed.json else _show(store, parsed.id)
             case "export":
-                return _export(store, parsed.id or parsed.id_option)
+                from bridle.cli.session_export import export
+
+                return export(store, parsed)
+            case "search":
+                from bridle.cli.session_search import search_verb
+
+                return search_verb(store, parsed)
+            case "replay":
+                from bridle.cli.session_replay import replay
+
+                return replay(store, parsed)
+            case "diff":
+                from bridle.cli.session_diff import diff
+
+                return diff(store, parsed)
+            case "repair":
+                from bridle.cli.session_repair import repair
+
+                return repair(store, parsed)
+            case "rekey":
+                from bridle.cli.session_repair import rekey
+
+                return rekey(store)
+            case action if action in CHANGING:
+                from bridle.cli.session_changes import change
+
+                return change(store, parsed, env)
             case _:
                 return _list(store, everywhere=parsed.all, as_json=parsed.json)
-    finally:
-        store.close()
 
 
 def _list(store: SessionStore, *, everywhere: bool, as_json: bool) -> int:
@@ -58,8 +81,24 @@ def _row(row: SessionRow, now_ms: float, *, everywhere: bool) -> str:
     title = visible(row.title or "(no words yet)", newlines=False)
     title = title if len(title) <= 44 else title[:43] + "…"
     turns = f"{row.turns} turn" + ("" if row.turns == 1 else "s")
-    place = f"   {visible(row.cwd, newlines=False)}" if everywhere else ""
-    return f"{row.id}   {title:<44}   {age(now_ms - row.updated_ms):>12}   {turns:>8}{place}"
+    star = "★" if row.pinned else " "
+    about = [*notes(row), *([visible(row.cwd, newlines=False)] if everywhere else [])]
+    facts = f"{age(now_ms - row.updated_ms):>12}   {turns:>8}"
+    return "   ".join([f"{row.id} {star} {title:<44}", facts, *about])
+
+
+def notes(row: SessionRow) -> list[str]:
+    """What is special about a session, in a few words each."""
+    return [
+        *(["imported"] if row.imported_ms is not None else []),
+        *([f"branch of {short(row.branch_of)}"] if row.branch_of is not None else []),
+        *(["content expired"] if row.expired_ms is not None else []),
+    ]
+
+
+def short(session: str) -> str:
+    """The beginning of an id, as people type it; two sessions of one moment have the same."""
+    return session.removeprefix("sess_")[:10]
 
 
 def age(age_ms: float) -> str:
@@ -73,13 +112,25 @@ def age(age_ms: float) -> str:
     return f"{minutes // (24 * 60)} days ago"
 
 
+def day(ts_ms: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(ts_ms / 1000))
+
+
 def _show(store: SessionStore, text: str) -> int:
     row = store.find(text)
     story = Story(diffs=True)
-    lines = [f"{row.id}   {visible(row.title or '', newlines=False)}", f"in {visible(row.cwd, newlines=False)}", ""]
+    lines = [
+        f"{row.id}   {visible(row.title or '', newlines=False)}",
+        f"in {visible(row.cwd, newlines=False)}",
+        "",
+    ]
+    if row.expired_ms is not None:
+        lines += [f"What was said expired on {day(row.expired_ms)} and is not kept any more.", ""]
     said: list[str] = []
     for envelope in store.events(row.id):
         match envelope.event:
+            case event if is_expired(event):
+                pass
             case e.InputAccepted(content=content):
                 lines += ["you", *_indented(e.text_of(content))]
             case e.StepStarted() | e.StepFailed():
@@ -106,16 +157,3 @@ def _show_json(store: SessionStore, text: str) -> int:
 
 def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in visible(text).splitlines()]
-
-
-def _export(store: SessionStore, text: str | None) -> int:
-    if not text:
-        raise UsageError("Which session? bridle sessions export ID")
-    lines = jsonl(store.records(store.find(text).id))
-    try:
-        for line in lines:
-            sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
-    except OSError as problem:
-        return unwritten(problem)
-    return 0

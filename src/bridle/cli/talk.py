@@ -81,7 +81,10 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 create,
                 terminal,
                 facts=_facts(
-                    _folder_of(create, engine.store), engine, env, _with_key(model_from, engine, create, env)
+                    _folder_of(create, engine.store),
+                    engine,
+                    env,
+                    await _with_key(model_from, engine, create, env),
                 ),
                 reach=_reach(_folder_of(create, engine.store), engine, env),
                 first_prompt=" ".join(parsed.prompt) or None,
@@ -101,12 +104,15 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     return "BRIDLE_MODEL" if env.get("BRIDLE_MODEL") == settings.model else "config"
 
 
-def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
+async def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
     """Where the choice of model comes from, and its key; and which other keys are there to switch to."""
     models = engine.models
     try:
         settings = session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
-        models.configure(settings.providers, store=settings.credential_store)
+        models.configure(
+            settings.providers, store=settings.credential_store, helper=settings.credential_helper
+        )
+        await models.look_for_stored()
         name = (create.model or settings.model or "").partition(":")[0]
         source = models.key_source(models.endpoint(name))
         others = [endpoint for endpoint in models.with_keys() if endpoint.name != name]
@@ -126,7 +132,9 @@ def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
 async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:
     where = folders(env)
     settings = session_settings(session_options(create), where=where, cwd=create.cwd, env=env)
-    engine.models.configure(settings.providers, store=settings.credential_store)
+    engine.models.configure(
+        settings.providers, store=settings.credential_store, helper=settings.credential_helper
+    )
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns

@@ -43,7 +43,7 @@ def unlocked(env: Mapping[str, str], *, model: str | None) -> Mapping[str, str]:
                 return env
             given = {**env, _VARIABLE: phrase}
             try:
-                StoredKeys(where=where, env=given, clock=clock).encrypted.list()
+                StoredKeys(where=where, env=given, clock=clock).encrypted.unlock()
             except BridleError as failure:
                 if failure.reason != "CredentialsWrongKey":
                     raise

@@ -113,6 +113,9 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--network", choices=("inherit", "deny"))
     verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
+    verb.add_argument("--fork", action="store_true")
+    verb.add_argument("--session", metavar="KEY")
+    verb.add_argument("-n", "--name", metavar="TITLE")
     verb.add_argument("--allow", action="append", default=[], metavar="RULE")
     verb.add_argument("--deny", action="append", default=[], metavar="RULE")
     verb.add_argument("--max-steps", "--max-turns", type=_positive)
@@ -160,11 +163,54 @@ def _sessions_words(sessions: Parser) -> None:
     show = action("show")
     show.add_argument("id")
     show.add_argument("--json", action="store_true")
+    replay = action("replay")
+    replay.add_argument("id", metavar="ID")
+    replay.add_argument("--pace", type=_pace, metavar="N")
+    replay.add_argument("--step", action="store_true")
+    search = action("search")
+    search.add_argument("words", nargs="+", metavar="WORDS")
+    search.add_argument("--all", action="store_true")
+    search.add_argument("--limit", type=_positive, default=20, metavar="N")
+    search.add_argument("--json", action="store_true")
     export = action("export")
     export.add_argument("id", nargs="?")
-    export.add_argument("--json", action="store_true")  # it is nothing else
+    export.add_argument("--json", action="store_true")  # the default form is JSON
     export.add_argument("--session", dest="id_option", metavar="ID")
-    export.add_argument("--format", choices=("jsonl",), default="jsonl")
+    export.add_argument("--format", choices=("jsonl", "markdown", "md", "html"))
+    export.add_argument("-o", "--output", metavar="FILE")
+    export.add_argument("--force", action="store_true")
+    diff = action("diff")
+    diff.add_argument("id", metavar="ID")
+    diff.add_argument("other", nargs="?", metavar="ID")
+    diff.add_argument("--stat", action="store_true")
+    diff.add_argument("--json", action="store_true")
+    _session_changes_words(action)
+
+
+def _session_changes_words(action: Callable[[str], Parser]) -> None:
+    branch = action("branch")
+    branch.add_argument("id", metavar="ID")
+    branch.add_argument("--at", type=_positive, metavar="TURN")
+    branch.add_argument("-n", "--name", metavar="TITLE")
+    branch.add_argument("--json", action="store_true")
+    imported = action("import")
+    imported.add_argument("file", metavar="FILE")
+    imported.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    imported.add_argument("--json", action="store_true")
+    rename = action("rename")
+    rename.add_argument("id", metavar="ID")
+    rename.add_argument("title", nargs="*", metavar="TITLE")
+    pin = action("pin")
+    pin.add_argument("id", metavar="ID")
+    pin.add_argument("--off", action="store_true")
+    delete = action("delete")
+    delete.add_argument("id", nargs="+", metavar="ID")
+    delete.add_argument("-y", "--yes", action="store_true")
+    action("prune").add_argument("--dry-run", action="store_true")
+    repair = action("repair")
+    repair.add_argument("--check", action="store_true")
+    repair.add_argument("--json", action="store_true")
+    action("rekey")
 
 
 def _undo_words(undo: Parser) -> None:
@@ -377,6 +423,16 @@ def _seconds(text: str) -> float:
         number = 0
     if not 0 < number < 1e7:
         raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds')
+    return number
+
+
+def _pace(text: str) -> float:
+    try:
+        number = float(text.removesuffix("x"))
+    except ValueError:
+        number = 0
+    if not 0 < number <= 1e6:
+        raise argparse.ArgumentTypeError(f'"{text}" is not how many times as fast')
     return number
 
 

@@ -144,6 +144,10 @@ COMMAND = Kind(
     wanted="a command, as text or as a list of words",
     accepts=lambda value: _is_text(value) or (_is_texts(value) and bool(value)),
 )
+DAYS = Kind(
+    wanted='"never" or a whole number of days above 0',
+    accepts=lambda value: value == "never" or WHOLE.accepts(value),
+)
 TOKENS = Kind(
     wanted='"auto" or a whole number above 0',
     accepts=lambda value: value == "auto" or WHOLE.accepts(value),
@@ -173,6 +177,7 @@ FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
 DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
 
 CREDENTIAL_STORE = one_of("a credential store", ("encrypted", "keyring"))
+CREDENTIAL_HELPER = one_of("a use of the credential helper", ("always", "serve", "never"))
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("model", TEXT, "The model to use, as provider:model."),
@@ -216,6 +221,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.*.price_cache_read", PRICE, "Dollars for a million tokens it reads from its cache."),
     Setting("models.*.price_cache_write", PRICE, "Dollars for a million tokens it writes into its cache."),
     Setting("credentials.store", CREDENTIAL_STORE, "Where login keeps keys.", default="encrypted"),
+    Setting(
+        "credentials.helper",
+        CREDENTIAL_HELPER,
+        "Whether a process of its own holds the key: always, only when others can reach the engine (serve), or never.",
+        default="serve",
+    ),
     Setting("allowed_tools", TEXTS, "Tools that run without a question, as the rules of --allow."),
     Setting("disallowed_tools", TEXTS, "Tools that never run, as the rules of --deny."),
     Setting("permissions.rules[].tool", TEXT, "The tool, or a pattern of tools.", required=True),
@@ -264,6 +275,18 @@ SETTINGS: tuple[Setting, ...] = (
         FLAG,
         "Refuse to begin while something of the project waits for trust.",
         default=False,
+    ),
+    Setting(
+        "sessions.retention_days",
+        DAYS,
+        "How long what was said and done is kept after a session was last used.",
+        default=30,
+    ),
+    Setting(
+        "sessions.idle_timeout_s",
+        NUMBER,
+        "How long a session without clients and without work stays open.",
+        default=1800,
     ),
     Setting("ui.reader", FLAG, "Plain text that only grows, for screen readers.", default=False),
     Setting("ui.theme", TEXT, "The colours."),

@@ -63,12 +63,12 @@ def check_credential_store(make: Callable[[], CredentialStore]) -> None:
     assert store.list() == []
     assert not store.delete("work"), "what is not there is not deleted"
     key = ApiKey(provider="work", secret="é" * 40, account="mine", saved_ms=1)
-    signed_in = SignIn(provider="a.b/c d", access_token="x" * 4000, refresh_token="y", expires_at_ms=2)
+    signed_in = SignIn(provider="a.b/c d", access_token="x" * 4000, refresh_token="y" * 40, expires_at_ms=2)
     store.put(key)
     store.put(signed_in)
     assert store.get("work") == key, "what was put comes back as it was"
     assert make().list() == [signed_in, key], "another instance sees it, by the names of the providers"
-    renewed = SignIn(provider="a.b/c d", access_token="z")
+    renewed = SignIn(provider="a.b/c d", access_token="z" * 40)
     make().put(renewed)
     assert store.get("a.b/c d") == renewed, "the last one put is the one there is, whoever put it"
     assert store.delete("work"), "what was deleted was there"

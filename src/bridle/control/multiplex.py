@@ -6,8 +6,13 @@ its place in the order. The engine sees a client's id and class, never how it is
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import msgspec
+from msgspec import structs
+
+from bridle.base.clock import Clock, Timer
 from bridle.base.ids import Ids
 from bridle.engine.questions import Client
 from bridle.engine.session import Session
@@ -33,7 +38,7 @@ from bridle.protocol.commands import (
     Undo,
 )
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import Envelope, IdentityClass, ModelChanged
+from bridle.protocol.events import EndCause, Envelope, IdentityClass, ModelChanged
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
 
@@ -48,6 +53,17 @@ PromptOf = Callable[[str, str], str | None]
 """The words behind a slash command with its arguments, if there is such a command."""
 
 
+class Idle(msgspec.Struct, frozen=True, kw_only=True):
+    """When a session nobody is attached to and that does nothing ends.
+
+    `after_s` says how long it may stay, None for ever; `ended` hears that its run is over.
+    """
+
+    clock: Clock
+    after_s: Callable[[str], float | None]
+    ended: Callable[[str], None]
+
+
 class Multiplexer:
     """Holds the live sessions of this process and the clients attached to them."""
 
@@ -59,13 +75,18 @@ class Multiplexer:
         prompt_of: PromptOf,
         ids: Ids,
         hello: Handshake,
+        idle: Idle,
     ) -> None:
         self._open_session = open_session
         self._choose_model = choose_model
         self._prompt_of = prompt_of
         self._ids = ids
         self._hello = hello
+        self._idle = idle
         self._sessions: dict[str, Session] = {}
+        self._commands: dict[str, CreateSession] = {}
+        self._timers: dict[str, Timer] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def connect(self, *, name: str, identity: IdentityClass, answers: bool) -> InProcessConnection:
         """A new client. Its id and class are fixed for as long as it stays."""
@@ -77,20 +98,24 @@ class Multiplexer:
             case CreateSession():
                 session = await self._open_session(command, client.id)
                 self._sessions[session.id] = session
-                session.questions.attach(client)
+                self._commands[session.id] = structs.replace(command, resume=session.id)
+                self._attach(session, client)
                 session.begin()
                 return Accepted(session=session.id, event=session.journal.conversation.last_id)
             case AttachSession():
+                reopened = await self._reopened(command.session, client)
                 session = self.session(command.session)
-                session.questions.attach(client)
+                self._attach(session, client)
+                if reopened:
+                    session.begin()
                 return Accepted(session=session.id, event=session.journal.conversation.last_id)
             case DetachSession():
-                self.session(command.session).questions.detach(client.id)
+                self._detach(self.session(command.session), client)
                 return Accepted(session=command.session)
             case EndSession():
                 session = self.session(command.session)
-                await session.end()
-                del self._sessions[session.id]
+                await self._end(session, "user")
+                del self._commands[session.id]
                 return Accepted(session=session.id)
             case SendInput():
                 session = self.session(command.session)
@@ -155,13 +180,61 @@ class Multiplexer:
     def leave(self, client: Client) -> None:
         """A client is gone; its sessions go on."""
         for session in self._sessions.values():
-            session.questions.detach(client.id)
+            self._detach(session, client)
 
     async def close(self) -> None:
         """Ends every session: turns are cancelled, readers reach their end."""
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._ending:
+            await asyncio.wait(self._ending)
         for session in list(self._sessions.values()):
             await session.end("binary-shutdown")
         self._sessions.clear()
+
+    def _attach(self, session: Session, client: Client) -> None:
+        if timer := self._timers.pop(session.id, None):
+            timer.cancel()
+        session.questions.attach(client)
+
+    def _detach(self, session: Session, client: Client) -> None:
+        session.questions.detach(client.id)
+        self._watch(session)
+
+    def _watch(self, session: Session) -> None:
+        """Looks again when a session nobody is attached to may have been idle for long enough."""
+        if session.questions.attended or session.id in self._timers:
+            return
+        after_s = self._idle.after_s(session.id)
+        if after_s is not None:
+            self._timers[session.id] = self._idle.clock.call_later(after_s, lambda: self._look(session))
+
+    def _look(self, session: Session) -> None:
+        del self._timers[session.id]
+        if session.busy:
+            self._watch(session)
+        elif self._idle.after_s(session.id) is not None:  # it may have been pinned since
+            task = asyncio.get_running_loop().create_task(self._end(session, "idle"))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _end(self, session: Session, cause: EndCause) -> None:
+        """The run is over, the session stays: whoever opens or attaches to it next begins another run."""
+        self._sessions.pop(session.id, None)
+        if timer := self._timers.pop(session.id, None):
+            timer.cancel()
+        await session.end(cause)
+        self._idle.ended(session.id)
+
+    async def _reopened(self, session: str, client: Client) -> bool:
+        """A session that ended because it was idle begins a new run on its log. Whether it did."""
+        command = self._commands.get(session)
+        if self._ending:
+            await asyncio.wait(self._ending)
+        if session in self._sessions or command is None:
+            return False
+        self._sessions[session] = await self._open_session(command, client.id)
+        return True
 
     def session(self, session: str) -> Session:
         """The live session of this id."""

@@ -60,6 +60,12 @@ class EncryptedStore:
         data = self._bytes()
         return None if data is None else self._header(data).lock.kind
 
+    def unlock(self) -> None:
+        """Makes sure that the key at hand is the key of the file, and leaves what is in it unread."""
+        data = self._bytes()
+        if data is not None:
+            self._key(self._header(data))
+
     def relock(self, kind: LockKind, passphrase: str = "") -> None:
         """Locks the file, or the one to come, another way. The old key must open it; the passphrase is the new one."""
         with self._writing():
@@ -74,15 +80,20 @@ class EncryptedStore:
         if data is None:
             return None, {}
         header = self._header(data)
-        lock = header.lock
-        key = self._keys.key(lock, path=self.path)
-        if not hmac.compare_digest(header.key_id, key_id(key)):
-            self._keys.forget()
-            raise CredentialError("CredentialsWrongKey", path=self.path, source=self._keys.source(lock))
+        key = self._key(header)
         try:
-            return lock, decoded(unseal(data, key))
+            return header.lock, decoded(unseal(data, key))
         except ValueError as problem:
             raise CredentialError("CredentialsDamaged", path=self.path, problem=str(problem)) from None
+
+    def _key(self, header: Header) -> bytes:
+        key = self._keys.key(header.lock, path=self.path)
+        if not hmac.compare_digest(header.key_id, key_id(key)):
+            self._keys.forget()
+            raise CredentialError(
+                "CredentialsWrongKey", path=self.path, source=self._keys.source(header.lock)
+            )
+        return key
 
     def _header(self, data: bytes) -> Header:
         try:

@@ -76,6 +76,11 @@ class Questions:
         if self._someone_is_here():
             self._stop_clocks()
 
+    @property
+    def attended(self) -> bool:
+        """Whether any client is attached."""
+        return bool(self._clients)
+
     def detach(self, client_id: str) -> None:
         self._clients.pop(client_id, None)
         if not self._someone_is_here():

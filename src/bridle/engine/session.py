@@ -84,6 +84,7 @@ class Session:
         watcher: Watcher | None = None,
         slash: Sequence[SlashCommand] = (),
         court: Court | None = None,
+        at_rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.journal = journal
         self._bus = bus
@@ -100,6 +101,7 @@ class Session:
         self._watcher = watcher
         self._slash = {command.name: command for command in slash}
         self._court = court
+        self._at_rest = at_rest
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
@@ -321,6 +323,8 @@ class Session:
         journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
         if self._watcher is not None:
             await self._watcher.turn_ended(ending.stop, ending.reason)
+        if self._at_rest is not None:
+            await self._at_rest()
 
     async def _guarded_turn(self, pending: PendingInput) -> Ending:
         steps = 0

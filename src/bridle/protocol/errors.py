@@ -53,6 +53,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "SessionBusy": Sentence(
         "Session {session} is open in another Bridle (process {pid}, since {started}).", 2
     ),
+    "SessionExpired": Sentence(
+        "What was said in {session} expired on {day} and is not kept any more, so there is nothing to go on with.",
+        2,
+    ),
     "TokenExpired": Sentence(
         "Capability token expired at {exp}. "
         "Mint a new one: bridle token --session {session} --identity-class {identity_class}.",
@@ -245,11 +249,20 @@ SENTENCES: Mapping[str, Sentence] = {
         4,
     ),
     "ExtraMissing": Sentence("{what} needs a package more. Install it: pip install 'bridle[{extra}]'", 2),
+    "CredentialHelperFailed": Sentence(
+        "The process that holds the key of {provider} failed again and again ({problem}). Nothing more is sent. "
+        "Try again in a minute, or without it: --set credentials.helper=never",
+        4,
+    ),
     "SignInFailed": Sentence("Signing in at {provider} did not work: {problem}.", 4),
     "SignInEnded": Sentence("The sign-in at {provider} has ended. Sign in again: bridle login {provider}", 4),
     # Files and the log
     "StoreUnwritable": Sentence(
         "Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2
+    ),
+    "NothingStored": Sentence("There is nothing stored here yet.", 2),
+    "StoreOnNetwork": Sentence(
+        "{path} is on a network filesystem ({kind}), where a log is not safe. Use a local folder: BRIDLE_HOME=DIR", 2
     ),
     "NoSpace": Sentence(
         "No space left: Bridle cannot write its log in {folder}, so nothing more was run. What is stored is whole; "
@@ -260,14 +273,16 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "StoreWrongKey": Sentence("{path} cannot be opened with the key in {key_path}.", 2),
     "StoreBadKey": Sentence(
-        "{key_path} holds no usable key ({problem}). Without it {path} cannot be read; nothing was changed.",
+        "{key_path} holds no usable key ({problem}). Without it {path} cannot be read; nothing was changed. "
+        "Put the key back, or move both files away to begin anew.",
         2,
     ),
     "StoreDamaged": Sentence(
         "{path} is damaged ({problem}). Nothing was changed. Save what is whole: bridle sessions repair", 1
     ),
     "LogDamaged": Sentence(
-        "The log of {session} is damaged at event {event}: {problem}. Save what is whole: bridle sessions repair", 1
+        "The log of {session} is damaged at event {event}: {problem}. Save what is whole: bridle sessions repair",
+        1,
     ),
     "StoreInUse": Sentence(
         "{path} is in use by another Bridle. Nothing was changed; end it and try again.", 1

@@ -6,10 +6,10 @@ Nothing is retried and nothing is kept here: one request, one answer, one reason
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
-from bridle.base.http import DEFAULT_TIMEOUTS, HttpConnections, HttpFault, StreamedResponse, Timeouts
+from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
 from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Wire
 from bridle.protocol.errors import ProviderError
@@ -46,23 +46,49 @@ _DAMAGED: Final = frozenset({CUT, NOT_TEXT})
 """What may arrive whole when it is asked for again."""
 
 
+class Response(Protocol):
+    """An answer whose body comes as it arrives; the contract is that of `base.http.StreamedResponse`."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    async def read(self, limit_bytes: int) -> bytes: ...
+    async def finish(self, within_s: float) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Connections(Protocol):
+    """The way to a server: `base.http.HttpConnections`, or one by another process that has its contract."""
+
+    async def post_stream(
+        self, url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> Response: ...
+
+    async def get(
+        self, url: str, *, headers: Mapping[str, str], limit_bytes: int, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> Completed: ...
+
+
 class RemoteModel:
     """Answers requests of an endpoint's wire, whichever that is. `key` is asked for each request and never kept.
 
     `make_ready` is awaited before: what `key` finds may have to be fetched or renewed. `key_source` says where it was
-    found, for whoever is told that it was refused.
+    found, for whoever is told that it was refused. `key_is_added`: the connections add the key, or say that there is
+    none.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         key: Callable[[], str | None],
-        connections: HttpConnections,
+        connections: Connections,
         *,
         streaming: bool = True,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         make_ready: Callable[[], Awaitable[None]] | None = None,
         key_source: Callable[[], str | None] = lambda: None,
+        key_is_added: bool = False,
     ) -> None:
         self._endpoint = endpoint
         self._key = key
@@ -70,6 +96,7 @@ class RemoteModel:
         self._timeouts = timeouts
         self._make_ready = make_ready
         self._key_source = key_source
+        self._needs_key = endpoint.needs_key and not key_is_added
         self._dialect = dialect(endpoint, streaming=streaming)
 
     @property
@@ -117,19 +144,19 @@ class RemoteModel:
         if self._make_ready is not None:
             await self._make_ready()
         key = self._usable_key()
-        return Asked(self._endpoint, model, key, self._key_source() if key else None)
+        return Asked(self._endpoint, model, key, self._key_source())
 
     def _usable_key(self) -> str | None:
         key = (self._key() or "").strip()
         if is_usable_key(key):
             return key
-        if not key and not self._endpoint.needs_key:
+        if not key and not self._needs_key:
             return None
         reason = "UnusableKey" if key else "NoKey"
         source = (self._key_source() if key else None) or self._endpoint.key_source
         raise ProviderError(reason, provider=self.name, source=source)
 
-    async def _send(self, asked: Asked, body: bytes) -> StreamedResponse:
+    async def _send(self, asked: Asked, body: bytes) -> Response:
         accept = "text/event-stream, application/json"
         headers = {**self._headers(asked), "accept": accept}
         try:
@@ -144,7 +171,7 @@ class RemoteModel:
 
     # A refusal
 
-    async def _withheld(self, asked: Asked, response: StreamedResponse) -> ModelDone:
+    async def _withheld(self, asked: Asked, response: Response) -> ModelDone:
         """The end of an answer that a content filter withheld. Raises for every other refusal."""
         try:
             body = await response.read(MAX_ERROR_BYTES)

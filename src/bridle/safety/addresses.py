@@ -17,7 +17,7 @@ CREDENTIALS = "credentials in the address"
 METADATA = "cloud metadata address"
 
 _URL = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://")
 _NEVER_IN_A_URL = re.compile(r"[\x00-\x20\x7f\\]")
 _NEVER_IN_A_HOST = re.compile(r"[\x00-\x20\x7f\\/?#@:%<>^|\[\]]")
 _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.ASCII)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import apsw
 
 from bridle.base import files
+from bridle.base.mounts import network_filesystem
 from bridle.protocol.errors import StoreError
 from bridle.sessions import keys
 from bridle.sessions.schema import MIGRATIONS
@@ -74,15 +75,22 @@ class Database:
     def exists(self) -> bool:
         return os.path.exists(self.path)
 
-    def connect(self) -> Connection:
+    def connect(self, *, writing: bool = False) -> Connection:
         """A connection to a database of this version's schema, created or migrated first where needed.
 
-        Raises `StoreError`: `StoreUnwritable`, `StoreDamaged`, `StoreBadKey`, `StoreWrongKey` or `StoreNewer`.
+        On a disk that cannot be written it only reads, unless it is for `writing`. Raises `StoreError`:
+        `StoreUnwritable`, `StoreOnNetwork`, `StoreDamaged`, `StoreBadKey`, `StoreWrongKey` or `StoreNewer`.
         """
         with self.errors():
+            if self.exists() and _cannot_be_written(self.folder):
+                if writing:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path)
+                return self._open_unwritable()
+            if writing or not self.exists():
+                self._refuse_network()
             if not self.exists():
                 self._create()
-            connection = self._open(self.path)
+            connection = self._open_current()
             try:
                 if self._version(connection) < len(self._migrations):
                     self._upgrade(connection)
@@ -90,6 +98,53 @@ class Database:
                 connection.close()
                 raise
             return connection
+
+    def _refuse_network(self) -> None:
+        """Locks and shared memory, which a write-ahead log needs, do not reach across machines."""
+        if (kind := network_filesystem(self.folder)) is not None:
+            raise StoreError("StoreOnNetwork", path=self.path, kind=kind)
+
+    def _open_current(self) -> Connection:
+        """Opens it; where a change of key was cut off after the file was replaced, with the new key."""
+        try:
+            return self._open(self.path)
+        except apsw.NotADBError:
+            with self.locked():
+                if not keys.adopt_next(self.key_path, self._opens_with):
+                    raise
+            self._key = None
+            return self._open(self.path)
+
+    def _opens_with(self, key: str) -> bool:
+        try:
+            self.open_with(self.path, key).close()
+        except apsw.NotADBError:
+            return False
+        return True
+
+    def _open_unwritable(self) -> Connection:
+        """Reads a database whose disk cannot be written: as it is, or, where some of it is in its write-ahead log or it
+        has an older form, from a copy that nobody else sees.
+        """
+        import shutil
+        import tempfile
+
+        wal = self.path + "-wal"
+        pending = os.path.exists(wal) and os.path.getsize(wal) > 0
+        if not pending:
+            connection = self.open_with(self.path, self.data_key(), frozen=True)
+            if self._version(connection) == len(self._migrations):
+                return connection
+            connection.close()
+        with tempfile.TemporaryDirectory(prefix="bridle-") as folder:
+            copy = os.path.join(folder, "sessions.db")
+            shutil.copyfile(self.path, copy)
+            if pending:
+                shutil.copyfile(wal, copy + "-wal")
+            with contextlib.closing(self.open_with(copy, self.data_key())) as connection:
+                self._migrate(connection)
+                connection.pragma("wal_checkpoint", "truncate")
+            return self.open_with(copy, self.data_key(), frozen=True)
 
     def alone(self) -> Connection:
         """A connection beside which there is no other, in any process, until it is closed.
@@ -159,7 +214,7 @@ class Database:
                 connection.pragma("journal_mode", "wal")
                 self._migrate(connection)
             os.rename(fresh, self.path)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
 
     def _upgrade(self, connection: Connection) -> None:
         self._notice("Database is upgrading…")
@@ -178,15 +233,32 @@ class Database:
             yield
 
     def _open(self, path: str, *, alone: bool = False) -> Connection:
+        return self.open_with(path, self.data_key(), alone=alone)
+
+    def data_key(self) -> str:
+        """The key as 64 hex digits. Raises `StoreError("StoreBadKey")`."""
         if self._key is None:
             self._key = keys.read_key(self.key_path, database_path=self.path, notice=self._notice)
-        connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE))
+        return self._key
+
+    def forget_key(self) -> None:
+        """The key has changed: the next connection reads it again."""
+        self._key = None
+
+    def open_with(self, path: str, key: str, *, alone: bool = False, frozen: bool = False) -> Connection:
+        """A connection to any file of this kind. `frozen`: nobody writes it, and it is opened as it stands."""
+        flags = apsw.SQLITE_OPEN_READWRITE
+        if frozen:
+            from urllib.parse import quote
+
+            path, flags = f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = cast("Connection", apsw.Connection(path, flags=flags))
         try:
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
             if alone:
                 connection.pragma("locking_mode", "exclusive")
             connection.pragma("cipher", "aegis")
-            connection.pragma("key", f"raw:{self._key}")
+            connection.pragma("key", f"raw:{key}")
             connection.execute("select count(*) from sqlite_schema").fetchall()  # the key is tried here
             connection.pragma("synchronous", "normal")
             connection.pragma("secure_delete", 1)  # what is deleted is overwritten
@@ -226,6 +298,14 @@ class Database:
             raise
 
 
+def _cannot_be_written(folder: str) -> bool:
+    try:
+        mounted_so = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+    return mounted_so or not os.access(folder, os.W_OK)
+
+
 def _digest(step: str) -> str:
     return sha256(step.encode()).hexdigest()
 
@@ -236,7 +316,7 @@ def _remove(*paths: str) -> None:
             os.unlink(path)
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

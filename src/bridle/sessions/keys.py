@@ -10,6 +10,9 @@ from bridle.base import files
 from bridle.base.regex import compiled_later
 from bridle.protocol.errors import StoreError
 
+NEXT = ".next"
+"""What the name of a key ends with while the database is being encrypted anew."""
+
 _KEY = compiled_later(rb"[0-9a-f]{64}\n?")
 
 
@@ -35,6 +38,25 @@ def make_key(key_path: str) -> None:
     """Writes a fresh key unless there is one. The caller holds the database's creation lock."""
     if not os.path.lexists(key_path):
         files.write_atomic(key_path, os.urandom(32).hex().encode() + b"\n")
+
+
+def next_key(key_path: str) -> str:
+    """Writes a fresh key beside the one in use, for a database that is about to be encrypted with it."""
+    key = os.urandom(32).hex()
+    files.write_atomic(key_path + NEXT, key.encode() + b"\n")
+    return key
+
+
+def adopt_next(key_path: str, opens: Callable[[str], bool]) -> bool:
+    """Makes the key beside the one in use the one in use, if there is one and it `opens` the database."""
+    try:
+        found = files.read_limited(key_path + NEXT, 100)
+    except FileNotFoundError:
+        return False
+    if not _KEY.fullmatch(found.data) or not opens(found.data.decode().strip()):
+        return False
+    os.replace(key_path + NEXT, key_path)
+    return True
 
 
 def _wrong(database_path: str, key_path: str, problem: str) -> StoreError:

@@ -38,12 +38,6 @@ _ALL_OF = {
     "undo_calls": "select * from undo_calls",
     "undo_actions": "select * from undo_actions",
 }
-_LOGS = 100_000
-_SIDE_FILES = ("", "-wal", "-shm")
-_EVENT_COLUMNS = (
-    "log, id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, chain"
-)
-_INSERT_EVENT = f"insert into events({_EVENT_COLUMNS}) values({', '.join('?' * 13)})"
 _LOGS = "select l.key, l.id, l.session from logs l order by l.key"
 
 
@@ -91,7 +85,7 @@ def repair(database: Database) -> Report:
         return Report(path=database.path)
     database.connect().close()  # an older form is brought up to date first
     with database.locked():
-        _no_session_runs(database.folder)
+        refuse_while_running(database.folder)
         with contextlib.closing(database.alone()) as connection, database.errors():
             report = _examined(database, connection)
             if report.whole:
@@ -309,7 +303,7 @@ def _tip_path(folder: str, log_id: str) -> str:
     return os.path.join(folder, "tips", log_id)
 
 
-def _no_session_runs(folder: str) -> None:
+def refuse_while_running(folder: str) -> None:
     """Raises `SessionBusy` when one does. What begins later finds the database in use."""
     locks = os.path.join(folder, "locks")
     for name in sorted(os.listdir(locks)) if os.path.isdir(locks) else ():

@@ -97,22 +97,27 @@ def expiring(shelf: Shelf, days_of: DaysOf, *, until_ms: int) -> list[Due]:
     ]
 
 
-def expire(shelf: Shelf, days_of: DaysOf) -> Expired:
-    """Deletes the content of every session that is due. Blocks; run it in a thread of its own."""
+def expire(shelf: Shelf, days_of: DaysOf, *, stopped: Callable[[], bool] = lambda: False) -> Expired:
+    """Deletes the content of every session that is due. Blocks; run it in a thread of its own.
+
+    `stopped` is asked between two transactions; what is left then is finished by the next sweep.
+    """
     now_ms = shelf.clock.now_ms()
     gone: list[str] = []
     busy: list[str] = []
     for found in _candidates(shelf, days_of):
+        if stopped():
+            break
         if found.at_ms > now_ms and not found.begun:
             continue
         with _alone(shelf, found.log_id) as alone:
             if not alone:
                 busy.append(found.id)
-            elif found.begun or _begin(shelf, found, now_ms):
-                empty_log(shelf, found.key, found.log_id)
+            elif (found.begun or _begin(shelf, found, now_ms)) and empty_log(
+                shelf, found.key, found.log_id, stopped=stopped
+            ):
                 gone.append(found.id)
-    left = _remove_left_logs(shelf, now_ms - DAY_MS)
-    if gone or left:
+    if not stopped() and (_remove_left_logs(shelf, now_ms - DAY_MS) or gone):
         collect(shelf)
     return Expired(sessions=tuple(gone), busy=tuple(busy))
 
@@ -133,8 +138,8 @@ def delete(shelf: Shelf, session: str, key: int, log_id: str) -> bool:
     return True
 
 
-def empty_log(shelf: Shelf, key: int, log_id: str) -> None:
-    """Deletes the content of a log in parts; its rows, digests and links stay."""
+def empty_log(shelf: Shelf, key: int, log_id: str, *, stopped: Callable[[], bool] = lambda: False) -> bool:
+    """Deletes the content of a log in parts; its rows, digests and links stay. False when it was stopped."""
     kept = msgspec.json.encode(sorted(KEPT_KINDS)).decode()
 
     def forget(connection: Connection) -> int:
@@ -145,9 +150,12 @@ def empty_log(shelf: Shelf, key: int, log_id: str) -> None:
 
     last = shelf.writer.run(forget)
     for after in range(0, last, BATCH_EVENTS):
+        if stopped():
+            return False
         part = (key, after, after + BATCH_EVENTS, kept)
         shelf.writer.run(lambda connection, part=part: _emptied(connection, part))
     shelf.writer.run(lambda connection: _run(connection, _PURGED, key))
+    return True
 
 
 def collect(shelf: Shelf) -> None:

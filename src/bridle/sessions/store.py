@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,9 +17,11 @@ from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log import StoredLog
 from bridle.sessions.reading import LogName, Record
-from bridle.sessions.shelf import Shelf
 from bridle.sessions.tips import Tip, TipFile, tip_at
 from bridle.sessions.writer import LogTail, Writer
+
+if TYPE_CHECKING:
+    from bridle.sessions.shelf import Shelf
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless
@@ -89,6 +91,8 @@ class SessionStore:
     @property
     def shelf(self) -> Shelf:
         """For what works on stored sessions as a whole: branching, importing, searching, retention."""
+        from bridle.sessions.shelf import Shelf
+
         return Shelf(
             folder=self._folder,
             database=self._database,
@@ -191,23 +195,9 @@ class SessionStore:
 
         self._writer.run(update)
 
-    def name(self, session_id: str, *aliases: str) -> None:
-        """Lets the session be found by these names too; one in use moves to it."""
-        self._row(session_id)
-
-        def insert(connection: Connection) -> None:
-            connection.executemany(
-                "insert or replace into aliases values(?, ?)", [(alias, session_id) for alias in aliases]
-            )
-
-        self._writer.run(insert)
-
-    def aliases(self) -> dict[str, str]:
-        """The session behind every alias."""
-        if not self._database.exists():
-            return {}
-        with self._database.errors():
-            return dict(self._reader().execute("select alias, session from aliases").fetchall())
+    def by_alias(self, alias: str) -> SessionRow | None:
+        """The session that somebody gave this name, or that has this very id."""
+        return next(iter((*self._rows(_BY_ALIAS, alias), *self._rows(_ONE, alias))), None)
 
     def events(self, session_id: str, *, after: int = 0) -> Iterator[Envelope]:
         """The committed events above `after`. Needs no lock: the session may be running elsewhere."""
@@ -258,7 +248,7 @@ class SessionStore:
             tips = files.private_folder(os.path.join(self._folder, "tips"))
             lock = files.FileLock(os.path.join(locks, name.log_id))
             if not lock.acquire(note={"pid": os.getpid(), "started": iso_ms(self._clock.now_ms())}):
-                raise _busy(name.session, lock)
+                raise busy(name.session, lock)
             try:
                 tip = TipFile(os.path.join(tips, name.log_id))
                 end = self._end(name, tip, accept_loss=accept_loss)
@@ -357,7 +347,8 @@ def _named(rows: list[SessionRow]) -> str:
     return shown if len(rows) <= 5 else f"{shown} and {len(rows) - 5} more"
 
 
-def _busy(session: str, lock: files.FileLock) -> CommandRefused:
+def busy(session: str, lock: files.FileLock) -> CommandRefused:
+    """Why a session cannot be had: somebody holds its lock."""
     holder = lock.holder() or {}
     pid, started = holder.get("pid", "unknown"), holder.get("started", "unknown")
     return CommandRefused("SessionBusy", session=session, pid=pid, started=started)

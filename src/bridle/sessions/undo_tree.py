@@ -16,7 +16,7 @@ from hashlib import sha256
 
 import msgspec
 
-from bridle.base.files import open_beneath, read_limited
+from bridle.base.files import PathChanged, open_beneath, read_limited
 from bridle.sessions.undo_states import NEVER_THE_SAME, Missed, Seen, Signature, State
 
 MAX_DEPTH = 100
@@ -101,15 +101,15 @@ def look_around(
 
 
 def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
-    """One resolved path, followed by no symlink; its content goes to `keep` unless it is larger than `limit`.
+    """One path without following any symlink; its content goes to `keep` unless it is larger than `limit`.
 
-    Raises OSError where it cannot be looked at.
+    Below a link nothing is there: what the link leads to has another path. Raises OSError where one cannot look.
     """
     encoded = os.fsencode(path)
     folder, name = os.path.split(path)
     try:
         where = open_beneath(folder, _ENTER)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PathChanged):
         return Seen(encoded, NEVER_THE_SAME, None)
     try:
         now_ns = time.time_ns()

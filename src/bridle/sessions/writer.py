@@ -160,7 +160,10 @@ class Writer:
 
     def _work(self) -> None:
         try:
-            with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
+            with (
+                self._database.errors(),
+                contextlib.closing(self._database.connect(writing=True)) as connection,
+            ):
                 while self._gather():
                     self._do_jobs(connection)
                     self._write(connection)

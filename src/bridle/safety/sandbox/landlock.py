@@ -4,7 +4,7 @@ Everything a command could do with a file's contents is decided by the kernel, b
 Landlock cannot do is said as data: `Landlock.covers` are the parts of a confinement that are enforced, and besides them
 
 - the names of files can be listed everywhere, also of those that cannot be read;
-- mode, owner and times of a person's own files can be changed outside as well;
+- mode, owner and times of a person's own files can be changed outside too, but none can be made to run as its owner;
 - there are no Unix sockets (only pairs of connected ones) and no pseudo-terminals, because those of other programs
   could not be told apart;
 - shared memory works only while nobody else keeps any;
@@ -104,6 +104,7 @@ class Landlock:
             network_denied=confinement.network == "deny",
             local_sockets=False,
             strict_truncation=self._version < _SINCE_TRUNCATE,
+            strict_modes=True,
         )
         thread = self._thread(partial(_give_up, ruleset, program))
         return Launch(

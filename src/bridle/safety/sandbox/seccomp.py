@@ -4,7 +4,7 @@ Everything is allowed but what stands here. The program is classic BPF, as the k
 It looks at numbers and at arguments that are plain numbers; what lies behind a pointer it cannot see.
 
 Refused with EPERM   `REFUSED`, new namespaces, typing into a terminal, odd personalities, kinds of socket,
-                     emptying a file without having it open for writing
+                     emptying a file without having it open for writing, letting a file run as its owner
 Does not exist       calls whose flags lie behind a pointer (clone3, openat2), the x32 calls: programs fall back
 Killed               calls of another architecture, such as 32-bit programs on a 64-bit machine
 """
@@ -65,6 +65,11 @@ OPEN = 2
 OPENAT: dict[Machine, int] = {"x86_64": 257, "aarch64": 56}
 OPENAT2: dict[Machine, int] = {"x86_64": 437, "aarch64": 437}
 TRUNCATE: dict[Machine, int] = {"x86_64": 76, "aarch64": 45}
+CHMOD = 90
+"""On x86_64 only."""
+FCHMOD: dict[Machine, int] = {"x86_64": 91, "aarch64": 52}
+FCHMODAT: dict[Machine, int] = {"x86_64": 268, "aarch64": 53}
+FCHMODAT2: dict[Machine, int] = {"x86_64": 452, "aarch64": 452}
 
 NEW_NAMESPACES = 0x7E020000
 """The CLONE_NEW… flags that `clone` knows."""
@@ -73,6 +78,7 @@ TERMINAL_INPUT = (0x5412, 0x541C)
 PERSONALITIES = 0x00060008
 """What `setarch` is used for: 32-bit uname, old uname, no address randomisation."""
 O_ACCMODE, O_TRUNC = 3, 0x200
+S_ISUID = 0o4000
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 NETLINK_ROUTE = 0
 """How the C library asks which addresses this machine has."""
@@ -89,6 +95,7 @@ def program(
     own_network: bool = False,
     local_sockets: bool = True,
     strict_truncation: bool = False,
+    strict_modes: bool = False,
     machine: Machine | None = None,
 ) -> bytes:
     """The filter for this machine, or for `machine`.
@@ -97,14 +104,17 @@ def program(
     is an empty one, so that internet sockets are harmless and stay, also when the network is denied. Without
     `local_sockets` there are no Unix sockets, also when the network is inherited: for those who cannot hide the
     sockets of other programs otherwise. `strict_truncation`: whoever empties a file must open it for writing, because
-    only opening is checked otherwise.
+    only opening is checked otherwise. `strict_modes`: no file gets the bit by which it runs as its owner, for those who
+    cannot keep modes elsewhere as they are.
     """
     machine = machine or _machine()
     if machine is None:
         raise ValueError(f"no system call filter for {platform.machine()}")
     internet = own_network or not network_denied
     families = (AF_UNIX,) * (local_sockets and not network_denied) + (AF_INET, AF_INET6) * internet
-    return _assembled(machine, families, netlink=internet, strict_truncation=strict_truncation)
+    return _assembled(
+        machine, families, netlink=internet, strict_truncation=strict_truncation, strict_modes=strict_modes
+    )
 
 
 def _machine() -> Machine | None:
@@ -116,13 +126,16 @@ def _machine() -> Machine | None:
 
 @cache
 def _assembled(
-    machine: Machine, families: tuple[int, ...], *, netlink: bool, strict_truncation: bool
+    machine: Machine, families: tuple[int, ...], *, netlink: bool, strict_truncation: bool, strict_modes: bool
 ) -> bytes:
-    return _assemble(_lines(machine, families, netlink=netlink, strict_truncation=strict_truncation))
+    lines = _lines(
+        machine, families, netlink=netlink, strict_truncation=strict_truncation, strict_modes=strict_modes
+    )
+    return _assemble(lines)
 
 
 def _lines(
-    machine: Machine, families: tuple[int, ...], *, netlink: bool, strict_truncation: bool
+    machine: Machine, families: tuple[int, ...], *, netlink: bool, strict_truncation: bool, strict_modes: bool
 ) -> Iterator[_Line]:
     yield _load(_ARCHITECTURE)
     yield _if_equal(ARCHITECTURE[machine], no="foreign")
@@ -142,6 +155,12 @@ def _lines(
         yield _if_equal(OPENAT[machine], yes="openat")
         if machine == "x86_64":
             yield _if_equal(OPEN, yes="open")
+    if strict_modes:
+        if machine == "x86_64":
+            yield _if_equal(CHMOD, yes="chmod")
+        yield _if_equal(FCHMOD[machine], yes="chmod")
+        yield _if_equal(FCHMODAT[machine], yes="chmodat")
+        yield _if_equal(FCHMODAT2[machine], yes="chmodat")
     yield _answer(ALLOW)
 
     yield "clone"
@@ -167,6 +186,12 @@ def _lines(
         yield "openat"
         yield _load(_argument(2))
         yield from _truncation()
+
+    if strict_modes:
+        for name, position in (("chmod", 1), ("chmodat", 2)):
+            yield name
+            yield _load(_argument(position))
+            yield _if_any_bit(S_ISUID, yes="refused", no="allowed")
 
     yield "socket"
     yield _load(_argument(0))

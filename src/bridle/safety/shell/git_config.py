@@ -44,7 +44,7 @@ color.: ui status diff branch
 status.: short branch showuntrackedfiles submodulesummary
 diff.: renames algorithm colormoved mnemonicprefix noprefix submodule renamelimit context
 log.: date decorate abbrevcommit follow
-index.: version threads
+index.: version threads sparse
 feature.: manyfiles
 gc.: auto pruneexpire
 rerere.: enabled

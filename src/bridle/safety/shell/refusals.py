@@ -41,6 +41,13 @@ _FORK_BOMB = Refusal("fork_bomb", "it starts itself again and again until the ma
 _FETCH_AND_RUN = Refusal("fetch_and_run", "it runs whatever it fetches from the network")
 _DEVICE_WRITE = Refusal("device", "it overwrites a disk")
 _CREDENTIALS = Refusal("credential_tool", "it reaches for stored passwords and keys")
+_OWN_AUTHORITY = Refusal("own_authority", "it changes what Bridle may do, which only you can")
+_OWN_CHANGES = {
+    "login": None, "logout": None, "creds": None,
+    "trust": {"ack", "revoke"}, "permissions": {"promote", "revoke"}, "policy": {"promote", "revoke"},
+    "config": {"set", "unset", "edit"},
+}  # fmt: skip
+"""Verbs of Bridle that change authority, with the actions that do; None: every one."""
 
 
 def refused_command(judgement: Judgement, text: str) -> Refusal | None:
@@ -48,6 +55,8 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     name = judgement.name.rpartition("/")[2]
     if name in CREDENTIAL_TOOLS:
         return _CREDENTIALS
+    if _changes_own_authority(name, judgement.words):
+        return _OWN_AUTHORITY
     if any(
         use.access == "write" and use.path is not None and _DEVICE.match(normpath(use.path))
         for use in judgement.uses
@@ -60,6 +69,17 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     if name.lower() in _REMOVERS or name.lower() in POWERSHELLS:
         return refused_powershell(text)
     return None
+
+
+def _changes_own_authority(name: str, words: Sequence[Word]) -> bool:
+    given = [word.known for word in words[1:]]
+    if _is_interpreter(name) and given[:2] == ["-m", "bridle"]:
+        name, given = "bridle", given[2:]
+    verb, action = (*(word for word in given if not word.startswith("-")), "", "")[:2]
+    if name != "bridle" or verb not in _OWN_CHANGES:
+        return False
+    actions = _OWN_CHANGES[verb]
+    return actions is None or action in actions
 
 
 def _formats(name: str, words: Sequence[Word]) -> Refusal | None:

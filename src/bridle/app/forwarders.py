@@ -1,0 +1,129 @@
+"""When requests go by way of a credential helper, and what each helper is sent out with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from bridle.app.stored_keys import LOGIN, StoredKeys, key_path, store_path
+from bridle.base.clock import Clock
+from bridle.base.processes import Processes
+from bridle.config.folders import Folders
+from bridle.safety.spawn import allowed_environment
+
+if TYPE_CHECKING:
+    from bridle.credentials.forwarder import Forwarder
+    from bridle.credentials.words import Errand, Vault
+    from bridle.providers.endpoints import Endpoint
+
+HelperUse: TypeAlias = Literal["always", "serve", "never"]
+
+_OPENS_THE_VAULT = ("BRIDLE_MACHINE_KEY", "BRIDLE_PASSPHRASE")
+_LEADS_THERE = (
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+)
+_REACHES_A_KEYCHAIN = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
+
+
+Given: TypeAlias = tuple[str, str | None]
+"""A key that this process holds in any case, from its environment or settings, and where it stands there."""
+
+
+class Forwarders:
+    """The helpers of one engine, one for each provider. `listening`: others can reach this engine."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        stored: StoredKeys,
+        *,
+        where: Folders,
+        env: Mapping[str, str],
+        clock: Clock,
+        listening: bool = False,
+    ) -> None:
+        self._processes = processes
+        self._stored = stored
+        self._where = where
+        self._clock = clock
+        self._listening = listening
+        self._own_env = allowed_environment(env, also=_REACHES_A_KEYCHAIN)
+        self._handed_env = {
+            name: os.fsencode(env[name]) for name in (*_OPENS_THE_VAULT, *_LEADS_THERE) if name in env
+        }
+        self._forwarders: dict[str, Forwarder] = {}
+
+    def are_wanted(self, use: HelperUse) -> bool:
+        return use == "always" or (use == "serve" and self._listening)
+
+    def of(
+        self, endpoint: Endpoint, given: Callable[[], Given], oauth: Mapping[str, Any] | None
+    ) -> Forwarder:
+        """The forwarder of a provider. What is given is asked for again with each request."""
+
+        def errand() -> Errand:
+            return self._errand(endpoint, given(), oauth)
+
+        known = self._forwarders.get(endpoint.name)
+        if known is not None:
+            known.errand = errand
+            return known
+        self._forwarders[endpoint.name] = made = self._forwarder(errand)
+        return made
+
+    async def names(self) -> frozenset[str]:
+        """The providers that have a stored credential, asked of a helper that only looks."""
+        if self._stored.is_empty:
+            return frozenset()
+        from bridle.credentials.words import Errand
+
+        looking = self._forwarder(
+            lambda: Errand(provider="stored keys", vault=self._vault(), env=self._handed_env)
+        )
+        try:
+            return await looking.names()
+        finally:
+            await looking.close()
+
+    async def close(self) -> None:
+        for forwarder in self._forwarders.values():
+            await forwarder.close()
+
+    def _forwarder(self, errand: Callable[[], Errand]) -> Forwarder:
+        from bridle.credentials.forwarder import Forwarder
+
+        return Forwarder(errand, self._processes, env=self._own_env, clock=self._clock)
+
+    def _errand(self, endpoint: Endpoint, given: Given, oauth: Mapping[str, Any] | None) -> Errand:
+        from bridle.credentials.words import Errand
+        from bridle.providers.endpoints import inferred_auth
+
+        key, source = given
+        auth = endpoint.auth or inferred_auth(endpoint.base_url, endpoint.wire)
+        return Errand(
+            provider=endpoint.name,
+            base_url=endpoint.base_url,
+            header=auth.header,
+            scheme=auth.scheme,
+            needs_key=endpoint.needs_key,
+            given_key=os.fsencode(key),
+            given_source=source or "",
+            stored_source=LOGIN,
+            missing_source=endpoint.key_source,
+            vault=None if self._stored.is_empty else self._vault(),
+            oauth=oauth,
+            env=self._handed_env,
+        )
+
+    def _vault(self) -> Vault:
+        from bridle.credentials.words import Vault
+
+        return Vault(
+            back_end=self._stored.back_end,
+            path=os.fsencode(store_path(self._where)),
+            key_path=os.fsencode(key_path(self._where)),
+            state=os.fsencode(self._where.state),
+        )

@@ -1,0 +1,103 @@
+"""How long sessions are kept, wired: settings say how many days, and what lies beside the database goes with them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+
+from bridle.app.housekeeping import daily
+from bridle.base.ids import SESS, is_id
+from bridle.config.folders import Folders
+from bridle.config.tiers import load
+from bridle.sessions.retention import DAY_MS, DaysOf, Due, Expired, delete, expire, expiring
+from bridle.sessions.shelf import Shelf
+from bridle.sessions.store import SessionRow, SessionStore
+
+NOTICE_DAYS = 7
+"""So long before content expires people are told."""
+
+
+def days_kept(where: Folders, env: Mapping[str, str], cwd: str) -> DaysOf:
+    """How many days each profile keeps its sessions. While settings cannot be read, nothing expires."""
+
+    @cache
+    def days_of(profile: str) -> int | None:
+        named = None if profile == "default" else profile
+        tiers = load(where=where, cwd=cwd, env=env, profile=named)
+        if any(problem.severity == "error" for problem in tiers.problems):
+            return None
+        days = tiers.get("sessions.retention_days")
+        return days if isinstance(days, int) else None
+
+    return days_of
+
+
+def sweep(
+    shelf: Shelf, where: Folders, days_of: DaysOf, *, stopped: Callable[[], bool] = lambda: False
+) -> Expired:
+    """Lets the content of every session go that is due, in the database and beside it. Blocks."""
+    expired = expire(shelf, days_of, stopped=stopped)
+    _remove_outputs(where, expired.sessions)
+    return expired
+
+
+def soon(shelf: Shelf, days_of: DaysOf, *, now_ms: int) -> list[Due]:
+    """The sessions whose content goes within the next days."""
+    return expiring(shelf, days_of, until_ms=now_ms + NOTICE_DAYS * DAY_MS)
+
+
+def delete_session(store: SessionStore, row: SessionRow, where: Folders) -> bool:
+    """Deletes everything of a session; False when somebody is working with it."""
+    if not delete(store.shelf, row.id, row.log_key, row.log):
+        return False
+    _remove_outputs(where, (row.id,))
+    return True
+
+
+def branch_session(store: SessionStore, row: SessionRow, where: Folders, *, turn: int | None = None) -> str:
+    """A branch with the long outputs its conversation refers to. Returns its id."""
+    from bridle.sessions.branching import branch
+
+    made = branch(store.shelf, row, turn=turn)
+    kept = outputs_of(where, row.id)
+    if os.path.isdir(kept):
+        with contextlib.suppress(
+            OSError
+        ):  # without them a long output cannot be read again, and that is said then
+            shutil.copytree(kept, outputs_of(where, made), symlinks=True)
+    return made
+
+
+def outputs_of(where: Folders, session: str) -> str:
+    """The folder of the long outputs of a session."""
+    return os.path.join(where.state, "outputs", session)
+
+
+def _is_session(text: str) -> bool:
+    return is_id(text, SESS)
+
+
+def _remove_outputs(where: Folders, sessions: Iterable[str]) -> None:
+    for session in filter(_is_session, sessions):
+        shutil.rmtree(outputs_of(where, session), ignore_errors=True)
+
+
+def expiry_notice(
+    shelf: Shelf, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
+) -> str | None:
+    """What to say to a person about content that goes soon, once a day."""
+    found = soon(shelf, days_kept(where, env, cwd), now_ms=now_ms)
+    if not found or not daily(os.path.join(where.state, "expiry-told"), now_ms=now_ms, at_first=True):
+        return None
+    first = found[0]
+    name = f'"{first.title}"' if first.title else first.id
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    these = "1 session loses its" if len(found) == 1 else f"{len(found)} sessions lose their"
+    when = time.strftime("%Y-%m-%d", time.localtime(first.at_ms / 1000))
+    return (
+        f"{these} content within {NOTICE_DAYS} days: {name} on {when}{more}. Keep one: bridle sessions pin ID"
+    )

@@ -1,0 +1,146 @@
+"""The verbs of `bridle sessions` that change something: branch, import, rename, pin, delete, prune."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from bridle.app.keeping import branch_session, days_kept, delete_session, sweep
+from bridle.base.visible import visible
+from bridle.cli import say, say_json
+from bridle.cli.run import TITLE_CHARS
+from bridle.cli.sessions import day, short
+from bridle.cli.stdin import typed_line
+from bridle.clients.story import counted
+from bridle.config.folders import folders
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.sessions.store import SessionRow, SessionStore, busy
+
+
+def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    match parsed.action:
+        case "branch":
+            return _branch(store, parsed, env)
+        case "import":
+            return _import(store, parsed)
+        case "rename":
+            return _rename(store, parsed)
+        case "pin":
+            return _pin(store, parsed)
+        case "delete":
+            return _delete(store, parsed, env)
+        case _:
+            return _prune(store, parsed, env)
+
+
+def one_line(title: str) -> str:
+    """A title as it is kept: one line, no longer than a list can show."""
+    return " ".join(title.split())[:TITLE_CHARS]
+
+
+def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    row = _kept(store.find(parsed.id))
+    made = branch_session(store, row, folders(env), turn=parsed.at)
+    if parsed.name:
+        store.rename(made, one_line(parsed.name))
+    if parsed.json:
+        return say_json({"session": made, "branch_of": row.id})
+    return say(f"{made}   branched from {_named(row)}   Go on with it: bridle -r {short(made)}\n")
+
+
+def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
+    from bridle.sessions.importing import import_lines
+
+    here = os.path.realpath(parsed.cwd)
+    if parsed.file == "-":
+        made = import_lines(store.shelf, sys.stdin.buffer, cwd=here, profile="default")
+    else:
+        try:
+            with open(parsed.file, "rb") as lines:
+                made = import_lines(store.shelf, lines, cwd=here, profile="default")
+        except OSError as problem:
+            raise UsageError(f"{parsed.file} cannot be read ({problem.strerror})") from None
+    if parsed.json:
+        return say_json({"session": made})
+    row = store.find(made)
+    turns = counted(row.turns, "turn")
+    return say(
+        f"{made}   imported: {_named(row)}, {turns}. It belongs to this folder; nothing in it was run.\n"
+    )
+
+
+def _rename(store: SessionStore, parsed: argparse.Namespace) -> int:
+    row, title = store.find(parsed.id), one_line(" ".join(parsed.title))
+    store.rename(row.id, title)
+    if not title:
+        return say(f"{row.id} has no title any more; the next thing you say in it names it.\n")
+    return say(f"{row.id}   {visible(title, newlines=False)}\n")
+
+
+def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
+    row = store.find(parsed.id)
+    if parsed.off:
+        store.pin(row.id, pinned=False)
+        return say(f"{_named(row)} is not pinned any more; its content expires like that of others.\n")
+    _kept(row)
+    store.pin(row.id, pinned=True)
+    return say(f"★ {_named(row)} is kept until you unpin it: bridle sessions pin --off {short(row.id)}\n")
+
+
+def _delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    rows = list({row.id: row for row in (store.find(text) for text in parsed.id)}.values())
+    if not parsed.yes and not _agreed(rows):
+        return say("Nothing was deleted.\n")
+    where = folders(env)
+    for row in rows:
+        if not delete_session(store, row, where):
+            raise busy(row.id, store.shelf.lock_of(row.log))
+        say(f"Deleted: {_named(row)}\n")
+    return 0
+
+
+def _agreed(rows: list[SessionRow]) -> bool:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("Nobody is here to ask, so nothing was deleted. Delete without a question: -y")
+    for row in rows:
+        star = "★ " if row.pinned else ""
+        say(f"  {row.id}   {star}{_named(row)}   {counted(row.turns, 'turn')}\n")
+    these = "this session" if len(rows) == 1 else f"these {len(rows)} sessions"
+    say(f"Delete {these} for good, with everything that was said and done in it?\n")
+    try:
+        return typed_line("y delete · Enter keep › ").strip().lower() == "y"
+    except EOFError:
+        return False
+
+
+def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    where = folders(env)
+    days_of = days_kept(where, env, os.path.realpath("."))
+    if parsed.dry_run:
+        from bridle.sessions.retention import expiring
+
+        due = expiring(store.shelf, days_of, until_ms=time.time_ns() // 1_000_000)
+        lines = [f"{one.id}   {visible(one.title, newlines=False)}\n" for one in due]
+        return say("".join(lines) or "Nothing is due.\n")
+    expired = sweep(store.shelf, where, days_of)
+    if expired.busy:
+        say(f"{counted(len(expired.busy), 'session')} in use and left alone.\n")
+    if not expired.sessions:
+        return say("Nothing was due.\n")
+    return say(
+        f"The content of {counted(len(expired.sessions), 'session')} is gone; titles, costs and chains stay.\n"
+    )
+
+
+def _kept(row: SessionRow) -> SessionRow:
+    """The session, if there is still something in it to go on with."""
+    if row.expired_ms is not None:
+        raise CommandRefused("SessionExpired", session=row.id, day=day(row.expired_ms))
+    return row
+
+
+def _named(row: SessionRow) -> str:
+    return f'"{visible(row.title, newlines=False)}"' if row.title else row.id

@@ -1,0 +1,38 @@
+"""`bridle sessions repair` and `rekey`: the whole database looked at, what is whole saved, or encrypted anew."""
+
+from __future__ import annotations
+
+import argparse
+
+from bridle.base.visible import visible
+from bridle.cli import say, say_json
+from bridle.protocol.errors import BridleError
+from bridle.sessions.store import SessionStore
+
+EXIT_DAMAGED = 1
+
+
+def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
+    """Exit code 1 when something was damaged, repaired or not: whoever asked has something to read."""
+    from bridle.sessions import repairing
+
+    database = store.shelf.database
+    report = repairing.examine(database) if parsed.check else repairing.repair(database)
+    code = 0 if report.whole else EXIT_DAMAGED
+    if parsed.json:
+        say_json({"whole": report.whole, "report": report})
+        return code
+    lines = [visible(line, newlines=False) for line in repairing.words(report)]
+    if parsed.check and not report.whole:
+        lines.append("Nothing was changed. Save what is whole: bridle sessions repair")
+    return say("".join(f"{line}\n" for line in lines)) or code
+
+
+def rekey(store: SessionStore) -> int:
+    from bridle.sessions import rekeying
+
+    database = store.shelf.database
+    if not database.exists():
+        raise BridleError("NothingStored")
+    rekeying.rekey(database)
+    return say(f"Everything is encrypted with a new key: {visible(database.key_path)}\n")

@@ -1,0 +1,308 @@
+"""The credential helper: a process that holds the key of one provider and sends requests with it, to its host only.
+
+`python -I -m bridle.credentials.helper FD`: the errand comes on stdin; FD is the socket to the engine. Sockets of
+requests arrive over it, a zero byte goes back every five seconds, and its end is the end of this process. There is no
+port and no file. What the provider answers is passed on as it comes, without the key should it be in there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.base.clock import Clock, SystemClock
+from bridle.base.http import HttpConnections, HttpFault
+from bridle.base.http_routes import parse_url
+from bridle.credentials.masking import Masking, masked
+from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
+from bridle.credentials.words import (
+    BEAT,
+    BEAT_S,
+    Ask,
+    Channel,
+    End,
+    Errand,
+    Fault,
+    Find,
+    Found,
+    Gone,
+    Head,
+    Impossible,
+    Named,
+    Names,
+    Refusal,
+    Reply,
+    Request,
+    helpers_end,
+)
+
+if TYPE_CHECKING:
+    from bridle.credentials.store import CredentialStore
+
+_PR_SET_DUMPABLE = 4
+
+
+def keep_to_ourselves() -> None:
+    """From here on no core is dumped, and on Linux only root may look into this process."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        import ctypes
+
+        if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+            raise OSError("this process could not be closed to others")
+
+
+class _Unavailable(Exception):
+    """There is no credential to send a request with."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
+
+
+class _Key:
+    """A key, where it is from, and what must not be passed on with it. Its text shows nothing."""
+
+    def __init__(self, key: str, source: str, *others: str | None) -> None:
+        self.key = key
+        self.source = source
+        self.secrets = tuple(secret for secret in (key, *others) if secret)
+
+
+class Holder:
+    """Finds the credential of an errand. What was found last is used until it is looked for again."""
+
+    def __init__(
+        self, errand: Errand, env: Mapping[str, str], connections: HttpConnections, clock: Clock
+    ) -> None:
+        self._errand = errand
+        self._env = env
+        self._connections = connections
+        self._clock = clock
+        self._store: CredentialStore | None = None
+        self._key: _Key | None = None
+        self._looked = False
+
+    async def find(self) -> _Key | None:
+        """Raises `_Unavailable` where a key is needed and cannot be had."""
+        try:
+            self._key = self._checked(self._given() or await self._stored())
+        except CredentialError as problem:
+            if self._errand.needs_key:
+                raise _Unavailable(Refusal(problem.reason, problem.data)) from None
+            self._key = None
+        self._looked = True
+        return self._key
+
+    async def found(self) -> _Key | None:
+        return self._key if self._looked else await self.find()
+
+    def names(self) -> tuple[str, ...]:
+        """The providers that have a stored credential. Raises `CredentialError`."""
+        store = self._opened()
+        return () if store is None else tuple(credential.provider for credential in store.list())
+
+    def _given(self) -> _Key | None:
+        key = os.fsdecode(self._errand.given_key).strip()
+        return _Key(key, self._errand.given_source) if key else None
+
+    async def _stored(self) -> _Key | None:
+        store = self._opened()
+        if store is None:
+            return None
+        found = await asyncio.to_thread(store.get, self._errand.provider)
+        if isinstance(found, SignIn):
+            found = await self._renewed(store)
+        if found is None:
+            return None
+        also = None if isinstance(found, ApiKey) else found.refresh_token
+        return _Key(secret_of(found).strip(), self._errand.stored_source, also)
+
+    async def _renewed(self, store: CredentialStore) -> Credential | None:
+        from bridle.credentials.forms import form_post
+        from bridle.credentials.oauth import client_of
+        from bridle.credentials.renewing import Renewal
+
+        vault, oauth = self._errand.vault, self._errand.oauth
+        assert vault is not None
+        lock_path = os.path.join(os.fsdecode(vault.state), "renewing.lock")
+        post = form_post(lambda: self._connections)
+        renewal = Renewal(store, lock_path=lock_path, clock=self._clock, post=post)
+        client = client_of(self._errand.provider, oauth) if oauth else None
+        return await renewal.current(self._errand.provider, client)
+
+    def _checked(self, key: _Key | None) -> _Key | None:
+        errand = self._errand
+        if key is None:
+            if not errand.needs_key:
+                return None
+            raise CredentialError("NoKey", provider=errand.provider, source=errand.missing_source)
+        if not key.key.isascii() or not key.key.isprintable() or " " in key.key:
+            raise CredentialError("UnusableKey", provider=errand.provider, source=key.source)
+        return key
+
+    def _opened(self) -> CredentialStore | None:
+        vault = self._errand.vault
+        if self._store is None and vault is not None:
+            if vault.back_end == "keyring":
+                from bridle.credentials.keychain import KeychainStore
+
+                self._store = KeychainStore(os.path.join(os.fsdecode(vault.state), "keyring.lock"))
+            else:
+                from bridle.credentials.encrypted import EncryptedStore
+                from bridle.credentials.locks import Keys
+
+                keys = Keys(env=self._env, key_path=os.fsdecode(vault.key_path))
+                self._store = EncryptedStore(os.fsdecode(vault.path), keys)
+        return self._store
+
+
+class Helper:
+    """Answers the requests of an engine."""
+
+    def __init__(self, errand: Errand, clock: Clock) -> None:
+        env = {name: os.fsdecode(value) for name, value in errand.env.items()}
+        self._errand = errand
+        self._connections = HttpConnections(env=env, clock=clock)
+        self._holder = Holder(errand, env, self._connections, clock)
+
+    async def answer(self, sock: socket.socket) -> None:
+        """One request on its socket. When the engine gives it up, the connection to the provider is closed."""
+        channel = await helpers_end(sock)
+        try:
+            request = await channel.hear()
+            body = await channel.read(request.body_bytes) if isinstance(request, Ask) else b""
+            answering = asyncio.ensure_future(self._answer(request, body, channel))
+            leaving = asyncio.ensure_future(channel.left())
+            leaving.add_done_callback(lambda _: answering.cancel())
+            try:
+                await answering
+            finally:
+                leaving.cancel()
+            await channel.end()
+        except (Gone, asyncio.CancelledError):
+            pass
+        finally:
+            channel.abort()
+
+    async def _answer(self, request: Request | bytes, body: bytes, channel: Channel[Request]) -> None:
+        try:
+            match request:
+                case Find():
+                    key = await self._holder.find()
+                    await channel.say(Found(key.source if key is not None else None))
+                case Names():
+                    await channel.say(Named(await asyncio.to_thread(self._holder.names)))
+                case Ask():
+                    await self._forward(request, body, channel)
+                case bytes():
+                    raise Gone
+        except _Unavailable as problem:
+            await channel.say(problem.refusal)
+        except CredentialError as problem:
+            await channel.say(Refusal(problem.reason, problem.data))
+
+    async def _forward(self, ask: Ask, body: bytes, channel: Channel[Request]) -> None:
+        key = await self._holder.found()
+        secrets = key.secrets if key is not None else ()
+        try:
+            await self._send(ask, self._with_key(ask, key), body, channel, secrets)
+        except HttpFault as fault:
+            await channel.say(Fault(fault.kind, fault.origin, masked(fault.problem, secrets)))
+        except ValueError as problem:
+            await channel.say(Impossible(masked(str(problem), secrets)))
+
+    async def _send(
+        self,
+        ask: Ask,
+        headers: dict[str, str],
+        body: bytes,
+        channel: Channel[Request],
+        secrets: tuple[str, ...],
+    ) -> None:
+        masking = Masking(secrets)
+        if ask.method == "GET":
+            whole = await self._connections.get(
+                ask.url, headers=headers, limit_bytes=ask.limit_bytes, timeouts=ask.timeouts
+            )
+            await channel.say(_head(whole.status, whole.headers, secrets, truncated=whole.truncated))
+            if body := masking.feed(whole.body) + masking.end():
+                await channel.piece(body)
+        else:
+            async with await self._connections.post_stream(
+                ask.url, headers=headers, body=body, timeouts=ask.timeouts
+            ) as response:
+                await channel.say(_head(response.status, response.headers, secrets))
+                async for chunk in response:
+                    if piece := masking.feed(chunk):
+                        await channel.piece(piece)
+                if rest := masking.end():
+                    await channel.piece(rest)
+        await channel.say(End())
+
+    def _with_key(self, ask: Ask, key: _Key | None) -> dict[str, str]:
+        """The headers of a request. Raises ValueError for any other host than the provider's."""
+        ours, asked = parse_url(self._errand.base_url), parse_url(ask.url)
+        if asked.origin != ours.origin:
+            raise ValueError(f"the key of {self._errand.provider} is only sent to {ours.origin}")
+        if key is None:
+            return dict(ask.headers)
+        name = self._errand.header
+        headers = {other: value for other, value in ask.headers.items() if other.lower() != name.lower()}
+        return {**headers, name: f"{self._errand.scheme} {key.key}".lstrip()}
+
+
+def _head(
+    status: int, headers: Mapping[str, str], secrets: tuple[str, ...], *, truncated: bool = False
+) -> Reply:
+    return Head(status, {name: masked(value, secrets) for name, value in headers.items()}, truncated)
+
+
+async def serve(errand: Errand, control: socket.socket, clock: Clock) -> None:
+    """Until the engine is gone: then this process ends at once, whatever it is doing."""
+    helper = Helper(errand, clock)
+    requests: set[asyncio.Task[None]] = set()
+
+    def listen() -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        if not data:
+            os._exit(0)
+        for descriptor in descriptors:
+            task = asyncio.ensure_future(helper.answer(socket.socket(fileno=descriptor)))
+            requests.add(task)
+            task.add_done_callback(requests.discard)
+
+    control.setblocking(False)
+    asyncio.get_running_loop().add_reader(control, listen)
+    while True:
+        try:
+            control.send(BEAT)
+        except BlockingIOError:
+            pass  # the engine is busy: beats enough wait for it
+        except OSError:
+            os._exit(0)
+        await clock.sleep(BEAT_S)
+
+
+def main(descriptor: str) -> None:
+    keep_to_ourselves()
+    control = socket.socket(fileno=int(descriptor))
+    errand = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Errand)
+    asyncio.run(serve(errand, control, SystemClock()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

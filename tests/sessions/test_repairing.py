@@ -1,0 +1,222 @@
+"""Damage: found wherever it is, and what is whole is saved; a file is never mended in place."""
+
+import contextlib
+import os
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridle.base.clock import SystemClock
+from bridle.protocol import events as e
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError
+from bridle.sessions import rekeying, repairing
+from bridle.sessions.database import Database
+from bridle.sessions.schema import MIGRATIONS
+from sessions.session_kit import filled, new_store, opened, put, raw, words
+
+LARGE = e.ToolResult(call_id="call_1", tool="bash", outcome="ok", content="x" * 9_000)
+
+
+def database(folder, **more):
+    return Database(str(folder), now_ms=SystemClock().now_ms, notice=lambda _text: None, **more)
+
+
+def three_sessions(folder):
+    """Three closed sessions in one file without a write-ahead log; what each holds."""
+    with opened(folder) as store:
+        for number in range(3):
+            log = store.create(f"/work/{number}", profile="default")
+            created = e.SessionCreated(log=log.log, cwd=f"/work/{number}")
+            said = e.InputAccepted(content=(e.TextBlock(text=f"title {number}"),))
+            put(log, created, said, *words(100), LARGE, *words(100))
+            log.close()
+    return contents(folder)
+
+
+def contents(folder):
+    with opened(folder) as store:
+        return {row.id: [record.payload for record in store.records(row.id)] for row in store.list()}
+
+
+def spoil(path, place, flip=1):
+    data = bytearray(path.read_bytes())
+    data[place % len(data)] ^= flip
+    path.write_bytes(data)
+
+
+def test_a_whole_database_is_left_alone(tmp_path):
+    before = three_sessions(tmp_path)
+    bytes_before = (tmp_path / "sessions.db").read_bytes()
+    report = repairing.repair(database(tmp_path))
+    assert (report.whole, report.sessions, report.aside) == (True, 3, "")
+    assert repairing.words(report) == ["Everything is whole: 3 sessions, 609 events."]
+    assert (tmp_path / "sessions.db").read_bytes() == bytes_before
+    assert contents(tmp_path) == before
+
+
+def test_nothing_there_is_nothing_damaged(tmp_path):
+    assert repairing.repair(database(tmp_path)).whole
+    assert os.listdir(tmp_path) == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(min_value=4096), flip=st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128]))
+def test_of_a_spoiled_file_everything_proven_is_saved_and_nothing_else(tmp_path_factory, place, flip):
+    folder = tmp_path_factory.mktemp("spoiled")
+    before = three_sessions(folder)
+    spoil(folder / "sessions.db", place, flip)
+    damaged = (folder / "sessions.db").read_bytes()
+    try:
+        report = repairing.repair(database(folder))
+    except StoreError as failure:
+        assert failure.reason in {"StoreWrongKey", "StoreDamaged"}
+        assert (folder / "sessions.db").read_bytes() == damaged
+        return
+    if report.whole:  # the byte belongs to nobody
+        assert contents(folder) == before
+        return
+    aside = os.path.join(report.aside, "sessions.db")
+    with open(aside, "rb") as kept:
+        assert kept.read() == damaged
+    assert repairing.examine(database(folder)).whole
+    for session, payloads in contents(folder).items():
+        assert payloads == before[session][: len(payloads)]
+    with opened(folder) as store:
+        for row in store.list():
+            store.open(row.id).close()
+            store.verify(row.id)
+
+
+def test_a_saved_session_keeps_its_title_folder_and_large_results(tmp_path):
+    before = three_sessions(tmp_path)
+    with contextlib.closing(raw(tmp_path)) as connection:
+        connection.execute("update events set payload = x'7b7d' where log = 2 and id = 150")
+        connection.pragma("wal_checkpoint", "truncate")
+    report = repairing.repair(database(tmp_path))
+    (found,) = report.damaged
+    assert (found.events, found.lost) == (149, 54)
+    assert found.problem == "damaged at event 150: its content was changed"
+    saved = contents(tmp_path)
+    assert [len(saved[session]) for session in sorted(saved)] == [203, 149, 203]
+    assert all(payloads == before[session][: len(payloads)] for session, payloads in saved.items())
+    with opened(tmp_path) as store:
+        row = store.find(found.session)
+        assert (row.title, row.cwd, row.turns) == ("title 1", "/work/1", 0)
+        assert store.find("title 2").cwd == "/work/2"
+    report_file = os.path.join(report.aside, "report.txt")
+    with open(report_file, encoding="utf-8") as file:
+        assert "149 events are whole; 54 known to be lost." in file.read()
+
+
+def test_a_session_whose_own_row_is_gone_comes_back_from_its_events(tmp_path):
+    three_sessions(tmp_path)
+    with contextlib.closing(raw(tmp_path)) as connection:
+        connection.execute("pragma foreign_keys = off")
+        connection.execute("delete from sessions where log = 2")
+        connection.execute("update events set payload = x'7b7d' where log = 3 and id = 150")
+    repairing.repair(database(tmp_path))
+    with opened(tmp_path) as store:
+        assert {row.cwd for row in store.list()} == {"/work/0", "/work/1", "/work/2"}
+
+
+def test_a_lost_end_is_accepted_without_a_new_file(tmp_path):
+    session = filled(tmp_path, words(50))
+    with contextlib.closing(raw(tmp_path)) as connection:
+        connection.execute("delete from events where id > 40")
+    with opened(tmp_path) as store, pytest.raises(StoreError) as refused:
+        store.open(session)
+    assert refused.value.reason == "LogDamaged"
+    assert "bridle sessions repair" in refused.value.message
+    report = repairing.repair(database(tmp_path))
+    (found,) = report.damaged
+    assert (found.events, found.lost, report.aside) == (40, 10, "")
+    with opened(tmp_path) as store:
+        log = store.open(session)
+        put(log, *words(1))
+        log.verify()
+        log.close()
+
+
+@pytest.mark.parametrize("change", [repairing.repair, rekeying.rekey])
+def test_nothing_is_replaced_while_another_bridle_is_at_work(tmp_path, change):
+    session = filled(tmp_path, words(5))
+    with opened(tmp_path) as store:
+        log = store.open(session)
+        with pytest.raises(CommandRefused) as busy:
+            change(database(tmp_path))
+        assert busy.value.reason == "SessionBusy"
+        log.close()
+        store.list()
+        with pytest.raises(StoreError) as used:  # a reader is enough
+            change(database(tmp_path))
+        assert used.value.reason == "StoreInUse"
+    change(database(tmp_path))
+
+
+# The key
+
+
+def test_a_new_key_opens_everything_and_the_old_one_nothing(tmp_path):
+    before = three_sessions(tmp_path)
+    old = (tmp_path / "sessions.key").read_bytes()
+    rekeying.rekey(database(tmp_path))
+    assert (tmp_path / "sessions.key").read_bytes() != old
+    assert contents(tmp_path) == before
+    assert sorted(os.listdir(tmp_path)) == ["locks", "sessions.db", "sessions.key", "sessions.lock", "tips"]
+    assert oct((tmp_path / "sessions.db").stat().st_mode & 0o777) == "0o600"
+    (tmp_path / "sessions.key").write_bytes(old)
+    with opened(tmp_path) as store, pytest.raises(StoreError) as refused:
+        store.list()
+    assert refused.value.reason == "StoreWrongKey"
+
+
+def test_a_change_of_key_that_was_cut_off_is_finished_or_forgotten(tmp_path):
+    before = three_sessions(tmp_path)
+    old = (tmp_path / "sessions.key").read_bytes()
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    rekeying.rekey(database(tmp_path))
+    new = (tmp_path / "sessions.key").read_bytes()
+    (tmp_path / "sessions.key").write_bytes(old)  # between the two files
+    (tmp_path / "sessions.key.next").write_bytes(new)
+    assert contents(tmp_path) == before
+    assert (tmp_path / "sessions.key").read_bytes() == new
+    (tmp_path / "copy" / "sessions.key.next").write_bytes(new)  # before either
+    assert contents(tmp_path / "copy") == before
+    assert (tmp_path / "copy" / "sessions.key").read_bytes() == old
+
+
+def test_a_lost_key_is_said_and_nothing_is_changed(tmp_path):
+    three_sessions(tmp_path)
+    (tmp_path / "sessions.key").unlink()
+    for work in (lambda: repairing.repair(database(tmp_path)), lambda: new_store(tmp_path).list()):
+        with pytest.raises(StoreError) as refused:
+            work()
+        assert refused.value.reason == "StoreBadKey"
+        assert "Put the key back" in refused.value.message
+    assert not (tmp_path / "sessions.key").exists()
+
+
+# Older, newer, elsewhere
+
+
+@pytest.mark.requirement("G31.3")
+def test_a_newer_database_is_refused_by_every_door(tmp_path):
+    filled(tmp_path, words(3))
+    with contextlib.closing(raw(tmp_path)) as connection:
+        connection.execute("insert into schema_migrations values(99, 0, 'x')")
+    for work in (
+        lambda: repairing.repair(database(tmp_path)),
+        lambda: rekeying.rekey(database(tmp_path)),
+        lambda: new_store(tmp_path).list(),
+    ):
+        with pytest.raises(BridleError) as refused:
+            work()
+        assert refused.value.reason == "StoreNewer"
+
+
+def test_an_older_database_is_brought_up_to_date_before_it_is_repaired(tmp_path):
+    old = database(tmp_path, migrations=MIGRATIONS[:1])
+    old.connect().close()
+    assert repairing.repair(database(tmp_path)).whole
