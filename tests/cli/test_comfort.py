@@ -359,7 +359,7 @@ def test_export_writes_a_new_file_and_never_over_an_old_one(place: Place) -> Non
     assert text.startswith(
         "# where is it?\n\n## You\n\n> where is it?\n\n## Bridle\n\n[scripted] **Found** it.\n"
     )
-    assert "    ran      read it.script" in text
+    assert "```\nran read it.script" in text
     assert text.count("where is it?") == 2
 
 

@@ -51,6 +51,7 @@ def test_a_new_machine_has_no_problem_but_the_missing_model(place: Place) -> Non
         "bridle": "ok",
         "model": "skip",
         "store": "skip",
+        "keys": "skip",
         "sandbox": "warn",
         "config": "ok",
         "terminal": "skip",
@@ -242,7 +243,9 @@ def test_an_event_that_was_changed_is_a_problem(place: Place) -> None:
         connection.execute("update events set payload = cast('{}' as blob) where id = 2")
     ran = place.bridle("doctor", "--offline")
     assert (ran.code, states(ran)["store"]) == (1, "fail")
-    assert text_of(ran, "store").endswith("is damaged at event 2: its content was changed.")
+    assert text_of(ran, "store").endswith(
+        "is damaged at event 2: its content was changed. Save what is whole: bridle sessions repair"
+    )
 
 
 def test_a_session_that_runs_is_left_alone(place: Place) -> None:

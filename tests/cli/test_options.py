@@ -164,3 +164,27 @@ def test_the_digest_in_the_result_is_the_end_of_the_chain(place: Place) -> None:
     ran = place.bridle("run", "--json", "-m", "demo", "x")
     assert len(ran.result["log_digest"]) == 64
     assert ran.result["cost"]["usd"] == 0.0
+
+
+def test_habits_of_other_tools_are_understood(place: Place) -> None:
+    model = place.script("say hi\n")
+    asked = place.bridle("run", "--output-format", "json", "--plan", "-m", model, "x")
+    created = next(event for event in asked.result["events"] if event["kind"] == "SessionCreated")
+    assert created["payload"]["mode"] == "plan"
+    assert place.bridle("run", "--output-format", "json", "--stream-json", "-m", model, "x").code == 2
+    last = place.bridle("run", "--output-format", "stream-json", "-m", model, "x").out.splitlines()[-1]
+    assert "run.result" in last
+
+
+def test_own_words_are_added_to_the_system_text(place: Place) -> None:
+    (place.work / "words.md").write_text("Answer in Latin.", encoding="utf-8")
+    model = place.script("say hi\n")
+    for given in ("Answer in Latin.", "@words.md"):
+        ran = place.bridle("run", "--json", "--append-system-prompt", given, "-m", model, "x")
+        prefix = next(event for event in ran.result["events"] if event["kind"] == "PrefixSet")
+        assert "Answer in Latin." in prefix["payload"]["system"]
+    missing = place.bridle("run", "--append-system-prompt", "@nowhere.md", "-m", model, "x")
+    assert (missing.code, missing.story) == (
+        2,
+        ["--append-system-prompt: nowhere.md cannot be read: No such file or directory"],
+    )

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from hostile_text import HOSTILE
 
 from bridle.base.visible import visible
 from bridle.clients.as_html import html
@@ -15,6 +14,7 @@ from bridle.clients.passages import Call, Gap, Note, Words, passages
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED
 from bridle.protocol.messages import ImageBlock, TextBlock
+from hostile_text import HOSTILE
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "p", "main", "article", "time", "div", "details",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 
 from hypothesis import strategies as st
-from sessions.session_kit import put
 
 from bridle.base.ids import Ids
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.sessions.log import StoredLog
+from sessions.session_kit import put
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=60)
 outcomes = st.sampled_from(["ok", "error", "denied", "cancelled", "unknown"])

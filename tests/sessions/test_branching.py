@@ -4,8 +4,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sessions.session_kit import opened, put, raw
-from sessions.telling import stories, tell
 
 from bridle.base.ids import rewritten
 from bridle.engine.conversation import Conversation
@@ -15,6 +13,8 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.branching import branch
 from bridle.sessions.copying import CALL_FIELDS, carried
+from sessions.session_kit import opened, put, raw
+from sessions.telling import stories, tell
 
 STORY = [
     ("fix it", [(["On it. "], [("bash", "make test", "ok", 3)]), (["Done."], [])], "end_turn"),
@@ -107,9 +107,8 @@ def test_the_chain_of_a_branch_follows_from_its_parents(tmp_path) -> None:
         made = branch(store.shelf, _row(store, parent))
     with raw(tmp_path) as connection:
         connection.execute("update logs set origin = null where session = ?", (made,))
-    with opened(tmp_path) as store:
-        with pytest.raises(Exception, match="does not follow"):
-            store.verify(made)
+    with opened(tmp_path) as store, pytest.raises(Exception, match="does not follow"):
+        store.verify(made)
 
 
 def test_a_branch_knows_its_parent_and_counts_what_it_took_over(tmp_path) -> None:

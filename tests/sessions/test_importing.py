@@ -5,8 +5,6 @@ import json
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
-from sessions.session_kit import CLIENT, opened
-from sessions.telling import stories, tell
 
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
@@ -14,6 +12,8 @@ from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import jsonl
 from bridle.sessions.importing import import_lines
+from sessions.session_kit import CLIENT, opened
+from sessions.telling import stories, tell
 
 STORY = [("fix it", [(["On it."], [("bash", "make test", "ok", 0)])], "end_turn")]
 MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,13 +6,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from sessions.session_kit import new_store, opened, put, raw
 
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.branching import branch
 from bridle.sessions.schema import MIGRATIONS
 from bridle.sessions.searching import search
+from sessions.session_kit import new_store, opened, put, raw
 
 OLD = Path(__file__).parent / "old" / "schema-1.db"
 

@@ -220,3 +220,21 @@ def test_an_older_database_is_brought_up_to_date_before_it_is_repaired(tmp_path)
     old = database(tmp_path, migrations=MIGRATIONS[:1])
     old.connect().close()
     assert repairing.repair(database(tmp_path)).whole
+
+
+def test_a_log_that_is_gone_as_a_whole_is_noticed_and_let_go_once(tmp_path):
+    filled(tmp_path, words(5))
+    lost = filled(tmp_path, words(7))
+    with contextlib.closing(raw(tmp_path)) as connection:  # as a cut write-ahead log leaves it
+        connection.execute("delete from events where log = 2")
+        connection.execute("delete from sessions where log = 2")
+        connection.execute("delete from logs where key = 2")
+    with opened(tmp_path) as store, pytest.raises(StoreError) as refused:
+        store.find(lost)
+    assert refused.value.reason == "LogsLost"
+    report = repairing.repair(database(tmp_path))
+    assert [(found.events, found.lost) for found in report.damaged] == [(0, 7)]
+    assert repairing.examine(database(tmp_path)).whole
+    with opened(tmp_path) as store, pytest.raises(CommandRefused) as unknown:
+        store.find(lost)
+    assert unknown.value.reason == "UnknownSession"

@@ -6,8 +6,6 @@ from contextlib import closing, contextmanager
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from sessions.session_kit import START_MS, put, raw
-from sessions.telling import stories, tell
 
 from bridle.base.ids import Ids
 from bridle.conformance.clock import FakeClock
@@ -21,6 +19,8 @@ from bridle.sessions.importing import import_lines
 from bridle.sessions.retention import DAY_MS, KEPT_KINDS, Expired, delete, expire, expiring, make_smaller
 from bridle.sessions.searching import search
 from bridle.sessions.store import SessionStore
+from sessions.session_kit import START_MS, put, raw
+from sessions.telling import stories, tell
 
 MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORD = "zirconium"
@@ -255,7 +255,7 @@ def _counts(folder) -> dict[str, int]:
             name for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")
         ]
         return {
-            name: connection.execute(f"select count(*) from {name}").fetchone()[0]  # noqa: S608  names of our own tables
+            name: connection.execute(f"select count(*) from {name}").fetchone()[0]
             for name in tables
             if not name.startswith(("said_words", "sqlite_"))
         }

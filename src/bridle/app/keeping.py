@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from bridle.app.housekeeping import daily
+from bridle.app.housekeeping import once_a_day
 from bridle.base.ids import SESS, is_id
 from bridle.config.folders import Folders
 from bridle.config.tiers import load
@@ -91,7 +91,7 @@ def expiry_notice(
 ) -> str | None:
     """What to say to a person about content that goes soon, once a day."""
     found = soon(shelf, days_kept(where, env, cwd), now_ms=now_ms)
-    if not found or not daily(os.path.join(where.state, "expiry-told"), now_ms=now_ms, at_first=True):
+    if not found or not once_a_day(os.path.join(where.state, "expiry-told"), now_ms):
         return None
     first = found[0]
     name = f'"{first.title}"' if first.title else first.id

@@ -53,6 +53,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     allow_project_hooks: bool = False
     sandbox: str | None = None
     network: str | None = None
+    append_system: str = ""
     effort: str | None = None
     max_cost: float | None = None
     title: str | None = None
@@ -145,7 +146,7 @@ def session_settings(
         fallback_model=tiers.get("fallback_model"),
         usd_per_session=tiers.get("budget.usd_per_session"),
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
-        instructions=str(tiers.get("instructions") or ""),
+        instructions="\n\n".join(filter(None, (tiers.get("instructions"), options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
         hooks=HookSettings(
             written=tuple(tiers.written("hooks")),

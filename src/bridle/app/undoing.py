@@ -19,19 +19,25 @@ from bridle.base.ids import Ids
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
-from bridle.engine.slash import SlashCommand
+from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import ToolLayer
 from bridle.protocol.events import Notice
 from bridle.safety.path_guard import Blocked, PathPolicy, check_place, workspace_policy
 from bridle.safety.paths import Target, session_folders
 from bridle.sessions.store import SessionStore, StoredLog
-from bridle.sessions.undo_commands import Ask, Talk, undo_commands
 from bridle.sessions.undoable import undoable
 
 if TYPE_CHECKING:
+    from bridle.sessions.undo_commands import Ask, Talk
     from bridle.sessions.undo_keeper import Ground, Keeper
     from bridle.sessions.undo_service import Undo
+
+UNDO_DOES: Mapping[str, str] = {
+    "undo": "take back what the last turn did to files: /undo [TURN|CALL|session]",
+    "redo": "bring back what /undo took away",
+}
+"""What each of the commands does, for the list of commands."""
 
 
 class SessionUndo(msgspec.Struct, frozen=True):
@@ -77,15 +83,31 @@ def session_undo(
 
         return Keeper(log.undo_store(), ground=_ground(paths, where), turn=turn, clock=clock)
 
-    talk = Talk(
-        ask=ask,
-        emit=journal.emit,
-        committed=journal.committed,
-        new_id=lambda: ids.new("undo"),
-        now_ms=clock.now_ms,
-        hides=lambda path: not shows(path),
-    )
-    return SessionUndo(undoable(keeper, stopwatch), undo_commands(work, talk), work)
+    def talk() -> Talk:
+        from bridle.sessions.undo_commands import Talk
+
+        return Talk(
+            ask=ask,
+            emit=journal.emit,
+            committed=journal.committed,
+            new_id=lambda: ids.new("undo"),
+            now_ms=clock.now_ms,
+            hides=lambda path: not shows(path),
+        )
+
+    async def undo(arguments: str) -> SlashEvent:
+        from bridle.sessions.undo_commands import run_undo  # not before somebody wants it
+
+        return await run_undo(work(), arguments, talk())
+
+    async def redo(_arguments: str) -> SlashEvent:
+        from bridle.sessions.undo_commands import run_redo
+
+        return await run_redo(work(), talk())
+
+    runs = {"undo": undo, "redo": redo}
+    commands = tuple(SlashCommand(name=name, does=does, run=runs[name]) for name, does in UNDO_DOES.items())
+    return SessionUndo(undoable(keeper, stopwatch), commands, work)
 
 
 class StoredUndo(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ LOG: Final = "log"
 CALL: Final = "call"
 TOK: Final = "tok"
 CLI: Final = "cli"
+RUN: Final = "run"
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ULID_CHARS: Final = 26

@@ -56,8 +56,12 @@ def redact_values(text: str, marker: Marker = stored_marker) -> str:
         start, shape = found[0], _compiled(found[1])
         form, kept = _recognised(shape, text, start, text[max(start - BEFORE, 0) : start])
         value_at = start + len(kept)
-        end = _masked_to(form, text, value_at, final=True)[0] if form is not None else start
-        if form is not None and is_plain_value(text[value_at:end]):
+        plain = _plain_value().match(text, value_at)
+        plain_to = plain.end() if plain else value_at
+        # Whatever goes on behind the plain characters is not looked for: it may be long, and be looked for often.
+        most = plain_to + _END_MARK
+        end = _masked_to(form, text, value_at, final=True, most=most)[0] if form is not None else start
+        if form is not None and value_at < end <= plain_to:
             done += (text[position:value_at], marker(form.kind))
             position = end
         else:
@@ -238,14 +242,16 @@ def _is_open(shape: _CompiledShape, buffer: str, start: int) -> bool:
     return reached is not None and reached.end() == len(buffer)
 
 
-def _masked_to(form: _CompiledForm, buffer: str, position: int, final: bool) -> tuple[int, bool]:
-    """How far the secret is known to go, and whether it surely ends there."""
-    size = len(buffer)
+def _masked_to(
+    form: _CompiledForm, buffer: str, position: int, final: bool, most: int | None = None
+) -> tuple[int, bool]:
+    """How far the secret is known to go, at most to `most`, and whether it surely ends there."""
+    size = len(buffer) if most is None else min(most, len(buffer))
     if form.until is not None:
-        if mark := form.until.search(buffer, position):
+        if mark := form.until.search(buffer, position, size):
             return mark.end(), True
         return (size, True) if final else (max(position, size - _END_MARK), False)
-    body = form.body.match(buffer, position)
+    body = form.body.match(buffer, position, size)
     end = body.end() if body else position
     pair_cut_in_two = end == size - 1 and buffer[end] in "\\."
     return end, final or (end < size and not pair_cut_in_two)

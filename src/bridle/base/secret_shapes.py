@@ -72,6 +72,7 @@ _NAME = r"(?:TOKEN|SECRET(?:[_-]?KEY)?|PASSW(?:OR)?D)"
 _OF_KEY = r"(?i:api|access|account|private|signing|encryption|master|deploy)"
 _GIVES = r"""(?:\\{0,3}["'])?[ ]{0,4}(?::=|=>|[:=](?![:=]))[ ]{0,4}"""
 _BARE = r"""[^\s"'`,;&|<>(){}\[\]«»$\\]"""
+_NOT_ANOTHER = r"(?!\$[A-Z_{(])"  # what is taken from somewhere else is no secret
 _FLAG = r"(?<![\w-])--(?:[A-Za-z0-9]+[_-])*"
 _ARGUMENT = r"""[^\s"'`«»$<>{(\[\\]"""
 _PLACEHOLDER = r"""(?![A-Z][A-Z0-9_]{0,40}(?:[\s"'`\])]|\Z))"""
@@ -79,10 +80,10 @@ _NOT_A_WORD = rf"(?=(?:(?![0-9!@#%^&*+~]){_ARGUMENT}){{0,64}}[0-9!@#%^&*+~])"
 
 
 def _quoted(name: str, quote: str, inside: str, body: str, before: str) -> tuple[Form, Form]:
-    """Any value for a NAME in capitals; for other names only one that has a digit."""
+    """Any value for a NAME in capitals, but not "$OTHER"; for other names only one that has a digit."""
     plausible = rf"(?={inside}{{6}})(?=(?:(?![0-9]|\[redacted\]){inside}){{0,64}}[0-9])"
     return (
-        Form(rf"{name}{_GIVES}{quote}{_UNMASKED}(?={inside}|\\[^\r\n«»])", body, before=before),
+        Form(rf"{name}{_GIVES}{quote}{_UNMASKED}{_NOT_ANOTHER}(?={inside}|\\[^\r\n«»])", body, before=before),
         Form(rf"(?i:{name}){_GIVES}{quote}{_UNMASKED}{plausible}", body, before=before),
     )
 
@@ -94,7 +95,7 @@ def _given(name: str, of: str = "") -> tuple[Form, ...]:
     return (
         # NAME=value, but not NAME=$OTHER, which is no secret.
         Form(
-            rf"""{name}={_UNMASKED}(?!\$[A-Z_{{(])(?=[^\s"'«»\\])""",
+            rf"""{name}={_UNMASKED}{_NOT_ANOTHER}(?=[^\s"'«»\\])""",
             r"""[^\s"'«»]*""",
             before=before,
         ),

@@ -25,6 +25,7 @@ from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.sessions.store import SessionRow, SessionStore
 
 TITLE_CHARS = 200
+MAX_OWN_WORDS = 64 * 1024
 STOPPING = {
     signal.SIGINT: EXIT_INTERRUPTED,
     signal.SIGTERM: EXIT_INTERRUPTED,
@@ -34,9 +35,7 @@ STOPPING = {
 
 
 def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    if parsed.json and parsed.stream_json:
-        raise UsageError("--json and --stream-json exclude each other. Choose one")
-    form: Format = "json" if parsed.json else "stream-json" if parsed.stream_json else "text"
+    form = _form(parsed)
     say = _quiet if parsed.quiet else tell
     tolerate_characters()
     printer = Printer(form=form, out=sys.stdout, story=say, telling=Story())
@@ -190,6 +189,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "max_steps": parsed.max_steps,
             "max_cost": parsed.max_cost,
             "effort": parsed.effort,
+            "append_system": _own_words(parsed.append_system_prompt),
             "on_orphan": _on_orphan(parsed),
             "lockfile": parsed.lockfile and os.path.abspath(parsed.lockfile),
             "require_trust": parsed.require_trust,
@@ -207,6 +207,24 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "headless": parsed.verb == "run",
         },
     )
+
+
+def _form(parsed: argparse.Namespace) -> Format:
+    if parsed.json and parsed.stream_json or parsed.output_format and (parsed.json or parsed.stream_json):
+        raise UsageError("--json and --stream-json exclude each other. Choose one")
+    return parsed.output_format or ("json" if parsed.json else "stream-json" if parsed.stream_json else "text")
+
+
+def _own_words(given: str | None) -> str:
+    """What a person adds to the system text for this run: words, or `@` and the file that holds them."""
+    if given is None or not given.startswith("@"):
+        return given or ""
+    try:
+        with open(given[1:], encoding="utf-8") as file:
+            return file.read(MAX_OWN_WORDS)
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--append-system-prompt: {given[1:]} cannot be read: {why}") from None
 
 
 def _mode_of(parsed: argparse.Namespace) -> Mode | None:
@@ -230,7 +248,9 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
     if len(ways) > 1:
         raise UsageError(f"{' and '.join(ways)} exclude each other. Choose one")
     if parsed.fork and ways not in (["-c"], ["-r"]):
-        raise UsageError("--fork goes on with a copy of a session: name it with -r, or take the newest with -c")
+        raise UsageError(
+            "--fork goes on with a copy of a session: name it with -r, or take the newest with -c"
+        )
     if not ways:
         return None
     store = session_store(env)

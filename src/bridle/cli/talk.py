@@ -14,13 +14,14 @@ from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
 from bridle.app.models import DEMO as DEMO_PROVIDER
 from bridle.app.settings import session_options, session_settings
+from bridle.app.undoing import UNDO_DOES
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli import say, tolerate_characters
 from bridle.cli.first_run import DEMO, choose_model
 from bridle.cli.history import PromptHistory
 from bridle.cli.run import session_wanted, tell
-from bridle.cli.sessions import age, session_lines
+from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.trust import review_settings
 from bridle.cli.unlocking import unlocked
@@ -38,7 +39,6 @@ from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import GrantAdded
 from bridle.sessions.store import SessionStore
-from bridle.sessions.undo_commands import UNDO_DOES
 
 MAX_SHOWN_BYTES = 1 << 20
 SHORT_ID = 6
@@ -57,6 +57,7 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    env = {**env, "NO_COLOR": "1"} if parsed.no_color else env
     terminal = Terminal(look=look_of(env, terminal=True, plain=parsed.plain))
     if parsed.resume == "":
         chosen = await _picked(terminal, env)
@@ -74,6 +75,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 return await _demo(env)
             create = _with_model(create, model)
             model_from = "chosen just now"
+        _tell_what_expires(engine.store, env)
         connection = engine.connect(name="terminal", answers=True)
         try:
             return await talk(
@@ -299,20 +301,19 @@ def _short_id(store: SessionStore, session: str) -> str:
 
 
 def _listed(store: SessionStore, env: Mapping[str, str], here: str = ".") -> tuple[Listed, ...]:
-    here, now_ms = os.path.realpath(here), time.time() * 1000
-    return tuple(
-        Listed(
-            id=row.id,
-            words=row.title,
-            when=age(now_ms - row.updated_ms),
-            turns=row.turns,
-            pinned=row.pinned,
-            here=row.cwd == here,
-            folder=_folder(row.cwd, env),
-        )
-        for row in store.list()
-        if row.title or row.turns
-    )
+    from bridle.cli.listing import listed_sessions
+
+    return listed_sessions(store, env, here, shown=lambda folder: _folder(folder, env))
+
+
+def _tell_what_expires(store: SessionStore, env: Mapping[str, str]) -> None:
+    """Once a day, before content goes."""
+    from bridle.app.keeping import expiry_notice
+
+    now_ms = time.time_ns() // 1_000_000
+    told = expiry_notice(store.shelf, folders(env), env, now_ms=now_ms, cwd=os.path.realpath("."))
+    if told is not None:
+        tell(told)
 
 
 async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:

@@ -107,7 +107,12 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("-m", "--model")
     verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
     verb.add_argument("--mode", choices=get_args(Mode))
+    for mode in ("plan", "yolo"):
+        verb.add_argument(
+            f"--{mode}", dest="mode", action="store_const", const=mode, default=argparse.SUPPRESS
+        )
     verb.add_argument("--strict-permissions", action="store_true")
+    verb.add_argument("--append-system-prompt", metavar="TEXT|@FILE")
     verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
     verb.add_argument("-s", "--sandbox", choices=("auto", "off", "read-only", "workspace-write"))
     verb.add_argument("--network", choices=("inherit", "deny"))
@@ -134,6 +139,7 @@ def _talk_words(talk: Parser) -> None:
     _session_options(talk)
     talk.add_argument("-r", "--resume", metavar="ID", nargs="?", const="")
     talk.add_argument("--plain", action="store_true")
+    talk.add_argument("--no-color", action="store_true")
     talk.set_defaults(on_ask="deny", on_orphan="ask")
 
 
@@ -142,6 +148,7 @@ def _run_words(run: Parser) -> None:
     run.add_argument("-r", "--resume", metavar="ID")
     run.add_argument("--json", action="store_true")
     run.add_argument("--stream-json", action="store_true")
+    run.add_argument("--output-format", choices=("text", "json", "stream-json"))
     run.add_argument("-q", "--quiet", action="store_true")
     run.add_argument("--timeout", type=_seconds, metavar="S")
     run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")

@@ -131,7 +131,7 @@ class Printer:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
         if self._result.error is not None and self._result.error["message"] == failure.message:
             return
-        self._result.error = {"name": failure.reason, "message": failure.message}
+        self._result.error = {"name": failure.reason, "message": failure.message, **_coded(failure)}
         self._result.reason = failure.reason
         self._result.orphans = failure.data.get("orphans", [])
         self._result.exit_code = failure.exit_code
@@ -337,6 +337,18 @@ class Printer:
             self._unwritten = problem
         except ValueError:  # closed on our side
             self._unwritten = BrokenPipeError()
+
+
+def _coded(failure: BridleError) -> dict[str, str]:
+    """What programs that start runs beside each other look for: which run has the session, and which wanted it."""
+    if failure.reason != "SessionBusy":
+        return {}
+    return {
+        "code": "SESSION_RUN_IN_PROGRESS",
+        "reason": "same_session_run_in_progress",
+        "run": str(failure.data.get("run", "")),
+        "other_run": str(failure.data.get("other_run", "")),
+    }
 
 
 def _said_at_the_end(envelope: Envelope) -> bool:

@@ -51,7 +51,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
     "NoSessionHere": Sentence("There is no session to continue in {cwd}. Start one: bridle run PROMPT", 2),
     "SessionBusy": Sentence(
-        "Session {session} is open in another Bridle (process {pid}, since {started}).", 2
+        "Session {session} is open in another Bridle ({where}process {pid}, since {started}).", 2
     ),
     "SessionExpired": Sentence(
         "What was said in {session} expired on {day} and is not kept any more, so there is nothing to go on with.",
@@ -282,6 +282,16 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "LogDamaged": Sentence(
         "The log of {session} is damaged at event {event}: {problem}. Save what is whole: bridle sessions repair",
+        1,
+    ),
+    "LogsLost": Sentence(
+        "{count} stored sessions are gone from {path}, as after a power cut. What there is to know: "
+        "bridle sessions repair",
+        1,
+    ),
+    "StoreLost": Sentence(
+        "{path} is damaged at its very beginning ({problem}), so nothing can be saved. Nothing was changed. "
+        "Move it away to begin anew.",
         1,
     ),
     "StoreInUse": Sentence(

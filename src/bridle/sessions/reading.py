@@ -6,6 +6,7 @@ folded back into the database.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
 from bridle.sessions.database import Connection
-from bridle.sessions.tips import Tip
+from bridle.sessions.tips import Tip, tip_at
 
 PAGE_ROWS = 500
 
@@ -152,6 +153,18 @@ def proven(connection: Connection, name: LogName) -> Iterator[tuple[tuple[Any, .
             number += 1
     except (apsw.Error, StoreError):
         return
+
+
+def lost_logs(connection: Connection, folder: str) -> list[str]:
+    """The logs that have a tip with events and are not in the database."""
+    tips = os.path.join(folder, "tips")
+    try:
+        known = {str(row[0]) for row in connection.execute("select id from logs")}
+        names = sorted(os.listdir(tips))
+    except (apsw.Error, OSError):
+        return []
+    unknown = ((name, tip_at(os.path.join(tips, name))) for name in names if name not in known)
+    return [name for name, tip in unknown if tip is not None and tip.event_id]
 
 
 def damaged(name: LogName, event_id: int, problem: str) -> StoreError:

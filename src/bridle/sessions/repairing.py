@@ -20,12 +20,13 @@ import msgspec
 from bridle.base import files
 from bridle.base.files import FileLock
 from bridle.protocol.codec import decode_payload
-from bridle.protocol.errors import CommandRefused, StoreError
+from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope, SessionCreated
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.reading import LogName
+from bridle.sessions.store import busy
 from bridle.sessions.tips import Tip, TipFile, tip_at
 
 MOST_PROBLEMS = 20
@@ -75,7 +76,7 @@ def examine(database: Database) -> Report:
     """Looks at everything and changes nothing. Raises `StoreError` where there is nothing that could be opened."""
     if not database.exists():
         return Report(path=database.path)
-    with contextlib.closing(database.connect()) as connection:
+    with contextlib.closing(_opened(database)) as connection:
         return _examined(database, connection)
 
 
@@ -83,7 +84,7 @@ def repair(database: Database) -> Report:
     """Examines, and saves what is whole. Raises `SessionBusy` or `StoreInUse` while another Bridle is at work."""
     if not database.exists():
         return Report(path=database.path)
-    database.connect().close()  # an older form is brought up to date first
+    _opened(database).close()  # an older form is brought up to date first
     with database.locked():
         refuse_while_running(database.folder)
         with contextlib.closing(database.alone()) as connection, database.errors():
@@ -92,7 +93,7 @@ def repair(database: Database) -> Report:
                 return report
             if not report.problems and all(found.ends_early for found in report.damaged):
                 for found in report.damaged:
-                    _set_tip(database.folder, found.log, Tip(found.events, found.chain))
+                    _accept_loss(database.folder, found)
                 return report
             aside, fresh, tips = _saved(database, connection, report)
         with database.errors():
@@ -115,6 +116,16 @@ def words(report: Report) -> list[str]:
 
 
 # Looking
+
+
+def _opened(database: Database) -> Connection:
+    """Raises `StoreLost` where not even the list of tables can be read: then nothing can be saved."""
+    try:
+        return database.connect()
+    except StoreError as failure:
+        if failure.reason != "StoreDamaged":
+            raise
+        raise StoreError("StoreLost", path=database.path, problem=failure.data["problem"]) from failure
 
 
 def _quick_check(connection: Connection) -> tuple[str, ...]:
@@ -148,6 +159,8 @@ def _examined(database: Database, connection: Connection) -> Report:
     if not complete:
         problems = (*problems, "the list of logs cannot be read to its end")
     damaged = [found for name in logs if (found := _damage(database, connection, name)) is not None]
+    if complete:
+        damaged += [_gone(database.folder, log) for log in reading.lost_logs(connection, database.folder)]
     counted = _row(connection, "select count(*) from events")
     return Report(
         path=database.path,
@@ -180,12 +193,34 @@ def _damage(database: Database, connection: Connection, name: LogName) -> Damage
             chain=chain,
             problem=f"damaged at event {data.get('event', events + 1)}: {data.get('problem', failure.message)}",
             lost=lost,
-            ends_early=follows and events > 0 and lost > 0,
+            ends_early=follows and lost > 0,
         )
     return None
 
 
+def _gone(folder: str, log: str) -> DamagedLog:
+    """A log of which only the tip is left."""
+    tip = tip_at(_tip_path(folder, log))
+    return DamagedLog(
+        session=log,
+        log=log,
+        events=0,
+        chain=b"",
+        problem="the whole log is gone, as after a power cut",
+        lost=0 if tip is None else tip.event_id,
+        ends_early=True,
+    )
+
+
 # Saving
+
+
+def _accept_loss(folder: str, found: DamagedLog) -> None:
+    """What is there goes on; what is not leaves no tip behind."""
+    if found.events:
+        _set_tip(folder, found.log, Tip(found.events, found.chain))
+    else:
+        os.unlink(_tip_path(folder, found.log))
 
 
 def _saved(
@@ -210,6 +245,8 @@ def _put_in_place(database: Database, fresh: Database, tips: Mapping[str, Tip]) 
             os.unlink(database.path + side)
     os.replace(fresh.path, database.path)
     shutil.rmtree(fresh.folder)
+    shutil.rmtree(os.path.join(database.folder, "tips"))
+    files.private_folder(os.path.join(database.folder, "tips"))
     for log_id, tip in tips.items():
         _set_tip(database.folder, log_id, tip)
 
@@ -309,11 +346,5 @@ def refuse_while_running(folder: str) -> None:
     for name in sorted(os.listdir(locks)) if os.path.isdir(locks) else ():
         lock = FileLock(os.path.join(locks, name))
         if not lock.acquire():
-            holder = lock.holder() or {}
-            raise CommandRefused(
-                "SessionBusy",
-                session=name,
-                pid=holder.get("pid", "unknown"),
-                started=holder.get("started", "unknown"),
-            )
+            raise busy(name, lock)
         lock.release()

@@ -10,8 +10,8 @@ import msgspec
 
 from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
-from bridle.base.ids import LOG, SESS, Ids
-from bridle.protocol.errors import CommandRefused
+from bridle.base.ids import LOG, RUN, SESS, Ids
+from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
@@ -30,6 +30,7 @@ _ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
 _ONE = f"{_ROWS} where s.id = ?"
 _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
 
+_LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
 _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
   where f.log = ? and e.chain = f.chain"""
 
@@ -150,6 +151,7 @@ class SessionStore:
         """The session used last in `cwd`. Raises `CommandRefused("NoSessionHere")`."""
         for row in self.list(cwd=cwd):
             return row
+        self._refuse_lost_logs()
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
     def find(self, text: str, *, cwd: str | None = None) -> SessionRow:
@@ -170,6 +172,7 @@ class SessionStore:
         if len(matches) > 1 and cwd is not None:
             matches = [row for row in matches if row.cwd == cwd] or matches
         if not matches:
+            self._refuse_lost_logs()
             raise CommandRefused("UnknownSession", session=text)
         if len(matches) > 1:
             raise CommandRefused("AmbiguousSession", session=text, matches=_named(matches))
@@ -214,6 +217,12 @@ class SessionStore:
         with self._database.errors():
             yield from reading.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
 
+    def last_kind(self, row: SessionRow) -> str | None:
+        """The kind of the last event of a session."""
+        with self._database.errors():
+            found = self._reader().execute(_LAST_KIND, (row.log_key,)).fetchone()
+        return None if found is None else found[0]
+
     def digest(self, session_id: str) -> str:
         """The last link of a session's chain, in hex."""
         row = self._row(session_id)
@@ -247,8 +256,10 @@ class SessionStore:
             locks = files.private_folder(os.path.join(self._folder, "locks"))
             tips = files.private_folder(os.path.join(self._folder, "tips"))
             lock = files.FileLock(os.path.join(locks, name.log_id))
-            if not lock.acquire(note={"pid": os.getpid(), "started": iso_ms(self._clock.now_ms())}):
-                raise busy(name.session, lock)
+            run = self._ids.new(RUN)
+            note = {"pid": os.getpid(), "started": iso_ms(self._clock.now_ms()), "run": run}
+            if not lock.acquire(note={**note, "terminal": _terminal()}):
+                raise busy(name.session, lock, run=run)
             try:
                 tip = TipFile(os.path.join(tips, name.log_id))
                 end = self._end(name, tip, accept_loss=accept_loss)
@@ -270,6 +281,11 @@ class SessionStore:
             tip.close()
             raise
         return end
+
+    def _refuse_lost_logs(self) -> None:
+        """Raises `LogsLost` where a log has a tip and is not in the database: the file lost more than an end."""
+        if self._database.exists() and (lost := reading.lost_logs(self._reader(), self._folder)):
+            raise StoreError("LogsLost", path=self._database.path, count=len(lost))
 
     def _row(self, session_id: str) -> SessionRow:
         rows = self._rows(_ONE, session_id)
@@ -347,8 +363,24 @@ def _named(rows: list[SessionRow]) -> str:
     return shown if len(rows) <= 5 else f"{shown} and {len(rows) - 5} more"
 
 
-def busy(session: str, lock: files.FileLock) -> CommandRefused:
-    """Why a session cannot be had: somebody holds its lock."""
+def busy(session: str, lock: files.FileLock, *, run: str = "") -> CommandRefused:
+    """Why a session cannot be had by this `run`: another one holds its lock."""
     holder = lock.holder() or {}
-    pid, started = holder.get("pid", "unknown"), holder.get("started", "unknown")
-    return CommandRefused("SessionBusy", session=session, pid=pid, started=started)
+    terminal = holder.get("terminal")
+    return CommandRefused(
+        "SessionBusy",
+        session=session,
+        pid=holder.get("pid", "unknown"),
+        started=holder.get("started", "unknown"),
+        where=f"terminal on {terminal}, " if terminal else "",
+        run=run,
+        other_run=holder.get("run", "unknown"),
+    )
+
+
+def _terminal() -> str:
+    """The terminal a person sits at, without its folder; empty where there is none."""
+    try:
+        return os.ttyname(0).removeprefix("/dev/")
+    except OSError:
+        return ""

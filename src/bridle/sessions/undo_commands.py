@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.engine.slash import SlashCommand, SlashEvent
+from bridle.engine.slash import SlashEvent
 from bridle.protocol.events import ContextAdded, DurableEvent, Notice
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_plan import Plan
     from bridle.sessions.undo_service import Undo
-
-UNDO_DOES: Mapping[str, str] = {
-    "undo": "take back what the last turn did to files: /undo [TURN|CALL|session]",
-    "redo": "bring back what /undo took away",
-}
-"""What each of them does, for the list of commands."""
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
 
@@ -40,29 +34,23 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     hides: Callable[[str], bool]
 
 
-def undo_commands(undo: Callable[[], Undo], talk: Talk) -> tuple[SlashCommand, ...]:
-    """Both commands. `undo` makes what they work with when the first of them is given."""
+async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
+    """`/undo [TURN|CALL|session]`."""
+    await talk.committed()
+    what = arguments.strip()
+    plan = await asyncio.to_thread(work.plan, what)
+    if plan is None:
+        return Notice(reason="NothingToUndo", message="There is nothing to undo in this session.")
+    return await _carry_out(work, plan, what, talk)
 
-    async def run_undo(arguments: str) -> SlashEvent:
-        work = undo()
-        await talk.committed()
-        plan = await asyncio.to_thread(work.plan, arguments.strip())
-        if plan is None:
-            return Notice(reason="NothingToUndo", message="There is nothing to undo in this session.")
-        return await _carry_out(work, plan, arguments.strip(), talk)
 
-    async def run_redo(_arguments: str) -> SlashEvent:
-        work = undo()
-        await talk.committed()
-        plan = await asyncio.to_thread(work.redo_plan)
-        if plan is None:
-            return Notice(reason="NothingToRedo", message="There is no undo to take back.")
-        return await _carry_out(work, plan, "", talk)
-
-    return (
-        SlashCommand(name="undo", does=UNDO_DOES["undo"], run=run_undo),
-        SlashCommand(name="redo", does=UNDO_DOES["redo"], run=run_redo),
-    )
+async def run_redo(work: Undo, talk: Talk) -> SlashEvent:
+    """`/redo`."""
+    await talk.committed()
+    plan = await asyncio.to_thread(work.redo_plan)
+    if plan is None:
+        return Notice(reason="NothingToRedo", message="There is no undo to take back.")
+    return await _carry_out(work, plan, "", talk)
 
 
 async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEvent:

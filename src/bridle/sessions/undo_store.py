@@ -185,6 +185,8 @@ class UndoStore:
 
     def actions(self) -> list[ActionRow]:
         """The undos and redos of this session, in order."""
+        with self._database.errors():
+            rows = self._reader().execute(_ACTIONS, (self._name.key,)).fetchall()
         return [
             ActionRow(
                 number=number,
@@ -196,9 +198,7 @@ class UndoStore:
                 started_ms=started_ms,
                 items=_items.decode(items),
             )
-            for number, calls, turn, redo_of, done, is_reversed, started_ms, items in self._reader().execute(
-                _ACTIONS, (self._name.key,)
-            )
+            for number, calls, turn, redo_of, done, is_reversed, started_ms, items in rows
         ]
 
     # Words for people

@@ -1,0 +1,295 @@
+"""The verbs of `bridle sessions` as a person types them, and the options that name, fork and continue a session."""
+
+import json
+import re
+from contextlib import closing
+
+import pytest
+
+from bridle.app.engine import session_store
+from bridle.engine.conversation import Conversation
+from cli_kit import Place
+
+TALK = "say one\n---\nsay two\n---\nsay three\n"
+
+
+def _ran(place: Place, prompt: str = "hello", *words: str, script: str = TALK) -> str:
+    done = place.bridle("run", "-m", place.script(script), *words, prompt)
+    assert done.code == 0, done.err
+    return place.sessions()[0].id
+
+
+def test_rename_gives_a_title_that_finds_the_session(place: Place) -> None:
+    session = _ran(place)
+    done = place.bridle("sessions", "rename", session, "fix", "the  cart")
+    assert (done.code, done.out) == (0, f"{session}   fix the cart\n")
+    assert place.bridle("sessions", "show", "fix the cart").out.startswith(session)
+    assert place.bridle("sessions", "rename", session).out.startswith(f"{session} has no title any more")
+
+
+def test_pin_shows_a_star_and_can_be_taken_off(place: Place) -> None:
+    session = _ran(place)
+    assert "★" in place.bridle("sessions", "pin", session).out
+    assert f"{session} ★ hello" in place.bridle("sessions").out
+    place.bridle("sessions", "pin", "--off", session)
+    assert "★" not in place.bridle("sessions").out
+
+
+def test_delete_needs_a_yes_and_leaves_nothing(place: Place) -> None:
+    session = _ran(place)
+    refused = place.bridle("sessions", "delete", session)
+    assert (refused.code, refused.story) == (
+        2,
+        ["Nobody is here to ask, so nothing was deleted. Delete without a question: -y"],
+    )
+    assert place.only_session() == session
+    assert place.bridle("sessions", "delete", "-y", session).out == 'Deleted: "hello"\n'
+    assert place.sessions() == []
+    assert place.bridle("sessions", "show", session).code == 2
+
+
+def test_a_session_that_runs_cannot_be_deleted(place: Place) -> None:
+    session = _ran(place)
+    with closing(session_store(place.environment())) as store, closing(store.open(session)):
+        done = place.bridle("sessions", "delete", "-y", session)
+    assert done.code == 2
+    assert "is open in another Bridle (process " in done.err
+    assert place.only_session() == session
+
+
+def test_branch_begins_where_a_turn_ended_and_goes_on_by_itself(place: Place) -> None:
+    parent = _ran(place)
+    place.bridle("run", "-r", parent, "and more")
+    made = place.bridle("sessions", "branch", parent, "--at", "1", "--json").result["session"]
+    rows = {row.id: row for row in place.sessions()}
+    assert (rows[made].turns, rows[made].branch_of, rows[made].title) == (1, parent, "hello (branch)")
+    assert re.search(rf"{made} .* branch of {parent[5:15]}", place.bridle("sessions").out)
+    place.verify(made)
+    went_on = place.bridle("run", "-r", made, "another way")
+    assert (went_on.code, went_on.out) == (0, "[scripted] two\n")
+    assert place.bridle("sessions", "branch", parent, "--at", "9").story == [
+        "Turn 9 of this session has not ended or does not exist: it has turns 1 to 2"
+    ]
+
+
+def test_fork_goes_on_with_a_copy(place: Place) -> None:
+    parent = _ran(place)
+    before = place.events(parent)
+    done = place.bridle("run", "-c", "--fork", "-n", "the other way", "and more")
+    assert (done.code, done.out) == (0, "[scripted] two\n")
+    assert place.events(parent) == before
+    assert place.sessions()[0].title == "the other way"
+    assert place.sessions()[0].branch_of == parent
+
+
+def test_a_name_goes_on_with_its_session_or_begins_it(place: Place) -> None:
+    _ran(place, "first night", "--session", "nightly")
+    assert place.bridle("run", "--session", "nightly", "second night").out == "[scripted] two\n"
+    assert (
+        place.only_session() == place.bridle("sessions", "show", "nightly", "--json").result["session"]["id"]
+    )
+    other = place.bridle("run", "-m", place.script(TALK), "--session", "weekly", "first week")
+    assert other.out == "[scripted] one\n"
+    assert len(place.sessions()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("-c", "--session", "x"), "-c and --session exclude each other. Choose one"),
+        (("-c", "-r", "x"), "-c and -r exclude each other. Choose one"),
+        (("--fork",), "--fork goes on with a copy of a session: name it with -r, or take the newest with -c"),
+        (
+            ("--session", "x", "--fork"),
+            "--fork goes on with a copy of a session: name it with -r, or take the newest with -c",
+        ),
+        (("--session", " "), "--session needs a name"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(place: Place, words: tuple[str, ...], says: str) -> None:
+    done = place.bridle("run", "-m", "demo", *words, "hello")
+    assert (done.code, done.story) == (2, [says])
+
+
+def test_search_finds_what_was_said_here_and_tells_of_elsewhere(place: Place) -> None:
+    elsewhere = place.work / "elsewhere"
+    elsewhere.mkdir()
+    session = _ran(place, "about zirconium", script="say Zirconium is a metal.\n")
+    found = place.bridle("sessions", "search", "zirconium")
+    assert found.code == 0
+    assert f"{session[5:15]}   about zirconium" in found.out
+    assert "    model: [scripted] Zirconium is a metal." in found.out
+    nothing = place.bridle("sessions", "search", "zirconium", cwd=elsewhere)
+    assert (nothing.code, nothing.out) == (1, "Nobody said that here. 2 places in other folders: --all\n")
+    everywhere = json.loads(
+        place.bridle("sessions", "search", "zirconium", "--all", "--json", cwd=elsewhere).out
+    )
+    assert {(hit["session"], hit["who"]) for hit in everywhere} == {(session, "you"), (session, "model")}
+
+
+def test_exports_in_every_form(place: Place) -> None:
+    session = _ran(place, "say <b>hi</b>", script="say Hello **there** <script>x</script>.\n")
+    markdown = place.bridle("sessions", "export", session, "--format", "md")
+    assert markdown.out.startswith("# say &lt;b>hi&lt;/b>\n")
+    assert "Hello **there** &lt;script>x&lt;/script>." in markdown.out
+    page = place.bridle("sessions", "export", session, "--format", "html")
+    assert page.out.startswith("<!doctype html>")
+    assert "Hello <b>there</b> &lt;script&gt;x&lt;/script&gt;." in page.out
+    written = place.bridle("sessions", "export", session, "-o", "it.html")
+    assert (written.code, written.out) == (0, "Written: it.html\n")
+    assert (place.work / "it.html").read_text() == page.out
+    again = place.bridle("sessions", "export", session, "-o", "it.html")
+    assert (again.code, again.story) == (2, ["it.html is there already. Write over it: --force"])
+    assert place.bridle("sessions", "export", session, "-o", "it.html", "--force").code == 0
+
+
+def test_what_looks_like_a_secret_by_now_is_not_exported(place: Place) -> None:
+    session = _ran(place)
+    secret = "ghp_" + "a1B2" * 10
+    with closing(session_store(place.environment())) as store, closing(store.open(session)) as log:
+        from bridle.protocol.events import Notice
+        from sessions.session_kit import put
+
+        put(log, Notice(reason="x", message=f"the token is {secret}"))
+    for form in ("jsonl", "markdown", "html"):
+        out = place.bridle("sessions", "export", session, "--format", form).out
+        assert "the token is «redacted:" in out
+        assert secret not in out
+
+
+def test_an_export_comes_in_again_and_goes_on(place: Place) -> None:
+    session = _ran(place)
+    exported = place.bridle("sessions", "export", session).out
+    before = Conversation.of(place.events(session)).messages
+    place.bridle("sessions", "delete", "-y", session)
+    done = place.bridle("sessions", "import", "-", stdin=exported)
+    assert done.code == 0
+    assert 'imported: "hello", 1 turn.' in done.out
+    made = place.only_session()
+    assert Conversation.of(place.events(made)).messages == before
+    assert place.bridle("run", "-r", session, "and more").out == "[scripted] two\n"
+    assert "imported" in place.bridle("sessions").out
+
+
+def test_an_import_of_something_else_says_which_line(place: Place) -> None:
+    (place.work / "bad.jsonl").write_text('{"no": "event"}\n')
+    done = place.bridle("sessions", "import", "bad.jsonl")
+    assert done.code == 2
+    assert done.story[0].startswith("Line 1 is not an event of an export")
+    assert place.bridle("sessions", "import", "missing.jsonl").story == [
+        "missing.jsonl cannot be read (No such file or directory)"
+    ]
+
+
+@pytest.mark.requirement("G34.4")
+def test_a_replay_shows_everything_and_runs_nothing(place: Place) -> None:
+    script = 'call bash {"command": "echo ran >> witness"}\n---\nsay Done.\n'
+    session = _ran(place, "do it", "-y", script=script)
+    assert (place.work / "witness").read_text() == "ran\n"
+    before = place.events(session)
+    done = place.bridle("sessions", "replay", session)
+    assert done.code == 0
+    assert "› do it" in done.out
+    assert "ran      echo ran >> witness" in done.out
+    assert "[scripted] Done.\n" in done.out
+    assert (place.work / "witness").read_text() == "ran\n"
+    assert place.events(session) == before
+    stepping = place.bridle("sessions", "replay", session, "--step")
+    assert (stepping.code, stepping.story) == (
+        2,
+        ["--step waits for your Enter, and there is no terminal here"],
+    )
+
+
+def test_diff_shows_what_a_session_changed_and_what_two_did_differently(place: Place) -> None:
+    script = 'call write_file {"path": "a.txt", "content": "%s\\n"}\n---\nsay Done.\n'
+    first = _ran(place, "write it", "-y", script=script % "one")
+    second = _ran(place, "write it", "-y", script=script % "two")
+    shown = place.bridle("sessions", "diff", first).out
+    assert shown.startswith("a.txt   +1 -0  created\n")
+    assert "+one" in shown
+    assert place.bridle("sessions", "diff", second, "--stat").out == "a.txt   +1 -1\n"
+    both = place.bridle("sessions", "diff", first, second).out
+    assert both == "Both begin with the same 1 input.\na.txt   +1 -0 against +1 -1\n"
+    assert place.bridle("sessions", "diff", first, "--json").result["files"][0]["path"] == "a.txt"
+
+
+def test_prune_says_what_is_due(place: Place) -> None:
+    _ran(place)
+    assert place.bridle("sessions", "prune", "--dry-run").out == "Nothing is due.\n"
+    assert place.bridle("sessions", "prune").out == "Nothing was due.\n"
+
+
+def _made_old(place: Place, days: int) -> None:
+    """As if every session had last been used so long ago."""
+    import apsw
+
+    connection = apsw.Connection(str(place.data / "sessions.db"))
+    connection.pragma("cipher", "aegis")
+    connection.pragma("key", "raw:" + (place.data / "sessions.key").read_text().strip())
+    connection.execute("update sessions set updated_ms = updated_ms - ?", (days * 86_400_000,))
+    connection.close()
+
+
+def test_content_that_expired_is_said_to_be_gone_and_the_session_does_not_go_on(place: Place) -> None:
+    session = _ran(place, "about zirconium", "--session", "nightly")
+    kept = place.home / ".local/state/bridle/outputs" / session
+    kept.mkdir(parents=True)
+    (kept / "output-call_x.txt").write_text("long")
+    _made_old(place, 31)
+    assert place.bridle("sessions", "prune", "--dry-run").out == f"{session}   about zirconium\n"
+    assert (
+        place.bridle("sessions", "prune").out
+        == "The content of 1 session is gone; titles, costs and chains stay.\n"
+    )
+    assert not kept.exists()
+    place.verify(session)
+    assert "content expired" in place.bridle("sessions").out
+    assert "expired on" in place.bridle("sessions", "show", session).out
+    refused = place.bridle("run", "-r", session, "go on")
+    assert refused.code == 2
+    assert "there is nothing to go on with" in refused.err
+    assert place.bridle("sessions", "branch", session).code == 2
+    assert (
+        "has expired and is not kept any more"
+        in place.bridle("sessions", "export", session, "--format", "md").out
+    )
+    # a job that repeats begins anew under its name
+    anew = place.bridle("run", "-m", place.script(TALK), "--session", "nightly", "again")
+    assert anew.code == 0
+    assert len(place.sessions()) == 2
+
+
+def test_the_number_of_days_is_a_setting(place: Place) -> None:
+    _ran(place)
+    _made_old(place, 31)
+    place.bridle("config", "set", "sessions.retention_days", "90")
+    assert place.bridle("sessions", "prune").out == "Nothing was due.\n"
+    place.bridle("config", "set", "sessions.retention_days", "never")
+    assert place.bridle("sessions", "prune").out == "Nothing was due.\n"
+    place.bridle("config", "set", "sessions.retention_days", "7")
+    assert "1 session is gone" in place.bridle("sessions", "prune").out
+
+
+def test_an_engine_lets_old_content_go_once_a_day_by_itself(place: Place) -> None:
+    old = _ran(place)
+    _made_old(place, 31)
+    _ran(place, "the same day")
+    assert all(row.expired_ms is None for row in place.sessions())
+    (place.data / "swept").write_text("1")
+    _ran(place, "another day")
+    assert [row.id for row in place.sessions() if row.expired_ms is not None] == [old]
+    place.verify(old)
+
+
+@pytest.mark.requirement("G33.5")
+def test_a_person_is_told_once_a_day_what_expires_soon(place: Place) -> None:
+    from cli_terminal import sitting
+
+    _ran(place, "about zirconium")
+    _made_old(place, 25)
+    script = place.script(TALK)
+    for told in (True, False):
+        with sitting(place, "-m", script) as person:
+            person.sees("Type what you want")
+            assert ("1 session loses its content within 7 days" in person.text) == told
