@@ -1,6 +1,6 @@
 # Every command of a fresh clone. `make help` explains them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-peers check bench lock
+.PHONY: help setup demo test test-peers check faults bench lock
 
 PY := .venv/bin/python
 STAMP := .venv/.ready
@@ -27,6 +27,10 @@ test-peers: $(STAMP)  ## run the tests against foreign clients and suites from n
 
 check: $(STAMP)  ## format, lint, types, import layers, requirement manifest, sizes
 	@scripts/check
+
+faults: $(STAMP)  ## kill the engine at every point, spoil its disk, and check what must hold (about ten minutes)
+	@scripts/system-packages
+	@$(PY) faults/run.py
 
 bench: $(STAMP)  ## print the performance figures as ratios measured in one run
 	@$(PY) bench/run.py

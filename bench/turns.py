@@ -185,7 +185,7 @@ def _same_work(_command: str) -> None:
 
 async def _turn_of_calls(model: CallingModel, steps: int) -> dict[str, float]:
     """One turn, the proof that it was what we meant to measure, and its own account of the time in ms."""
-    async with harness(model, mode="auto", max_steps=steps + 1) as session:
+    async with harness(model, mode="auto", sandbox="off", max_steps=steps + 1) as session:
         events = await session.ask("go")
         stored = await session.stored()
     assert ended_well(events), events[-1]

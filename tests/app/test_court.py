@@ -38,7 +38,9 @@ GIT = {
 
 
 def git(folder, *words):
-    subprocess.run(["git", *words], cwd=folder, env={**GIT, "HOME": str(folder)}, check=True, capture_output=True)
+    subprocess.run(
+        ["git", *words], cwd=folder, env={**GIT, "HOME": str(folder)}, check=True, capture_output=True
+    )
 
 
 class Crashed:
@@ -139,7 +141,11 @@ async def test_several_are_judged_one_after_the_other_and_what_only_read_is_not_
         assert "touch b" in second.question
         assert (await session.ask("go on"))[-1].stop == "end_turn"
         results = of_kind([one.event for one in await session.stored()], ToolResult)
-    assert sorted(result.reason for result in results) == ["Interrupted", "JudgedHappened", "JudgedNotHappened"]
+    assert sorted(result.reason for result in results) == [
+        "Interrupted",
+        "JudgedHappened",
+        "JudgedNotHappened",
+    ]
 
 
 async def test_later_leaves_everything_as_it_was_and_the_next_time_asks_again(crashed):
@@ -239,7 +245,9 @@ async def test_a_commit_and_a_push_are_compared_with_what_is_there(crashed, tmp_
     git(tmp_path, "init", "-q", "--bare", str(remote))
     git(crashed.work, "init", "-q", "-b", "main")
     git(crashed.work, "commit", "-q", "--allow-empty", "-m", "one")
-    await crashed.during(call("bash", command="git commit -q --allow-empty -m two; git push origin main; true"))
+    await crashed.during(
+        call("bash", command="git commit -q --allow-empty -m two; git push origin main; true")
+    )
     commit, push = await looked_at(crashed)
     assert commit.startswith("HEAD is at ")
     assert push == "origin/main was never seen from here: it looks not done"

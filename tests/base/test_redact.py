@@ -466,3 +466,26 @@ def test_hostile_text_costs_time_in_proportion_to_its_length(unit):
 
     cost(1000)
     assert cost(200_000) < 60 * max(cost(10_000), 0.0005)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'export TOKEN="$TOKEN"',
+        'AUTH_TOKEN="${GITHUB_TOKEN:-}"',
+        'API_KEY="$(cat key.txt)"',
+        'docker run -e DB_PASSWORD="$DB_PASSWORD" app',
+    ],
+)
+def test_a_value_taken_from_elsewhere_is_left_readable_in_quotes_too(line: str) -> None:
+    assert redact(line) == line
+
+
+def test_a_value_that_only_looks_like_it_is_taken_from_elsewhere_is_masked() -> None:
+    assert "Ecret" not in redact('PASSWORD="$Ecret' + '9"')
+
+
+def test_values_for_a_prompt_are_looked_for_once() -> None:
+    """It took minutes when the end of every key block was looked for from its beginning on."""
+    text = ("-----BEGIN RSA " + "PRIVATE KEY-----\n") * 30_000
+    assert redact_values(text) == text

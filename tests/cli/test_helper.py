@@ -123,6 +123,7 @@ async def ended(running: Running) -> str:
     return ran.out + ran.err
 
 
+@pytest.mark.requirement("G36.5")
 @pytest.mark.parametrize("helper", ["always", "never"])
 async def test_with_a_helper_the_key_is_nowhere_and_without_one_only_in_the_memory_of_the_engine(
     place: Place, secret: str, helper: str
@@ -175,7 +176,20 @@ async def test_a_helper_that_ends_again_and_again_ends_the_run_with_its_own_reas
                 os.kill(helper_of(running.process.pid), signal.SIGKILL)
             ran = await asyncio.to_thread(running.end)
     assert (ran.code, ran.result["reason"]) == (4, "CredentialHelperFailed")
-    assert ran.result["error"]["message"].startswith("The process that holds the key of work failed again")
+    assert ran.result["error"]["message"].startswith(
+        "The process that holds the key of work failed: it ended, twice within a minute."
+    )
+
+
+async def test_a_run_goes_on_when_its_helper_ends_once(place: Place, secret: str) -> None:
+    async with asyncio.timeout(50), holding(secret) as server:
+        configure(place, server, "always")
+        with place.started("run", "--yes", "What is here?") as running:
+            await until_held(server, running)
+            os.kill(helper_of(running.process.pid), signal.SIGKILL)
+            server.go.set()
+            assert (await ended(running)).startswith("Done.\n")
+        assert len(server.chats) == 3
 
 
 async def test_a_key_of_the_environment_is_used_too_and_reaches_no_other_process(place: Place) -> None:

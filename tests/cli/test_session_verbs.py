@@ -293,3 +293,24 @@ def test_a_person_is_told_once_a_day_what_expires_soon(place: Place) -> None:
         with sitting(place, "-m", script) as person:
             person.sees("Type what you want")
             assert ("1 session loses its content within 7 days" in person.text) == told
+
+
+def test_the_list_to_resume_from_can_be_put_in_order(place: Place) -> None:
+    from cli_terminal import sitting
+
+    session = _ran(place, "the first")
+    with sitting(place, "-r") as person:
+        person.sees('"the first"', "(run)", "Alt-P pin")
+        person.types("\x1bp")
+        person.sees("1★")
+        person.types("\x1br")
+        person.sees("New title:")
+        person.types("second\r")
+        person.sees("1★ second ")
+        person.types("\x1b[3~")
+        person.sees("Delete second for good?")
+        person.types("n")
+        person.types("\x04")
+        assert person.ends() == 0
+    (row,) = place.sessions()
+    assert (row.id, row.pinned, row.title) == (session, True, "second")

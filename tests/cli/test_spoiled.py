@@ -24,10 +24,14 @@ def disk(place: Place, tmp_path) -> SmallDisk:
     return SmallDisk(place, tmp_path)
 
 
-def test_what_is_stored_can_be_read_on_a_read_only_disk_and_nothing_runs(place: Place, disk: SmallDisk) -> None:
+def test_what_is_stored_can_be_read_on_a_read_only_disk_and_nothing_runs(
+    place: Place, disk: SmallDisk
+) -> None:
     model = place.script("say one\n---\nsay two\n---\nsay three\n")
     disk.bridle("run", "-m", model, "first").does(READ_ONLY)
-    disk.bridle("sessions", "list").bridle("sessions", "export", "first").bridle("sessions", "repair", "--check")
+    disk.bridle("sessions", "list").bridle("sessions", "export", "first").bridle(
+        "sessions", "repair", "--check"
+    )
     disk.bridle("run", "-c", "-m", model, "second").does(WRITABLE).bridle("run", "-c", "-m", model, "third")
     first, listed, exported, checked, refused, third = disk.results()
     assert first.code == 0
@@ -92,7 +96,10 @@ def test_a_new_key_is_one_command(place: Place) -> None:
     place.bridle("run", "-m", model, "first")
     before = (place.data / "sessions.key").read_bytes()
     ran = place.bridle("sessions", "rekey")
-    assert (ran.code, ran.out) == (0, f"Everything is encrypted with a new key: {place.data / 'sessions.key'}\n")
+    assert (ran.code, ran.out) == (
+        0,
+        f"Everything is encrypted with a new key: {place.data / 'sessions.key'}\n",
+    )
     assert (place.data / "sessions.key").read_bytes() != before
     assert place.bridle("run", "-c", "-m", model, "second").out == "[scripted] two\n"
     place.verify(place.only_session())
@@ -100,7 +107,9 @@ def test_a_new_key_is_one_command(place: Place) -> None:
 
 @pytest.mark.requirement("T18.12")
 def test_a_lock_whose_holder_was_killed_is_taken_over_at_once(place: Place, life: SignOfLife) -> None:
-    model = place.script(f"call bash\n    command: {life.hold}; touch begun; echo begun; sleep 600\n---\nsay done\n")
+    model = place.script(
+        f"call bash\n    command: {life.hold}; touch begun; echo begun; sleep 600\n---\nsay done\n"
+    )
     with place.started("run", "--stream-json", "-y", "-m", model, "x") as running:
         running.until("ToolCallProgress")
         busy = place.bridle("run", "-c", "--json", "me too")

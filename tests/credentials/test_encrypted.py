@@ -364,3 +364,12 @@ def test_processes_that_write_at_once_lose_nothing(vault: Vault) -> None:
     assert {record.provider for record in vault.open().list()} == {
         f"{name}{at}" for name in "abcd" for at in range(15)
     }
+
+
+def test_a_key_is_tried_without_reading_what_it_opens(vault: Vault) -> None:
+    vault.open().unlock()
+    vault.open(**{PASSPHRASE: "right"}).put(ApiKey(provider="openai", secret=a_secret()))
+    vault.open(**{PASSPHRASE: "right"}).unlock()
+    with pytest.raises(CredentialError) as wrong:
+        vault.open(**{PASSPHRASE: "wrong"}).unlock()
+    assert wrong.value.reason == "CredentialsWrongKey"

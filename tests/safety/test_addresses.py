@@ -164,3 +164,9 @@ def test_a_command_may_talk_to_this_machine_but_not_to_where_credentials_are_giv
 @given(spellings(st.integers(0xA9FE0000, 0xA9FEFFFF).map(IPv4Address)))
 def test_no_spelling_of_a_metadata_address_passes_in_a_command(host: str) -> None:
     assert metadata_problem(f"http://{host}/") is not None
+
+
+def test_a_long_word_is_looked_at_once() -> None:
+    """It took minutes when the scheme was looked for from every letter on."""
+    assert metadata_problem("a" * 1_000_000) is None
+    assert metadata_problem("a" * 1_000_000 + "://169.254.169.254/") is not None

@@ -83,6 +83,22 @@ async def test_where_a_sandbox_is_required_nothing_is_let_out(calls) -> None:
         ("bash -c 'git branch x; make'", False),
         ("./git branch x", False),
         ("npm test", False),
+        ("git switch -c edit", True),
+        ("git submodule update --init", True),
+        # what they start would find the settings open too
+        ("GIT_EDITOR=./x git branch --edit-description", False),
+        ("git branch --edit-desc", False),
+        ("PATH=.:$PATH git push", False),
+        ("env LD_PRELOAD=./x.so git push", False),
+        ("git submodule foreach ./x", False),
+        ("git push --receive-pack=./x . main", False),
+        ("git push --exe ./x . main", False),
+        ("git clone -u ./x . y", False),
+        ("git clone --upl=./x . y", False),
+        ("git clone ext::./x y", False),
+        ("git init --template=t .", False),
+        ("git config --edit", False),
+        ("git branch x > .git/config", False),
     ],
 )
 async def test_gits_settings_are_open_only_for_commands_about_them(calls, command: str, open_: bool) -> None:

@@ -71,7 +71,7 @@ def test_of_a_spoiled_file_everything_proven_is_saved_and_nothing_else(tmp_path_
     try:
         report = repairing.repair(database(folder))
     except StoreError as failure:
-        assert failure.reason in {"StoreWrongKey", "StoreDamaged"}
+        assert failure.reason in {"StoreWrongKey", "StoreLost"}
         assert (folder / "sessions.db").read_bytes() == damaged
         return
     if report.whole:  # the byte belongs to nobody

@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 
 from bridle.base.ids import Ids
 from bridle.conformance.clock import FakeClock
+from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
+from bridle.protocol.errors import StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.branching import branch
 from bridle.sessions.export import jsonl
@@ -259,3 +261,44 @@ def _counts(folder) -> dict[str, int]:
             for name in tables
             if not name.startswith(("said_words", "sqlite_"))
         }
+
+
+@pytest.mark.requirement("G26.3")
+async def test_a_reader_is_told_of_expired_events_before_what_follows_them(tmp_path) -> None:
+    session = told(tmp_path)
+    swept(tmp_path, 31)
+    with on_day(tmp_path, 31) as store, closing(store.open(session)) as log:
+        last = log.last_id
+        put(log, e.Notice(reason="x", message="after"))
+        bus = Bus(log.last_id + 1)
+        bus.close()
+        read = [published.envelope.event async for published in bus.follow(log, 0)]
+    gaps = [event for event in read if isinstance(event, e.StreamGap)]
+    assert {gap.reason for gap in gaps} == {"ttl"}
+    assert sum(gap.last - gap.first + 1 for gap in gaps) == last - 4
+    assert [type(event).__name__ for event in read] == [
+        "SessionCreated",
+        "ModelChanged",
+        "StreamGap",
+        "CostIncremented",
+        "StreamGap",
+        "TurnTiming",
+        "StreamGap",
+        "Notice",
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'salt = null, payload = cast(\'{"text":"other"}\' as blob)',
+        "payload = null",
+        "digest = zeroblob(32), payload = null, salt = null",
+    ],
+)
+def test_nobody_can_pass_a_change_off_as_expiry(tmp_path, change) -> None:
+    session = told(tmp_path)
+    with closing(raw(tmp_path)) as connection:
+        connection.execute(f"update events set {change} where kind = 'TextDelta'")
+    with on_day(tmp_path, 0) as store, pytest.raises(StoreError):
+        store.verify(session)

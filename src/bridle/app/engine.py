@@ -74,7 +74,7 @@ class Engine:
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders. `tools` come
     behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `adopts_orphans` is
     for a program that starts all its processes through this engine (see `Processes`), `listening` for one that others
-    can reach.
+    can reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see it.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Engine:
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
         listening: bool = False,
+        waits_for_room: bool = False,
     ) -> None:
         self._where = where
         self._clock = clock
@@ -103,6 +104,9 @@ class Engine:
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = MachineSpawn(self._processes, where=where, env=env)
+        self.store = SessionStore(
+            where.data, ids=self._ids, clock=clock, notice=notice, waits_for_room=waits_for_room
+        )
         self._ground = Ground(
             where=where,
             clock=clock,
@@ -112,10 +116,10 @@ class Engine:
             spawn=self._sandbox,
             fetch=fetch or web(env, clock),
             tools=tuple(tools),
+            room=self.store if waits_for_room else None,
         )
         self._open: dict[str, tuple[StoredLog, KeptFold]] = {}
         self._idle_s: dict[str, float] = {}
-        self.store = SessionStore(where.data, ids=self._ids, clock=clock, notice=notice)
         self._housekeeping = Housekeeping(self.store, where, env, clock)
         self.multiplexer = Multiplexer(
             open_session=self._open_session,
@@ -316,11 +320,20 @@ class Engine:
 
 @asynccontextmanager
 async def running_engine(
-    env: Mapping[str, str], *, notice: Callable[[str], None], clock: Clock | None = None
+    env: Mapping[str, str],
+    *,
+    notice: Callable[[str], None],
+    clock: Clock | None = None,
+    waits_for_room: bool = False,
 ) -> AsyncGenerator[Engine]:
     """The engine of a program that is nothing else; closed cleanly on the way out."""
     engine = Engine(
-        where=folders(env), env=env, clock=clock or SystemClock(), notice=notice, adopts_orphans=True
+        where=folders(env),
+        env=env,
+        clock=clock or SystemClock(),
+        notice=notice,
+        adopts_orphans=True,
+        waits_for_room=waits_for_room,
     )
     try:
         yield engine

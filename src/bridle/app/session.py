@@ -36,6 +36,7 @@ from bridle.engine.journal import Journal
 from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated
 from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.questions import Questions
+from bridle.engine.room import Room, with_room
 from bridle.engine.session import Court, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
@@ -80,6 +81,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     spawn: Spawn
     fetch: Fetch
     tools: tuple[Tool, ...] = ()
+    room: Room | None = None
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +215,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             dry_run(options.dry_run),
         ),
         together=(
+            with_room(ground.room, journal, clock),
             undo.layer,
             recorded(journal, rechecked(gate.paths, understand), stopwatch),
             deadline(clock),
@@ -277,6 +280,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         ),
         court=_court(opened.unjudged, journal, questions, undo),
         at_rest=fold.after_turn,
+        room=ground.room,
         watcher=hooks,
         limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
     )

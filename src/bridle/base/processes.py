@@ -328,7 +328,7 @@ class Processes:
             env = {**env, MARK: mark}
         pipes = _Pipes(on_output, on_error, stdin)
         popen = _spawn(argv, cwd, env, pipes, pass_fds, within)
-        call = Call(popen.pid, mark, within if isinstance(within, Witness) else None)
+        call = Call(popen.pid, mark, within if within is not None and isinstance(within, Witness) else None)
         process = Process(popen, self._forget, ended, partial(self._hunt, call), terminate)
         self._running[process.pid] = process
         self._tell(f"+{process.pid}\n")

@@ -6,14 +6,15 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from bridle.app.keeping import days_kept, soon
+from bridle.app.keeping import branch_session, days_kept, delete_session, soon
 from bridle.base.files import FileLock
+from bridle.cli.session_changes import kept, one_line
 from bridle.cli.sessions import age
-from bridle.clients.line.picker import Listed
+from bridle.clients.line.picker import Deed, Listed
 from bridle.config.folders import folders
 from bridle.sessions.retention import DAY_MS
 from bridle.sessions.searching import last_answers
-from bridle.sessions.store import SessionRow, SessionStore
+from bridle.sessions.store import SessionRow, SessionStore, busy
 
 LAST_CHARS = 200
 
@@ -45,6 +46,21 @@ def listed_sessions(
         )
         for row in rows
     )
+
+
+def do_deed(store: SessionStore, env: Mapping[str, str], deed: Deed) -> None:
+    """Does what a person wants done to a session of the list. Raises `BridleError` when it cannot be."""
+    row, where = store.find(deed.id), folders(env)
+    match deed.what:
+        case "fork":
+            branch_session(store, kept(row), where)
+        case "pin":
+            store.pin(row.id, pinned=not row.pinned)
+        case "rename":
+            store.rename(row.id, one_line(deed.title))
+        case "delete":
+            if not delete_session(store, row, where):
+                raise busy(row.id, store.shelf.lock_of(row.log))
 
 
 def _mark(store: SessionStore, row: SessionRow, left_days: int | None) -> str:

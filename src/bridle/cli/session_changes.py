@@ -42,7 +42,7 @@ def one_line(title: str) -> str:
 
 
 def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    row = _kept(store.find(parsed.id))
+    row = kept(store.find(parsed.id))
     made = branch_session(store, row, folders(env), turn=parsed.at)
     if parsed.name:
         store.rename(made, one_line(parsed.name))
@@ -85,7 +85,7 @@ def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
     if parsed.off:
         store.pin(row.id, pinned=False)
         return say(f"{_named(row)} is not pinned any more; its content expires like that of others.\n")
-    _kept(row)
+    kept(row)
     store.pin(row.id, pinned=True)
     return say(f"★ {_named(row)} is kept until you unpin it: bridle sessions pin --off {short(row.id)}\n")
 
@@ -135,7 +135,7 @@ def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
     )
 
 
-def _kept(row: SessionRow) -> SessionRow:
+def kept(row: SessionRow) -> SessionRow:
     """The session, if there is still something in it to go on with."""
     if row.expired_ms is not None:
         raise CommandRefused("SessionExpired", session=row.id, day=day(row.expired_ms))

@@ -27,7 +27,7 @@ from bridle.cli.trust import review_settings
 from bridle.cli.unlocking import unlocked
 from bridle.clients.line.client import talk
 from bridle.clients.line.facts import Facts
-from bridle.clients.line.picker import Listed, Picker
+from bridle.clients.line.picker import Deed, Listed, Picker
 from bridle.clients.line.reach import Reach
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.commands.git import GIT_DOES
@@ -65,7 +65,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return 0
         parsed.resume = chosen
     create = session_wanted(parsed, env)
-    async with running_engine(env, notice=tell) as engine:
+    async with running_engine(env, notice=tell, waits_for_room=True) as engine:
         model_from = _model_from(parsed, env)
         if create.resume is None and create.model is None and not model_from:
             model = await _first_model(engine, create, env)
@@ -83,10 +83,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 create,
                 terminal,
                 facts=_facts(
-                    _folder_of(create, engine.store),
-                    engine,
-                    env,
-                    await _with_key(model_from, engine, create, env),
+                    _folder_of(create, engine.store), engine, env, _with_key(model_from, engine, create, env)
                 ),
                 reach=_reach(_folder_of(create, engine.store), engine, env),
                 first_prompt=" ".join(parsed.prompt) or None,
@@ -106,7 +103,7 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     return "BRIDLE_MODEL" if env.get("BRIDLE_MODEL") == settings.model else "config"
 
 
-async def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
+def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
     """Where the choice of model comes from, and its key; and which other keys are there to switch to."""
     models = engine.models
     try:
@@ -114,7 +111,6 @@ async def _with_key(model_from: str, engine: Engine, create: CreateSession, env:
         models.configure(
             settings.providers, store=settings.credential_store, helper=settings.credential_helper
         )
-        await models.look_for_stored()
         name = (create.model or settings.model or "").partition(":")[0]
         source = models.key_source(models.endpoint(name))
         others = [endpoint for endpoint in models.with_keys() if endpoint.name != name]
@@ -322,12 +318,20 @@ async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:
     store = session_store(env)
     try:
         sessions = _listed(store, env)
+        if not sessions:
+            raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
+        here = any(session.here for session in sessions)
+        picker = Picker(sessions=sessions, folder=_folder(".", env), all_folders=not here, changes=True)
+        return await pick(picker, terminal, do=lambda deed: _done(store, env, deed))
     finally:
         store.close()
-    if not sessions:
-        raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
-    here = any(session.here for session in sessions)
-    return await pick(Picker(sessions=sessions, folder=_folder(".", env), all_folders=not here), terminal)
+
+
+def _done(store: SessionStore, env: Mapping[str, str], deed: Deed) -> tuple[Listed, ...]:
+    from bridle.cli.listing import do_deed
+
+    do_deed(store, env, deed)
+    return _listed(store, env)
 
 
 def _print_sessions(env: Mapping[str, str]) -> int:

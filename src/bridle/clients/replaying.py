@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.clients.story import Story
+from bridle.clients.story import Story, counted
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 
@@ -70,7 +70,7 @@ class _Replay:
 
     def end(self) -> str:
         gone = (
-            f"The content of {self._gone} events has expired and is not kept any more.\n"
+            f"The content of {counted(self._gone, 'event')} has expired and is not kept any more.\n"
             if self._gone
             else ""
         )

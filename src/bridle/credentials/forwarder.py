@@ -228,7 +228,7 @@ class Forwarder:
             since = self._clock.monotonic() - CRASHES_S
             self._crashes = [crash for crash in self._crashes if crash[0] > since]
             if len(self._crashes) >= CRASHES:
-                raise self._failed(errand, self._crashes[-1][1])
+                raise self._failed(errand, f"{self._crashes[-1][1]}, twice within a minute")
             try:
                 self._running = await self._start(errand)
             except CannotStart as problem:
@@ -348,7 +348,7 @@ class _Running:
             return
         silent_s = self._clock.monotonic() - self._heard_s
         if silent_s >= SILENCE_S:
-            self.lose("it does not answer")
+            self.lose("it fell silent")
         else:
             self._watch = self._clock.call_later(SILENCE_S - silent_s, self._look)
 

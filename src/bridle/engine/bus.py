@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -59,16 +60,14 @@ class Bus:
 
     async def follow(self, log: SessionLog, since: int) -> AsyncIterator[Published]:
         """Everything with an id above `since`: first from the log, then from the ring as it happens."""
-        from bridle.protocol.codec import encode_payload
-
         last_id = since
         while last_id + 1 < self._oldest_id:
             page = await log.since(last_id, limit=PAGE_EVENTS)
             if not page:
                 break
-            for envelope in page:
-                last_id = envelope.id or last_id
-                yield Published(envelope, encode_payload(envelope.event))
+            for published in _stored(page):
+                yield published
+            last_id = page[-1].id or last_id
         position = self._position_after(last_id)
         while True:
             if position < self._first:
@@ -109,16 +108,7 @@ class Bus:
         if last_id + 1 >= self._oldest_id:
             return None
         event = StreamGap(first=last_id + 1, last=self._oldest_id - 1, reason="slow")
-        near = self._ring[0].envelope
-        envelope = Envelope(
-            id=None,
-            kind="StreamGap",
-            session=near.session,
-            originator=near.originator,
-            ts_ms=near.ts_ms,
-            event=event,
-        )
-        return Published(envelope, msgspec.json.encode(event))
+        return _gap(event, self._ring[0].envelope)
 
     async def _changed(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -130,3 +120,29 @@ class Bus:
             if not waiter.done():
                 waiter.set_result(None)
         self._waiting.clear()
+
+
+def _stored(page: Sequence[Envelope]) -> Iterator[Published]:
+    """Events from the log. Those whose content has expired are announced as a gap, never passed over."""
+    from bridle.protocol.codec import encode_payload, is_expired
+
+    for expired, group in groupby(page, lambda envelope: is_expired(envelope.event)):
+        envelopes = list(group)
+        if expired:
+            first, last = envelopes[0].id or 0, envelopes[-1].id or 0
+            yield _gap(StreamGap(first=first, last=last, reason="ttl"), envelopes[0])
+        else:
+            for envelope in envelopes:
+                yield Published(envelope, encode_payload(envelope.event))
+
+
+def _gap(event: StreamGap, near: Envelope) -> Published:
+    envelope = Envelope(
+        id=None,
+        kind="StreamGap",
+        session=near.session,
+        originator=near.originator,
+        ts_ms=near.ts_ms,
+        event=event,
+    )
+    return Published(envelope, msgspec.json.encode(event))

@@ -21,6 +21,7 @@ from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
 from bridle.engine.ports import SessionLog
 from bridle.engine.questions import Client, Questions
+from bridle.engine.room import Room
 from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.timing import Stopwatch
@@ -85,6 +86,7 @@ class Session:
         slash: Sequence[SlashCommand] = (),
         court: Court | None = None,
         at_rest: Callable[[], Awaitable[None]] | None = None,
+        room: Room | None = None,
     ) -> None:
         self.journal = journal
         self._bus = bus
@@ -102,6 +104,7 @@ class Session:
         self._slash = {command.name: command for command in slash}
         self._court = court
         self._at_rest = at_rest
+        self._room = room
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
@@ -128,6 +131,8 @@ class Session:
 
     def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
         """Takes input into the inbox and returns its event id; starts a turn when none is running."""
+        if self._room is not None and self._room.stuck():
+            raise CommandRefused("DiskFull")
         if mode == "reject":
             self._refuse_if_busy()
         number = self.journal.emit(

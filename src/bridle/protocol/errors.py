@@ -250,7 +250,7 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ExtraMissing": Sentence("{what} needs a package more. Install it: pip install 'bridle[{extra}]'", 2),
     "CredentialHelperFailed": Sentence(
-        "The process that holds the key of {provider} failed again and again ({problem}). Nothing more is sent. "
+        "The process that holds the key of {provider} failed: {problem}. Nothing more was sent. "
         "Try again in a minute, or without it: --set credentials.helper=never",
         4,
     ),
@@ -260,6 +260,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "StoreUnwritable": Sentence(
         "Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2
     ),
+    "DiskFull": Sentence(
+        "No space left: changes and commands are paused, reading works. They continue when there is room."
+    ),
+    "RoomAgain": Sentence("There is room again; changes and commands go on."),
     "NothingStored": Sentence("There is nothing stored here yet.", 2),
     "StoreOnNetwork": Sentence(
         "{path} is on a network filesystem ({kind}), where a log is not safe. Use a local folder: BRIDLE_HOME=DIR", 2

@@ -180,7 +180,7 @@ class Database:
         except apsw.Error as problem:
             # Where the disk is full, SQLite cannot make its side files and calls that an I/O error.
             if isinstance(problem, apsw.FullError) or (
-                isinstance(problem, apsw.IOError) and not self._has_room()
+                isinstance(problem, apsw.IOError) and not self.has_room()
             ):
                 raise StoreError("NoSpace", folder=self.folder) from problem
             raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
@@ -192,7 +192,8 @@ class Database:
             reason = "it is not a folder" if no_folder else problem.strerror
             raise StoreError("StoreUnwritable", path=path, problem=reason) from problem
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Whether the disk has room for more than the smallest write."""
         try:
             disk = os.statvfs(self.folder)
         except OSError:

@@ -186,10 +186,10 @@ def _checked(
     event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, link = row
     if event_id != expected:
         raise damaged(name, expected, "it is missing")
-    # of what has expired, the digest is all there is; the link still covers it
-    if salt is not None:
+    expired = payload is None and blob is None and salt is None  # the digest is left, and the link covers it
+    if not expired:
         content = _content(connection, name, event_id, payload, blob)
-        if chain.digest(salt, content) != digest:
+        if chain.digest(salt or b"", content) != digest:
             raise damaged(name, event_id, "its content was changed")
     if (
         chain.link(previous, event_id, kind, ts_ms, originator, (turn, agent_path, invocation), digest)

@@ -119,13 +119,19 @@ def words(report: Report) -> list[str]:
 
 
 def _opened(database: Database) -> Connection:
-    """Raises `StoreLost` where not even the list of tables can be read: then nothing can be saved."""
+    """A connection, also where its version cannot be read any more: then it is taken to be this one.
+
+    Raises `StoreLost` where not even the list of tables can be read: nothing can be saved.
+    """
     try:
         return database.connect()
     except StoreError as failure:
         if failure.reason != "StoreDamaged":
             raise
-        raise StoreError("StoreLost", path=database.path, problem=failure.data["problem"]) from failure
+    try:
+        return database.open_with(database.path, database.data_key())
+    except apsw.Error as problem:
+        raise StoreError("StoreLost", path=database.path, problem=str(problem)) from problem
 
 
 def _quick_check(connection: Connection) -> tuple[str, ...]:

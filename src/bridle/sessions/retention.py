@@ -18,6 +18,7 @@ from bridle.base import files
 from bridle.protocol.errors import StoreError
 from bridle.sessions.database import Connection
 from bridle.sessions.shelf import Shelf
+from bridle.sessions.undo_store import sweep_contents
 
 DAY_MS = 24 * 3600 * 1000
 BATCH_EVENTS = 2_000
@@ -159,9 +160,10 @@ def empty_log(shelf: Shelf, key: int, log_id: str, *, stopped: Callable[[], bool
 
 
 def collect(shelf: Shelf) -> None:
-    """Deletes blobs nobody refers to, and gives the room back when there is much of it."""
+    """Deletes blobs and copies of files nobody refers to, and gives the room back when there is much of it."""
     while shelf.writer.run(_delete_loose_blobs):
         pass
+    shelf.writer.run(sweep_contents)
     with (
         contextlib.suppress(StoreError),
         shelf.database.errors(),
@@ -243,6 +245,8 @@ def _remove_left_logs(shelf: Shelf, before_ms: int) -> int:
 
 
 def _remove_log(shelf: Shelf, key: int, log_id: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # first: a tip without its log would look like a loss
+        os.unlink(shelf.tip_path(log_id))
     last = shelf.writer.run(lambda connection: _number(connection, _LAST, key))
     for upto in range(BATCH_EVENTS, last + BATCH_EVENTS, BATCH_EVENTS):
         shelf.writer.run(
@@ -263,8 +267,6 @@ def _remove_log(shelf: Shelf, key: int, log_id: str) -> None:
         _run(connection, "delete from logs where key = ?", key)
 
     shelf.writer.run(forget)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(shelf.tip_path(log_id))
 
 
 def _forget_derived(connection: Connection, key: int) -> None:

@@ -80,13 +80,19 @@ class SessionStore:
     """
 
     def __init__(
-        self, folder: str, *, ids: Ids, clock: Clock, notice: Callable[[str], None] = lambda text: None
+        self,
+        folder: str,
+        *,
+        ids: Ids,
+        clock: Clock,
+        notice: Callable[[str], None] = lambda text: None,
+        waits_for_room: bool = False,
     ) -> None:
         self._folder = os.path.abspath(folder)
         self._ids = ids
         self._clock = clock
         self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice)
-        self._writer = Writer(self._database)
+        self._writer = Writer(self._database, waits_for_room=waits_for_room)
         self._reading: Connection | None = None
 
     @property
@@ -243,6 +249,14 @@ class SessionStore:
         with self._database.errors():
             found = self._reader().execute(_FOLD, (self._row(session_id).log_key,)).fetchone()
         return None if found is None else found[0]
+
+    def enough(self) -> bool:
+        """Whether the disk has room for a while, and nothing waits for it."""
+        return not self._writer.stuck and self._database.has_room()
+
+    def stuck(self) -> bool:
+        """Whether events wait in memory for room on the disk."""
+        return self._writer.stuck
 
     def close(self) -> None:
         """Writes what is queued and closes the database. Close the open logs first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.errors import StoreError
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_keeper import Begun, Keeper
@@ -35,9 +36,18 @@ def undoable(make_keeper: Callable[[], Keeper], stopwatch: Stopwatch) -> ToolLay
             return await proceed(call)
         finally:
             with stopwatch.measure("undo.after"):
-                await to_the_end(keeper.end(begun, ran=bool(call.begun)))
+                await to_the_end(_ended(keeper, begun, ran=bool(call.begun)))
 
     return layer
+
+
+async def _ended(keeper: Keeper, begun: Begun, *, ran: bool) -> None:
+    """The end, stored. On a full disk the call is left like one that Bridle did not see end; a later look settles it."""
+    try:
+        await keeper.end(begun, ran=ran)
+    except StoreError as failure:
+        if failure.reason != "NoSpace":
+            raise
 
 
 async def _begun(keeper: Keeper, call: ToolCall) -> Begun:

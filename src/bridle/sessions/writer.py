@@ -4,6 +4,9 @@ Appending puts a row in a queue and returns. The thread commits what has gathere
 somebody waits. A commit survives the death of the process; a sync of the write-ahead log makes it survive a
 power cut. The first failure is final: it is raised to everyone who waits and from every later call, and
 nothing after the failed row is written.
+
+A writer that `waits_for_room` makes one exception: while the disk is full, rows stay in memory and are tried again. Who
+waits without blocking waits on; who blocks is told.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ from bridle.sessions.tips import TipFile
 GROUP_S = 0.05
 BATCH_ROWS = 500
 INLINE_BYTES = 4096
+RETRY_S = 1.0
+MOST_WAITING = 20_000
+"""So many rows wait in memory for room on the disk; then the writer fails."""
 
 _INSERT = "insert into events values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_BLOB = "insert or ignore into blobs values(?, ?)"
@@ -58,13 +64,16 @@ class _Waiter(msgspec.Struct, frozen=True):
     ticket: int
     sync: bool
     settle: Callable[[StoreError | None], None]
+    blocks: bool = False
 
 
 class Writer:
     """The one writer of a process. Its thread starts with the first thing to write."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, waits_for_room: bool = False) -> None:
         self._database = database
+        self._waits_for_room = waits_for_room
+        self._full: StoreError | None = None
         self._wake = threading.Condition()
         self._rows: deque[_Row] = deque()
         self._jobs: deque[tuple[Callable[[Connection], Any], Future[Any]]] = deque()
@@ -78,10 +87,17 @@ class Writer:
         self._asleep = False
         self._wal = _WriteAheadLog(database.path + "-wal")
 
+    @property
+    def stuck(self) -> bool:
+        """Whether rows wait for room on the disk."""
+        return self._full is not None
+
     def append(self, tail: LogTail, envelope: Envelope, payload: bytes) -> int:
         """Queues a row, never waits, and returns the ticket to wait for."""
         with self._wake:
             self._ready()
+            if self._full is not None and len(self._rows) >= MOST_WAITING:
+                raise StoreError(self._full.reason, **self._full.data)
             self._rows.append(_Row(tail, envelope, payload))
             self._appended += 1
             if self._asleep or len(self._rows) == BATCH_ROWS:
@@ -119,7 +135,7 @@ class Writer:
         def settle(error: StoreError | None) -> None:
             _fulfil(done, error)
 
-        if self._must_wait(_Waiter(ticket, sync, settle)):
+        if self._must_wait(_Waiter(ticket, sync, settle, blocks=True)):
             done.result()
 
     def close(self) -> None:
@@ -149,6 +165,8 @@ class Writer:
             if self._error is None and self._reached(waiter):
                 return False
             self._ready()
+            if waiter.blocks and self._full is not None:
+                raise StoreError(self._full.reason, **self._full.data)
             self._waiters.append(waiter)
             self._wake.notify()
             return True
@@ -211,8 +229,8 @@ class Writer:
     def _write(self, connection: Connection) -> None:
         with self._wake:
             rows = [self._rows.popleft() for _ in range(min(len(self._rows), BATCH_ROWS))]
-        if rows:
-            _commit(connection, rows)
+        if rows and not self._kept(connection, rows):
+            return
         with self._wake:
             self._committed += len(rows)
             sync = self._closing or any(
@@ -222,6 +240,31 @@ class Writer:
             self._wal.sync()
             self._synced = self._committed
         self._settle_waiters()
+
+    def _kept(self, connection: Connection, rows: list[_Row]) -> bool:
+        """Commits the rows; False when they have to wait for room, and are the first in the queue again."""
+        ends = {id(row.tail): (row.tail, row.tail.event_id, row.tail.chain) for row in rows}
+        try:
+            with self._database.errors():
+                _commit(connection, rows)
+        except StoreError as failure:
+            if failure.reason != "NoSpace" or not self._waits_for_room or self._closing:
+                raise
+            for tail, event_id, link in ends.values():
+                tail.event_id, tail.chain = event_id, link
+            self._wait_for_room(rows, failure)
+            return False
+        self._full = None
+        return True
+
+    def _wait_for_room(self, rows: list[_Row], failure: StoreError) -> None:
+        with self._wake:
+            self._rows.extendleft(reversed(rows))
+            self._full = failure
+            for waiter in [waiter for waiter in self._waiters if waiter.blocks]:
+                self._waiters.remove(waiter)
+                waiter.settle(failure)
+            self._wake.wait_for(lambda: self._closing or bool(self._jobs), RETRY_S)
 
     def _settle_waiters(self) -> None:
         with self._wake:

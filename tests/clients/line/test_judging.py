@@ -11,15 +11,13 @@ from bridle.protocol.events import QuestionAsked
 NOT_POSSIBLE = f"{court.UNDO} (not possible for a push)"
 ASKED = QuestionAsked(
     question_id=f"{court.PREFIX}call_1",
-    question="\n".join(
-        (
-            "Bridle stopped without warning at 14:32. One action may or may not have happened.",
-            "",
-            "  bash   git push origin main        started 14:32:07, no end recorded",
-            "  now    origin/main is at 4f2c1aa, the commit made in this session: it looks done",
-            "details:",
-            "  command: git push origin main",
-        )
+    question=(
+        "Bridle stopped without warning at 14:32. One action may or may not have happened.\n"
+        "\n"
+        "  bash   git push origin main        started 14:32:07, no end recorded\n"
+        "  now    origin/main is at 4f2c1aa, the commit made in this session: it looks done\n"
+        "details:\n"
+        "  command: git push origin main"
     ),
     choices=(court.HAPPENED, court.DID_NOT, court.DO_NOT_KNOW, NOT_POSSIBLE, court.LATER),
 )

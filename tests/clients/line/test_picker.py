@@ -7,9 +7,10 @@ import pytest
 
 from bridle.clients.line.cells import width_of
 from bridle.clients.line.keys import Key, Paste, Press, Text
-from bridle.clients.line.picker import Choice, Gone, Listed, Picked, Picker, picker_lines, press
+from bridle.clients.line.picker import Choice, Deed, Gone, Listed, Picked, Picker, picker_lines, press
 from bridle.clients.line.picking import pick
 from bridle.clients.line.terminal import Look, Terminal
+from bridle.protocol.errors import CommandRefused
 from clients.line.line_kit import COLOURLESS, DEADLINE_S, DUMB, Person, check_golden
 
 SESSIONS = (
@@ -137,3 +138,75 @@ async def test_where_nobody_can_choose_the_list_is_printed() -> None:
     assert "add csv export" in os.read(out_read, 65536).decode()
     for descriptor in (in_read, in_write, out_read, out_write):
         os.close(descriptor)
+
+
+# Changing what is listed
+
+CHANGING = Picker(sessions=SESSIONS, folder="~/code/shop", changes=True)
+
+
+def changed_by(*keys: Key) -> tuple[Picker, Choice]:
+    picker, choice = CHANGING, None
+    for key in keys:
+        picker, choice = press(picker, key)
+    return picker, choice
+
+
+def test_keys_fork_pin_rename_and_delete_the_session_one_is_at() -> None:
+    assert changed_by(Press("alt-f"))[1] == Deed("fork", "sess_1")
+    assert changed_by(Press("down"), Press("alt-p"))[1] == Deed("pin", "sess_2")
+    renamed = (Press("down"), Press("alt-r"), Press("ctrl-u"), Text("two"), Paste(" words\n"), Press("enter"))
+    assert changed_by(*renamed)[1] == Deed("rename", "sess_2", "two words")
+    assert changed_by(Press("delete"), Text("y"))[1] == Deed("delete", "sess_1")
+
+
+@pytest.mark.parametrize(
+    "key", [Press("enter"), Press("esc"), Press("delete"), Text("n"), Text("yes"), Paste("y")]
+)
+def test_only_a_typed_y_deletes(key: Key) -> None:
+    picker, choice = changed_by(Press("delete"), key)
+    assert (choice, picker.asking) == (None, "")
+
+
+def test_nothing_is_changed_where_it_is_not_offered() -> None:
+    for name in ("alt-f", "alt-p", "alt-r", "delete"):
+        assert after(Press(name)) == (PICKER, None)
+    nothing = Picker(sessions=(), folder="~", changes=True)
+    assert press(nothing, Press("delete")) == (nothing, None)
+
+
+def test_the_list_says_what_can_be_done_and_what_is_asked() -> None:
+    assert picker_lines(CHANGING, columns=100)[-1].startswith("  Enter resume · Alt-F fork")
+    asked = picker_lines(changed_by(Press("delete"))[0], columns=100)[-1]
+    assert asked == "  Delete fix rounding in cart totals for good? y delete · any other key keeps it"
+    naming = picker_lines(changed_by(Press("alt-r"), Text("!"))[0], columns=100)[-1]
+    assert naming.startswith("  New title: fix rounding in cart totals!")
+
+
+async def test_what_is_done_shows_in_the_list_and_a_fork_is_picked() -> None:
+    person = Person(100, 24, None)
+    terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=COLOURLESS)
+    done: list[Deed] = []
+
+    def do(deed: Deed) -> tuple[Listed, ...]:
+        done.append(deed)
+        if deed.what == "delete":
+            return SESSIONS[1:]
+        if deed.what == "pin":
+            raise CommandRefused("UnknownSession", session="gone")
+        return (Listed(id="sess_new", title="a fork", when="just now", turns=6), *SESSIONS[1:])
+
+    choosing = asyncio.create_task(pick(CHANGING, terminal, do=do))
+    try:
+        await person.sees("> 1  fix rounding in cart totals")
+        person.type("\x1b[3~")
+        await person.sees("for good?")
+        person.type("y")
+        await person.sees("> 1  add csv export")
+        person.type("\x1bp")
+        await person.sees('There is no session "gone".')
+        person.type("\x1bf")
+        assert await asyncio.wait_for(choosing, DEADLINE_S) == "sess_new"
+        assert done == [Deed("delete", "sess_1"), Deed("pin", "sess_2"), Deed("fork", "sess_2")]
+    finally:
+        person.close()

@@ -183,6 +183,10 @@ def test_people_are_told_in_a_few_words(command: str, does: str, read) -> None:
             "git -C x status", "git push", "git reset --hard", "git config a b", "./npm test", "find .",
             "frobnicate --x", "git foo",
         )),
+        ("git fetch --upload-pa=./x .", None),
+        ("git clone --upl ./x . y", None),
+        ("git rebase --exe ./x main", None),
+        ("git rebase -ix./x main", None),
     ],
 )  # fmt: skip
 def test_only_a_plain_command_has_a_key_for_any_arguments(command: str, key: str | None, read) -> None:

@@ -32,7 +32,7 @@ from bridle.clients.line.keys import Key, Press, Text
 from bridle.clients.line.outbox import Outbox
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.parse import Shell, Slash, Words, parse
-from bridle.clients.line.picker import Gone, Picked, Picker
+from bridle.clients.line.picker import Deed, Gone, Picked, Picker
 from bridle.clients.line.picking import picker_prompt
 from bridle.clients.line.questions import Question, Setting, counted, open_question, permission_question
 from bridle.clients.line.reach import Reach
@@ -630,7 +630,7 @@ class _Client:
                 self._outbox.put(lambda: self._go_to(session))
             case Gone():
                 self._picker = None
-            case None:
+            case Deed() | None:  # inside a session nothing is changed from the list
                 pass
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,7 @@ _TITLE_COLUMNS: Final = 34
 _LEAST_TITLE_COLUMNS: Final = 12
 _HELP: Final = "type to filter · Tab all folders"
 _HELP_ALL: Final = "type to filter · Tab this folder"
+_KEYS: Final = "Enter resume · Alt-F fork · Alt-P pin · Alt-R rename · Del delete"
 _LEAVE: Final = "Ctrl-C again to leave"
 _HEADER_COLUMNS: Final = 96
 _LEAST_FOLDER_COLUMNS: Final = 12
@@ -46,7 +47,11 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Picker(msgspec.Struct, frozen=True, kw_only=True):
-    """The list and where a person is in it; `warned` says that another Ctrl-C leaves."""
+    """The list and where a person is in it; `warned` says that another Ctrl-C leaves.
+
+    `changes`: sessions can be forked, pinned, renamed and deleted here. `asking` is what a person is in the middle of,
+    `title` what they have typed for it; `note` is what the last change came to, where it needs words.
+    """
 
     sessions: tuple[Listed, ...]
     folder: str
@@ -54,6 +59,10 @@ class Picker(msgspec.Struct, frozen=True, kw_only=True):
     at: int = 0
     all_folders: bool = False
     warned: bool = False
+    changes: bool = False
+    asking: Literal["", "rename", "delete"] = ""
+    title: str = ""
+    note: str = ""
 
     @property
     def found(self) -> tuple[Listed, ...]:
@@ -74,14 +83,26 @@ class Gone(msgspec.Struct, frozen=True):
     """The person left without choosing."""
 
 
-Choice: TypeAlias = Picked | Gone | None
+class Deed(msgspec.Struct, frozen=True):
+    """Something to be done to a session; `title` is the new one."""
+
+    what: Literal["fork", "pin", "rename", "delete"]
+    id: str
+    title: str = ""
+
+
+Choice: TypeAlias = Picked | Deed | Gone | None
 
 
 def press(picker: Picker, key: Key) -> tuple[Picker, Choice]:
     """What a key does to the list. A paste filters like typing and never picks; one Ctrl-C never leaves."""
     if key == Press("ctrl-c"):
-        return _changed(picker, warned=True), Gone() if picker.warned else None
-    picker = _changed(picker, warned=False)
+        return _changed(picker, warned=True, asking=""), Gone() if picker.warned else None
+    picker = _changed(picker, warned=False, note="")
+    if picker.asking:
+        return _answered(picker, key)
+    if picker.changes and picker.found and (chosen := _change(picker, key)) is not None:
+        return chosen
     match key:
         case Press(name="enter"):
             found = picker.found
@@ -106,6 +127,47 @@ def press(picker: Picker, key: Key) -> tuple[Picker, Choice]:
             return _changed(picker, filter=picker.filter + " ".join(text.split("\n")), at=0), None
 
 
+def _change(picker: Picker, key: Key) -> tuple[Picker, Choice] | None:
+    """The keys that change the session one is at; None for any other."""
+    session = picker.found[picker.at]
+    match key:
+        case Press(name="alt-f"):
+            return picker, Deed("fork", session.id)
+        case Press(name="alt-p"):
+            return picker, Deed("pin", session.id)
+        case Press(name="alt-r"):
+            return _changed(picker, asking="rename", title=session.title), None
+        case Press(name="delete"):
+            return _changed(picker, asking="delete"), None
+        case _:
+            return None
+
+
+def _answered(picker: Picker, key: Key) -> tuple[Picker, Choice]:
+    """Only a typed y deletes, and only Enter names; anything else that is no answer leaves things as they are."""
+    session = picker.found[picker.at]
+    done = _changed(picker, asking="", title="")
+    match picker.asking, key:
+        case "delete", Text(text="y" | "Y"):
+            return done, Deed("delete", session.id)
+        case "rename", Press(name="enter"):
+            return done, Deed("rename", session.id, " ".join(picker.title.split()))
+        case "rename", Press(name="backspace"):
+            return _changed(picker, title=picker.title[:-1]), None
+        case "rename", Press(name="ctrl-u"):
+            return _changed(picker, title=""), None
+        case "rename", Text(text=text) | Paste(text=text):
+            return _changed(picker, title=picker.title + " ".join(text.split("\n"))), None
+        case _:
+            return done, None
+
+
+def relisted(picker: Picker, sessions: tuple[Listed, ...], note: str = "") -> Picker:
+    """The list after something was changed; a person stays where they were as far as that is still there."""
+    listed = _changed(picker, sessions=sessions, note=note)
+    return _moved(listed, listed.at)
+
+
 def unwarned(picker: Picker) -> Picker:
     """The moment in which another Ctrl-C leaves is over."""
     return _changed(picker, warned=False)
@@ -127,7 +189,20 @@ def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
         lines.append(f"  … {left} more")
     if found and (last := found[picker.at].last):
         lines.append(_cut(f'     last: "{visible(last, newlines=False)}"', columns))
+    lines += [_cut(line, columns) for line in _below(picker)]
     return [*lines, _LEAVE] if picker.warned else lines
+
+
+def _below(picker: Picker) -> list[str]:
+    """What can be done, or what is being asked."""
+    if picker.asking == "delete":
+        name = visible(picker.found[picker.at].name, newlines=False)
+        return [f"  Delete {name} for good? y delete · any other key keeps it"]
+    if picker.asking == "rename":
+        return [f"  New title: {visible(picker.title, newlines=False)}▏  Enter names it · Esc leaves it"]
+    if picker.note:
+        return [f"  {visible(picker.note, newlines=False)}"]
+    return [f"  {_KEYS}"] if picker.changes and picker.found else []
 
 
 def session_lines(sessions: Sequence[Listed], *, columns: int) -> list[str]:

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from bridle.base.clock import Clock, SystemClock, Timer
 from bridle.clients.line.footer import HINT_S, MARK
 from bridle.clients.line.keys import Key
 from bridle.clients.line.page import Ink, Page, Prompt
-from bridle.clients.line.picker import Gone, Picked, Picker, picker_lines, press, unwarned
+from bridle.clients.line.picker import (
+    Deed,
+    Gone,
+    Listed,
+    Picked,
+    Picker,
+    picker_lines,
+    press,
+    relisted,
+    unwarned,
+)
 from bridle.clients.line.terminal import Terminal
+from bridle.protocol.errors import BridleError
+
+Do = Callable[[Deed], tuple[Listed, ...]]
+"""Does something to a session and lists what there is now; after a fork the new one stands first."""
 
 
-async def pick(picker: Picker, terminal: Terminal, clock: Clock | None = None) -> str | None:
-    """The id of the session a person chose, or None if they left.
+async def pick(
+    picker: Picker, terminal: Terminal, clock: Clock | None = None, *, do: Do | None = None
+) -> str | None:
+    """The id of the session a person chose, or None if they left. A fork of one is chosen by making it.
 
     Where nobody can choose, the list is printed and the answer is None, at once. Where nothing can be redrawn, it is
     printed again after each change.
@@ -47,6 +64,8 @@ async def pick(picker: Picker, terminal: Terminal, clock: Clock | None = None) -
             match choice:
                 case Picked(id=session) if not chosen.done():
                     chosen.set_result(session)
+                case Deed() as deed if do is not None and not chosen.done():
+                    picker = done(deed, do)
                 case Gone() if not chosen.done():
                     chosen.set_result(None)
                 case _:
@@ -57,6 +76,15 @@ async def pick(picker: Picker, terminal: Terminal, clock: Clock | None = None) -
             warning = clock.call_later(HINT_S, forget_warning)
         if not chosen.done():
             draw()
+
+    def done(deed: Deed, do: Do) -> Picker:
+        try:
+            sessions = do(deed)
+        except BridleError as failure:
+            return relisted(picker, picker.sessions, failure.message)
+        if deed.what == "fork":
+            chosen.set_result(sessions[0].id)
+        return relisted(picker, sessions)
 
     def on_end() -> None:
         if not chosen.done():

@@ -110,6 +110,9 @@ def write_through_swapped_link(facts: Facts) -> None:
     finally:
         over.set()
         swapping.join()
+    os.rename(place, kept)
+    os.symlink(facts["outside"], place)
+    _write(f"{place}/raced")
 
 
 def write_through_processes(facts: Facts) -> None:

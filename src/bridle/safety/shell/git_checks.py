@@ -195,12 +195,21 @@ def _changes(judgement: Judgement, words: list[Word], program: Program, apply: _
     name = judgement.subcommand
     for word in words:
         text = word.known
-        option = text.partition("=")[0]
-        if (option in _RUNS and _ARGUMENT_OF.get(option, name) == name) or text.startswith("ext::"):
+        if _runs_a_program(name, text):
             judgement.at_least("executes", "runs a program it is told to")
             judgement.keyless = True
         if _loses_work(name, text):
             judgement.at_least("destructive", _LOSES.get(name, "discards work"))
+
+
+def _runs_a_program(name: str, text: str) -> bool:
+    """Git takes long options shortened, and short ones joined."""
+    option = text.partition("=")[0]
+    if option.startswith("--"):
+        return option != "--" and any(run.startswith(option) for run in _RUNS)
+    if option.startswith("-"):
+        return any(run[1] in option[1:] for run, of in _ARGUMENT_OF.items() if of == name and run[0] == "-")
+    return (option in _RUNS and _ARGUMENT_OF.get(option, name) == name) or text.startswith("ext::")
 
 
 _LOSES = {

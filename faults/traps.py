@@ -1,0 +1,387 @@
+"""Named points at which a run of the engine is killed, set from outside in a process of the harness's own.
+
+The product knows nothing of them. A trap wraps one function of the engine in the process that is about to die, counts
+how often the point is passed, and sends SIGKILL to its own process at the wanted time: as exact as a kill can be, and
+nothing is flushed, closed or caught on the way.
+"""
+
+# The points lie inside: no public door leads to the moment between two writes.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from bridle.base import files
+from bridle.engine.journal import Journal
+from bridle.sessions import database, keys, tips, undo_store, writer
+from bridle.sessions.log import StoredLog
+
+
+class Trap:
+    """Kills its process when it is sprung for the n-th time."""
+
+    def __init__(self, times: int) -> None:
+        self._left = times
+
+    def spring(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+            threading.Event().wait()  # another thread may be here before the signal is
+
+    def spring_after(self, seconds: float) -> None:
+        """From another thread: at a moment nobody chose."""
+        self._left -= 1
+        if self._left == 0:
+            timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon = True
+            timer.start()
+
+
+Set = Callable[[Trap, float], None]
+"""Sets a trap; the number between 0 and 1 is chance, for traps that need some."""
+
+
+def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
+    """Puts `made(inner)` in the place of a function or method."""
+    setattr(owner, name, made(getattr(owner, name)))
+
+
+def _is(event: Any, kind: str) -> bool:
+    """`kind` is a class name, or `Intent` for the beginning of a call that changes something."""
+    if kind == "Intent":
+        return type(event).__name__ == "ToolCallStarted" and event.mutating
+    return type(event).__name__ == kind
+
+
+def before(kind: str) -> Set:
+    """Just before an event comes into being."""
+
+    def set_trap(trap: Trap, _chance: float) -> None:
+        def made(inner: Any) -> Any:
+            def emit(self: Journal, event: Any, **more: Any) -> int:
+                if _is(event, kind):
+                    trap.spring()
+                return inner(self, event, **more)
+
+            return emit
+
+        _replace(Journal, "emit", made)
+
+    return set_trap
+
+
+def appended(kind: str) -> Set:
+    """It is in the queue of the writer and nowhere else."""
+
+    def set_trap(trap: Trap, _chance: float) -> None:
+        def made(inner: Any) -> Any:
+            def emit(self: Journal, event: Any, **more: Any) -> int:
+                number = inner(self, event, **more)
+                if _is(event, kind):
+                    trap.spring()
+                return number
+
+            return emit
+
+        _replace(Journal, "emit", made)
+
+    return set_trap
+
+
+def committed(kind: str) -> Set:
+    """The transaction is over, its tip is written, nobody has been told."""
+
+    def set_trap(trap: Trap, _chance: float) -> None:
+        def made(inner: Any) -> Any:
+            def commit(connection: Any, rows: list[Any]) -> None:
+                inner(connection, rows)
+                if any(_is(row.envelope.event, kind) for row in rows):
+                    trap.spring()
+
+            return commit
+
+        _replace(writer, "_commit", made)
+
+    return set_trap
+
+
+def mid_transaction(trap: Trap, _chance: float) -> None:
+    """Rows are written and the transaction is open."""
+
+    def made(inner: Any) -> Any:
+        def leave(self: Any, *error: Any) -> None:
+            trap.spring()
+            inner(self, *error)
+
+        return leave
+
+    _replace(writer._Transaction, "__exit__", made)
+
+
+def before_tip(trap: Trap, _chance: float) -> None:
+    """The transaction is over; the tip still says what was before it."""
+
+    def made(inner: Any) -> Any:
+        def write(self: Any, event_id: int, link: bytes) -> None:
+            if event_id:
+                trap.spring()
+            inner(self, event_id, link)
+
+        return write
+
+    _replace(tips.TipFile, "write", made)
+
+
+def half_tip(trap: Trap, chance: float) -> None:
+    """A part of the new tip stands over the old one."""
+
+    def made(inner: Any) -> Any:
+        def write(self: Any, event_id: int, link: bytes) -> None:
+            body = tips._LAYOUT.pack(event_id, link)
+            os.pwrite(self._fd, body[: 1 + int(chance * (len(body) - 1))], 0)
+            trap.spring()
+            inner(self, event_id, link)
+
+        return write
+
+    _replace(tips.TipFile, "write", made)
+
+
+def before_sync(trap: Trap, _chance: float) -> None:
+    """Committed, and not asked of the disk yet."""
+
+    def made(inner: Any) -> Any:
+        def sync(self: Any) -> None:
+            trap.spring()
+            inner(self)
+
+        return sync
+
+    _replace(writer._WriteAheadLog, "sync", made)
+
+
+def after_sync(trap: Trap, _chance: float) -> None:
+    """On the disk; whoever waited is not told yet."""
+
+    def made(inner: Any) -> Any:
+        def sync(self: Any) -> None:
+            inner(self)
+            trap.spring()
+
+        return sync
+
+    _replace(writer._WriteAheadLog, "sync", made)
+
+
+def during_checkpoint(trap: Trap, chance: float) -> None:
+    """Every commit is folded back into the database at once, and somewhere in between it ends."""
+
+    def opened(inner: Any) -> Any:
+        def connect(self: Any, **how: Any) -> Any:
+            connection = inner(self, **how)
+            connection.wal_autocheckpoint(1)
+            return connection
+
+        return connect
+
+    def made(inner: Any) -> Any:
+        def commit(connection: Any, rows: list[Any]) -> None:
+            trap.spring_after(chance * 0.004)
+            inner(connection, rows)
+
+        return commit
+
+    _replace(database.Database, "connect", opened)
+    _replace(writer, "_commit", made)
+
+
+def output(trap: Trap, _chance: float) -> None:
+    """A command has said something and runs on."""
+
+    def made(inner: Any) -> Any:
+        def show(self: Journal, event: Any) -> None:
+            inner(self, event)
+            if _is(event, "ToolCallProgress"):
+                trap.spring()
+
+        return show
+
+    _replace(Journal, "show", made)
+
+
+def key_made(trap: Trap, _chance: float) -> None:
+    """There is a key and no database."""
+
+    def made(inner: Any) -> Any:
+        def make_key(path: str) -> None:
+            inner(path)
+            trap.spring()
+
+        return make_key
+
+    _replace(keys, "make_key", made)
+
+
+def database_unnamed(trap: Trap, _chance: float) -> None:
+    """The database is made and does not have its name yet."""
+
+    def made(inner: Any) -> Any:
+        def migrate(self: Any, connection: Any) -> None:
+            inner(self, connection)
+            trap.spring()
+
+        return migrate
+
+    _replace(database.Database, "_migrate", made)
+
+
+def run_lock_taken(trap: Trap, _chance: float) -> None:
+    """The session is there and locked; its log is empty."""
+
+    def made(inner: Any) -> Any:
+        def acquire(self: Any, **how: Any) -> bool:
+            taken = inner(self, **how)
+            if "locks" in self.path.split(os.sep):
+                trap.spring()
+            return taken
+
+        return acquire
+
+    _replace(files.FileLock, "acquire", made)
+
+
+def undo_kept(trap: Trap, _chance: float) -> None:
+    """What a call is about to change is stored; the call has not begun."""
+
+    def made(inner: Any) -> Any:
+        def begin(self: Any, *given: Any, **named: Any) -> Any:
+            kept = inner(self, *given, **named)
+            trap.spring()
+            return kept
+
+        return begin
+
+    _replace(undo_store.UndoStore, "begin", made)
+
+
+def closed(trap: Trap, _chance: float) -> None:
+    """The log is closed, everything is synced, the lock is given back."""
+
+    def made(inner: Any) -> Any:
+        def close(self: StoredLog) -> None:
+            inner(self)
+            trap.spring()
+
+        return close
+
+    _replace(StoredLog, "close", made)
+
+
+def fold_kept(trap: Trap, _chance: float) -> None:
+    """The fold of the log is being kept for the next time."""
+
+    def made(inner: Any) -> Any:
+        def keep(self: StoredLog, event_id: int, folded: bytes) -> None:
+            trap.spring()
+            inner(self, event_id, folded)
+
+        return keep
+
+    _replace(StoredLog, "keep_fold", made)
+
+
+POINTS: dict[str, Set] = {
+    "key made": key_made,
+    "database unnamed": database_unnamed,
+    "run lock taken": run_lock_taken,
+    "session created": appended("SessionCreated"),
+    "input appended": appended("InputAccepted"),
+    "input committed": committed("InputAccepted"),
+    "turn started": appended("TurnStarted"),
+    "prefix set": appended("PrefixSet"),
+    "step started": committed("StepStarted"),
+    "mid-stream": appended("TextDelta"),
+    "stream committed": committed("TextDelta"),
+    "step ended": appended("StepEnded"),
+    "call requested": appended("ToolCallRequested"),
+    "call permitted": appended("PermissionDecided"),
+    "undo kept": undo_kept,
+    "before intent": before("Intent"),
+    "intent appended": appended("Intent"),
+    "intent committed": committed("Intent"),
+    "before sync": before_sync,
+    "after sync": after_sync,
+    "mid-run": output,
+    "before outcome": before("ToolResult"),
+    "outcome appended": appended("ToolResult"),
+    "outcome committed": committed("ToolResult"),
+    "mid-transaction": mid_transaction,
+    "before tip": before_tip,
+    "half a tip": half_tip,
+    "during checkpoint": during_checkpoint,
+    "turn ended": appended("TurnEnded"),
+    "session ended": appended("SessionEnded"),
+    "fold kept": fold_kept,
+    "log closed": closed,
+}
+"""The points in the order a run passes them."""
+
+
+def witness(path: str) -> None:
+    """Writes down, beside the log, what was appended and what was acknowledged; survives the kill.
+
+    `a ID SHA256` when an event was handed to the log, `k ID` when somebody was told that all up to it are stored.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def appending(inner: Any) -> Any:
+        def append(self: StoredLog, envelope: Any, payload: bytes) -> None:
+            inner(self, envelope, payload)
+            os.write(fd, f"a {envelope.id} {hashlib.sha256(payload).hexdigest()}\n".encode())
+
+        return append
+
+    def waiting(inner: Any) -> Any:
+        async def wait(self: StoredLog) -> None:
+            last = self.last_id
+            await inner(self)
+            os.write(fd, f"k {last}\n".encode())
+
+        return wait
+
+    _replace(StoredLog, "append", appending)
+    _replace(StoredLog, "committed", waiting)
+    _replace(StoredLog, "durable", waiting)
+
+
+ON_RESUME: dict[str, Set] = {
+    "resume, lock taken": run_lock_taken,
+    "resume, results written": appended("ToolResult"),
+    "resume, turn closed": committed("TurnEnded"),
+    "resume, session created": appended("SessionCreated"),
+    "court, question asked": committed("QuestionAsked"),
+    "court, answer written": appended("QuestionAnswered"),
+    "court, judged": committed("ToolResult"),
+}
+"""Points of the way back: the run is killed while a call runs, and the next one is killed here."""
+
+ONCE = frozenset(
+    {
+        "key made",
+        "database unnamed",
+        "run lock taken",
+        "session created",
+        "prefix set",
+        "session ended",
+        "fold kept",
+    }
+    | {"log closed", "mid-run", *ON_RESUME}
+)
+"""Points that are passed only once."""

@@ -1,0 +1,118 @@
+"""A session nobody is attached to and that does nothing ends after a while; the session stays, and goes on."""
+
+import pytest
+
+from bridle.conformance.clock import FakeClock
+from bridle.conformance.harness import harness
+from bridle.conformance.models import scripted
+from bridle.protocol.commands import AttachSession, DetachSession, EndSession
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import SessionCreated, SessionEnded, TurnEnded
+from bridle.providers.script import answer, say, wait
+
+HALF_HOUR_S = 1800
+
+
+def _is_live(session) -> bool:
+    try:
+        session.engine.multiplexer.session(session.id)
+    except CommandRefused:
+        return False
+    return True
+
+
+def _stored(session) -> list:
+    return [envelope.event for envelope in session.engine.store.events(session.id)]
+
+
+@pytest.mark.requirement("G42.1")
+@pytest.mark.requirement("G26.4")
+async def test_an_idle_session_without_clients_ends_and_a_new_run_begins_when_somebody_comes_back() -> None:
+    clock = FakeClock()
+    async with harness(scripted(say("one"), say("two")), clock=clock) as session:
+        await session.ask("hello")
+        await session.connection.send(DetachSession(session=session.id))
+        await clock.advance(HALF_HOUR_S - 1)
+        assert _is_live(session)
+        await clock.advance(2)
+        assert not _is_live(session)
+        assert _stored(session)[-1] == SessionEnded(cause="idle")
+        session.engine.store.open(session.id).close()  # nobody holds its lock
+
+        await session.connection.send(AttachSession(session=session.id))
+        runs = [event for event in _stored(session) if isinstance(event, SessionCreated)]
+        assert [run.resumed for run in runs] == [False, True]
+        events = await session.ask("and now?")
+        assert events[-1].stop == "end_turn"
+        assert [message.role for message in session.conversation.messages] == ["user", "assistant"] * 2
+
+
+async def test_a_session_somebody_is_attached_to_stays() -> None:
+    clock = FakeClock()
+    async with harness(scripted(say("one")), clock=clock) as session:
+        await session.ask("hello")
+        other = session.engine.connect(name="other", answers=False)
+        await other.send(AttachSession(session=session.id))
+        await other.close()
+        await clock.advance(10 * HALF_HOUR_S)
+        assert _is_live(session)
+
+
+async def test_coming_back_in_time_keeps_the_run() -> None:
+    clock = FakeClock()
+    async with harness(scripted(say("one")), clock=clock) as session:
+        await session.connection.send(DetachSession(session=session.id))
+        await clock.advance(HALF_HOUR_S - 1)
+        await session.connection.send(AttachSession(session=session.id))
+        await clock.advance(10 * HALF_HOUR_S)
+        assert _is_live(session)
+
+
+@pytest.mark.requirement("G33.4")
+async def test_a_pinned_session_does_not_end_when_idle() -> None:
+    clock = FakeClock()
+    async with harness(scripted(say("one")), clock=clock) as session:
+        session.engine.store.pin(session.id, pinned=True)
+        await session.connection.send(DetachSession(session=session.id))
+        await clock.advance(10 * HALF_HOUR_S)
+        assert _is_live(session)
+
+
+async def test_one_that_was_pinned_while_it_was_idle_stays_too() -> None:
+    clock = FakeClock()
+    async with harness(scripted(say("one")), clock=clock) as session:
+        await session.connection.send(DetachSession(session=session.id))
+        session.engine.store.pin(session.id, pinned=True)
+        await clock.advance(10 * HALF_HOUR_S)
+        assert _is_live(session)
+
+
+async def test_how_long_is_a_setting() -> None:
+    clock = FakeClock()
+    async with harness(scripted(say("one")), clock=clock, sets=("sessions.idle_timeout_s=5",)) as session:
+        await session.connection.send(DetachSession(session=session.id))
+        await clock.advance(6)
+        assert not _is_live(session)
+
+
+async def test_a_turn_that_runs_is_finished_first() -> None:
+    clock = FakeClock()
+    model = scripted(answer(wait(50), say("late")), clock=clock)
+    async with harness(model, clock=clock, sets=("sessions.idle_timeout_s=20",)) as session:
+        number = await session.send("hello")
+        await session.connection.send(DetachSession(session=session.id))
+        await clock.advance(49)
+        assert _is_live(session)
+        await clock.advance(2)
+        assert (await session.turn_of(number))[-1] == TurnEnded(stop="end_turn", steps=1)
+        assert _is_live(session)
+        await clock.advance(20)
+        assert not _is_live(session)
+
+
+async def test_a_session_that_was_ended_on_purpose_is_not_begun_again() -> None:
+    async with harness(scripted(say("one"))) as session:
+        await session.connection.send(EndSession(session=session.id))
+        with pytest.raises(CommandRefused):
+            await session.connection.send(AttachSession(session=session.id))
+        session.engine.store.open(session.id).close()

@@ -1,0 +1,102 @@
+"""A full disk: rows wait in memory where somebody waits with them, and are written in order when there is room."""
+
+import asyncio
+import os
+from contextlib import closing
+
+import pytest
+
+from bridle.base.clock import SystemClock
+from bridle.base.ids import Ids
+from bridle.protocol.errors import StoreError
+from bridle.protocol.events import TextDelta
+from bridle.sessions.store import SessionStore
+from sessions.session_kit import put, words
+
+LARGE = [TextDelta(text="x" * 3_000) for _ in range(200)]
+
+
+def tight_store(folder, *, waits_for_room):
+    clock = SystemClock()
+    ids = Ids(clock.now_ms, os.urandom)
+    return SessionStore(str(folder), ids=ids, clock=clock, waits_for_room=waits_for_room)
+
+
+def no_more_pages(store):
+    """From here on the database must not grow: to its writer that is a full disk."""
+
+    def limit(connection):
+        (pages,) = connection.execute("pragma page_count").fetchone()
+        connection.execute(f"pragma max_page_count = {pages}")
+
+    store.shelf.writer.run(limit)
+
+
+def room_again(store):
+    store.shelf.writer.run(
+        lambda connection: connection.execute("pragma max_page_count = 1000000").fetchall()
+    )
+
+
+async def until_stuck(store):
+    async with asyncio.timeout(20):
+        while not store.stuck():
+            await asyncio.sleep(0.01)
+
+
+async def test_rows_wait_for_room_and_are_written_in_order(tmp_path):
+    with closing(tight_store(tmp_path, waits_for_room=True)) as store:
+        log = store.create("/work", profile="default")
+        put(log, *words(10))
+        await log.committed()
+        no_more_pages(store)
+        put(log, *LARGE)
+        waiting = asyncio.create_task(log.durable())
+        await until_stuck(store)
+        put(log, *words(5))
+        assert (store.enough(), waiting.done(), log.last_id) == (False, False, 215)
+        assert sum(1 for _ in store.events(log.session)) < 215, "what is stored can be read meanwhile"
+        room_again(store)
+        await waiting
+        await log.durable()
+        assert not store.stuck()
+        log.verify()
+        assert sum(1 for _ in store.events(log.session)) == 215
+        log.close()
+
+
+async def test_who_leaves_meanwhile_is_told_and_what_is_stored_is_whole(tmp_path):
+    store = tight_store(tmp_path, waits_for_room=True)
+    log = store.create("/work", profile="default")
+    put(log, *words(10))
+    await log.committed()
+    no_more_pages(store)
+    put(log, *LARGE)
+    waiting = asyncio.create_task(log.durable())
+    await until_stuck(store)
+    with pytest.raises(StoreError) as refused:
+        log.close()
+    assert refused.value.reason == "NoSpace"
+    store.close()
+    with pytest.raises(StoreError):
+        await waiting
+    with closing(tight_store(tmp_path, waits_for_room=False)) as again:
+        opened = again.open(log.session)
+        opened.verify()
+        assert 10 <= opened.last_id < 210
+        opened.close()
+
+
+async def test_a_writer_that_does_not_wait_fails_for_good(tmp_path):
+    store = tight_store(tmp_path, waits_for_room=False)
+    log = store.create("/work", profile="default")
+    no_more_pages(store)
+    put(log, *LARGE)
+    with pytest.raises(StoreError) as refused:
+        await log.durable()
+    assert refused.value.reason == "NoSpace"
+    with pytest.raises(StoreError):
+        put(log, *words(1))
+    with pytest.raises(StoreError):
+        log.close()
+    store.close()
