@@ -13,7 +13,7 @@ from bridle.protocol.events import ToolResult
 from bridle.sessions import repairing
 from bridle.sessions.database import Database
 from cli.test_full_disk import SmallDisk
-from cli_kit import BRIDLE, Place, SignOfLife
+from cli_kit import BRIDLE, Place, SignOfLife, kinds
 
 READ_ONLY = 'mount -o remount,ro "$HOME"'
 WRITABLE = 'mount -o remount,rw "$HOME"'
@@ -105,7 +105,7 @@ def test_a_new_key_is_one_command(place: Place) -> None:
     place.verify(place.only_session())
 
 
-@pytest.mark.requirement("T18.12")
+@pytest.mark.requirement("P16")
 def test_a_lock_whose_holder_was_killed_is_taken_over_at_once(place: Place, life: SignOfLife) -> None:
     model = place.script(
         f"call bash\n    command: {life.hold}; touch begun; echo begun; sleep 600\n---\nsay done\n"
@@ -116,6 +116,7 @@ def test_a_lock_whose_holder_was_killed_is_taken_over_at_once(place: Place, life
         assert (busy.code, busy.result["error"]["code"]) == (2, "SESSION_RUN_IN_PROGRESS")
         assert busy.result["error"]["reason"] == "same_session_run_in_progress"
         assert busy.result["success"] is False
+        assert kinds(place.events(place.only_session())).count("SessionCreated") == 1, "nothing was written"
         runs = {busy.result["error"]["run"], busy.result["error"]["other_run"]}
         assert len(runs) == 2
         assert all(run.startswith("run_") for run in runs)

@@ -103,3 +103,15 @@ def requests_of(stored: list[Envelope], wire: Wire) -> list[bytes]:
         if (kept := conversation.folded()) is not None:
             conversation = Conversation.restored(kept)
     return bodies
+
+
+class OldWire(ChatWire):
+    canonical_form_version = 0
+
+
+@pytest.mark.requirement("G12.4")
+async def test_a_wire_for_another_form_of_messages_is_not_used() -> None:
+    model = OverWire(scripted(say("hi")), OldWire(Quirks(), streaming=True))
+    async with harness(model) as session:
+        events = await session.ask("go")
+    assert events[-1].stop == "error"

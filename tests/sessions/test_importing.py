@@ -10,9 +10,9 @@ from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import UsageError
-from bridle.sessions.export import jsonl
+from bridle.sessions.export import clean, jsonl
 from bridle.sessions.importing import import_lines
-from sessions.session_kit import CLIENT, opened
+from sessions.session_kit import CLIENT, envelope, opened, put
 from sessions.telling import stories, tell
 
 STORY = [("fix it", [(["On it."], [("bash", "make test", "ok", 0)])], "end_turn")]
@@ -101,6 +101,13 @@ def test_a_file_brings_no_looser_mode_and_no_other_folder(tmp_path, mode) -> Non
         )
 
 
+@pytest.mark.parametrize("mode", ["auto", "yolo"])
+def test_a_session_that_began_loose_does_not_begin_so_here(tmp_path, mode) -> None:
+    made = _imported(tmp_path, [_line(1, e.SessionCreated(log="l", cwd="/x", mode=mode))])
+    with opened(tmp_path) as store:
+        assert Conversation.of(store.events(made)).mode == "default"
+
+
 def test_a_stricter_mode_stays(tmp_path) -> None:
     made = _imported(tmp_path, [_line(1, e.SessionCreated(log="l", cwd="/x", mode="plan"))])
     with opened(tmp_path) as store:
@@ -157,3 +164,19 @@ def test_an_unknown_kind_comes_in_as_it_is(tmp_path) -> None:
     with opened(tmp_path) as store:
         (record,) = store.records(made)
     assert (record.envelope.kind, msgspec.json.decode(record.payload)) == ("FromLater", {"a": [1]})
+
+
+def test_an_export_is_redacted_again_and_otherwise_keeps_its_bytes(tmp_path) -> None:
+    secret = "ghp_" + "a1B2" * 10
+    plain = msgspec.json.encode({"reason": "x", "message": "y", "later": 1.5})
+    with opened(tmp_path) as store:
+        log = store.create("/work", profile="default")
+        put(log, e.Notice(reason="x", message=f"the token is {secret}"))
+        log.append(envelope(log, e.Notice(reason="x", message="y")), plain)
+        log.close()
+        first, second = jsonl(store.records(log.session))
+        (event, _) = clean(store.records(log.session))
+    assert secret.encode() not in first
+    assert "«redacted:" in first.decode()
+    assert plain in second
+    assert "«redacted:" in event.event.message

@@ -201,7 +201,6 @@ def test_a_lost_key_is_said_and_nothing_is_changed(tmp_path):
 # Older, newer, elsewhere
 
 
-@pytest.mark.requirement("G31.3")
 def test_a_newer_database_is_refused_by_every_door(tmp_path):
     filled(tmp_path, words(3))
     with contextlib.closing(raw(tmp_path)) as connection:

@@ -74,7 +74,7 @@ class Engine:
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders. `tools` come
     behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `adopts_orphans` is
     for a program that starts all its processes through this engine (see `Processes`), `listening` for one that others
-    can reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see it.
+    can reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see.
     """
 
     def __init__(

@@ -33,10 +33,9 @@ from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import Dispatcher, ToolLayers
 from bridle.engine.journal import Journal
-from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated
-from bridle.engine.ports import Spawn, SpawnPolicy
+from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
+from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.questions import Questions
-from bridle.engine.room import Room, with_room
 from bridle.engine.session import Court, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch

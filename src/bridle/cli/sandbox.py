@@ -270,7 +270,10 @@ def _writable(confinement: Confinement, here: Here) -> Iterator[str]:
         yield _line(label, shown, "without what tells programs what to do" if path == here.cwd else "")
         label = ""
     for path in confinement.left_out:
-        yield _line(label, _at_home(path, here.env), "is not there, so it cannot be written")
+        why = "is reached through a link in the workspace: name the folder itself"
+        if not os.path.exists(path):
+            why = "is not there, so it cannot be written"
+        yield _line(label, _at_home(path, here.env), why)
         label = ""
     yield _line("hidden", f"{len(confinement.hidden)} places", "keys, credentials, Bridle's own folders")
 

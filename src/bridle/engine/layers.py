@@ -16,10 +16,13 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.engine.deadline import Deadline
 from bridle.engine.journal import Journal
+from bridle.engine.ports import Room
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import Registry, RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.protocol.errors import sentence
-from bridle.protocol.events import ToolCallStarted
+from bridle.protocol.errors import StoreError, sentence
+from bridle.protocol.events import Degraded, Notice, ToolCallStarted
+
+LOOK_FOR_ROOM_S = 1.0
 
 Recheck = Callable[[ToolCall], ToolOutput | None]
 """Looks at a call once more just before it runs; an output means it must not."""
@@ -56,6 +59,41 @@ def validated() -> ToolLayer:
         return await proceed(
             msgspec.structs.replace(call, input=given, args=args, mutating=tool.mutating(args))
         )
+
+    return layer
+
+
+def with_room(room: Room | None, journal: Journal, clock: Clock) -> ToolLayer:
+    """On a full disk, lets a call that may change something wait until it can be recorded; people are told once.
+
+    A call that waits here has not begun. What only reads goes on. Without a `room` nothing waits.
+    """
+    told = False
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if room is None or not call.mutating:
+            return await proceed(call)
+        while True:
+            await until_there_is_room(room)
+            try:
+                return await proceed(call)
+            except StoreError as failure:
+                if failure.reason != "NoSpace" or call.begun:
+                    raise
+                await clock.sleep(LOOK_FOR_ROOM_S)  # what was to be kept for it did not fit; it has not begun
+
+    async def until_there_is_room(room: Room) -> None:
+        nonlocal told
+        if room.enough():
+            return
+        if not told:
+            told = True
+            journal.emit(Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {})))
+        while not room.enough():
+            await clock.sleep(LOOK_FOR_ROOM_S)
+        if told:
+            told = False
+            journal.emit(Notice(reason="RoomAgain", message=sentence("RoomAgain", {})))
 
     return layer
 

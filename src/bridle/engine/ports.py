@@ -121,6 +121,18 @@ class SessionLog(Protocol):
         ...
 
 
+class Room(Protocol):
+    """How it stands with the disk the log is on."""
+
+    def enough(self) -> bool:
+        """Whether there is room for the record of a call, and nothing waits to be written."""
+        ...
+
+    def stuck(self) -> bool:
+        """Whether events wait in memory because they could not be written."""
+        ...
+
+
 # Processes
 
 SandboxMode: TypeAlias = Literal["off", "read-only", "workspace-write"]

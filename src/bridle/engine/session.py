@@ -19,9 +19,8 @@ from bridle.engine.bus import Bus, Published
 from bridle.engine.conversation import PendingInput
 from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
-from bridle.engine.ports import SessionLog
+from bridle.engine.ports import Room, SessionLog
 from bridle.engine.questions import Client, Questions
-from bridle.engine.room import Room
 from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.timing import Stopwatch

@@ -23,6 +23,7 @@ from bridle.sessions.undo_store import sweep_contents
 DAY_MS = 24 * 3600 * 1000
 BATCH_EVENTS = 2_000
 BATCH_BLOBS = 200
+BATCH_SAID = 25
 FREE_BYTES = 4 << 20
 """Unused room in the file that is left for what comes next."""
 GIVEN_BACK_PAGES = 1_000
@@ -53,6 +54,7 @@ _FORGET_CALLS = "update tool_call_intents set args_hash = '' where log_id = ?"
 _LAST = "select coalesce(max(id), 0) from events where log = ?"
 _EMPTY_EVENTS = """update events set payload = null, blob = null, salt = null where log = ?1 and id > ?2 and id <= ?3
   and salt is not null and kind not in (select value from json_each(?4))"""
+_SOME_SAID = "delete from said where key in (select key from said where log = ? limit ?)"
 _PURGED = "update logs set purged = 1 where key = ?"
 _LOOSE_BLOBS = """delete from blobs where sha256 in (select sha256 from blobs b
   where not exists (select 1 from events e where e.blob = b.sha256) limit ?)"""
@@ -143,9 +145,12 @@ def empty_log(shelf: Shelf, key: int, log_id: str, *, stopped: Callable[[], bool
     """Deletes the content of a log in parts; its rows, digests and links stay. False when it was stopped."""
     kept = msgspec.json.encode(sorted(KEPT_KINDS)).decode()
 
+    shelf.writer.run(lambda connection: _run(connection, _STOP_SEARCH, _SEARCHED, key))
+    if not _forget_said(shelf, key, stopped):
+        return False
+
     def forget(connection: Connection) -> int:
         _forget_derived(connection, key)
-        connection.execute(_STOP_SEARCH, (_SEARCHED, key))
         connection.execute(_FORGET_CALLS, (log_id,))
         return _number(connection, _LAST, key)
 
@@ -215,8 +220,7 @@ def _begin(shelf: Shelf, found: _Candidate, now_ms: int) -> bool:
     """Marks the session expired, if nobody pinned or used it since we looked."""
 
     def mark(connection: Connection) -> bool:
-        connection.execute(_EXPIRE, (now_ms, found.id, found.updated_ms))
-        return _number(connection, "select changes()") == 1
+        return _changed(connection, _EXPIRE, now_ms, found.id, found.updated_ms) == 1
 
     return shelf.writer.run(mark)
 
@@ -247,6 +251,7 @@ def _remove_left_logs(shelf: Shelf, before_ms: int) -> int:
 def _remove_log(shelf: Shelf, key: int, log_id: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # first: a tip without its log would look like a loss
         os.unlink(shelf.tip_path(log_id))
+    _forget_said(shelf, key, lambda: False)
     last = shelf.writer.run(lambda connection: _number(connection, _LAST, key))
     for upto in range(BATCH_EVENTS, last + BATCH_EVENTS, BATCH_EVENTS):
         shelf.writer.run(
@@ -269,10 +274,17 @@ def _remove_log(shelf: Shelf, key: int, log_id: str) -> None:
     shelf.writer.run(forget)
 
 
+def _forget_said(shelf: Shelf, key: int, stopped: Callable[[], bool]) -> bool:
+    """Deletes what can be searched of a log; False when it was stopped. To forget a word well takes its time."""
+    while shelf.writer.run(lambda connection: _changed(connection, _SOME_SAID, key, BATCH_SAID)):
+        if stopped():
+            return False
+    return True
+
+
 def _forget_derived(connection: Connection, key: int) -> None:
     """What was made from the content of a log: all of it can be read, so all of it goes."""
     for statement in (
-        "delete from said where log = ?",
         "delete from folds where log = ?",
         "delete from undo_calls where log = ?",
         "delete from undo_actions where log = ?",
@@ -285,12 +297,17 @@ def _emptied(connection: Connection, part: tuple[int, int, int, str]) -> None:
 
 
 def _delete_loose_blobs(connection: Connection) -> int:
-    connection.execute(_LOOSE_BLOBS, (BATCH_BLOBS,))
-    return _number(connection, "select changes()")
+    return _changed(connection, _LOOSE_BLOBS, BATCH_BLOBS)
 
 
 def _run(connection: Connection, statement: str, *values: object) -> None:
     connection.execute(statement, values)
+
+
+def _changed(connection: Connection, statement: str, *values: object) -> int:
+    """How many rows a statement changed."""
+    connection.execute(statement, values)
+    return _number(connection, "select changes()")
 
 
 def _number(connection: Connection, statement: str, *values: object) -> int:

@@ -131,3 +131,15 @@ def test_programs_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_program("bwrap") != str(planted)
     assert find_program("sh") in {"/usr/bin/sh", "/bin/sh"}
+
+
+@pytest.mark.requirement("D16.4")
+def test_there_is_an_adapter_for_each_system_and_a_word_where_there_is_none() -> None:
+    from bridle.safety.sandbox.bubblewrap import Bubblewrap
+    from bridle.safety.sandbox.landlock import Landlock
+    from bridle.safety.sandbox.sandbox_exec import SandboxExec
+    from bridle.safety.sandbox.unshare import Unshare
+    from bridle.safety.spawn import OFF, UNCONFINED
+
+    assert (Bubblewrap.name, Landlock.name, Unshare.name, SandboxExec.name) == ORDER
+    assert {OFF, UNCONFINED}.isdisjoint(ORDER)

@@ -21,25 +21,29 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 """What is in a command's own /dev."""
 
 CHECK = r"""
-check_mounts() { # $1: may be written, $2: stands on this machine, $3: the devices of this machine
-  covered=' '
-  while read -r id parent device root point options rest; do
-    covered="$covered$parent@$point "
+is_covered() { # whether something is mounted on mount $1 where it stands, at $2
+  while read -r id parent device root point rest; do
+    [ "$parent $point" != "$1 $2" ] || return 0
   done </proc/self/mountinfo
-  while read -r id parent device root point options rest; do
+  return 1
+}
+check_mounts() { # $1: may be written, $2: stands on this machine, $3: the devices of this machine
+  while read -r number above device root point options rest; do
     case $3 in *" $device "*) ;; *) continue ;; esac
     case $1 in *" $device:$root:$point "*) continue ;; esac
     case $2 in
       *" $device:$root:$point "*)
         case $options in ro | ro,*) continue ;; esac
-        case $covered in *" $id@$point "*) continue ;; esac
         case $point in /dev | /dev/* | /proc | /proc/*) continue ;; esac
+        place=$point
+        if is_covered "$number" "$place"; then continue; fi
         ;;
       *)
+        place=$point
         case $options/${rest##*- } in ro/cgroup* | ro,*/cgroup*) continue ;; esac
         ;;
     esac
-    echo "sandbox: $point was changed by another command in this moment; nothing was run" >&2
+    echo "sandbox: $place was changed by another command in this moment; nothing was run" >&2
     exit 125
   done </proc/self/mountinfo
 }
