@@ -3,6 +3,8 @@
 import asyncio
 import os
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -217,19 +219,21 @@ async def test_a_session_in_a_linked_worktree_commits(repository: Path, tmp_path
 
 
 async def test_pip_installs_from_a_file_with_a_cache_of_its_own(work: Path, tmp_path: Path) -> None:
-    package = work / "package"
-    package.mkdir()
-    (package / "pyproject.toml").write_text('[project]\nname = "tiny"\nversion = "1"\n')
-    (package / "tiny.py").write_text("WORD = 'installed'\n")
+    with zipfile.ZipFile(work / "tiny-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny.py", "WORD = 'installed'\n")
+        wheel.writestr("tiny-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1\n")
+        wheel.writestr("tiny-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("tiny-1.dist-info/RECORD", "")
     home = tmp_path / "home"
-    (result,) = await ran(
+    made, installed, used = await ran(
         work,
-        "python3 -m venv --without-pip env && pip_cache=$PIP_CACHE_DIR && mkdir -p $pip_cache && touch $pip_cache/x"
-        " && cp package/tiny.py env/lib/python3*/site-packages/ && env/bin/python -c 'import tiny; print(tiny.WORD)'",
+        f"{sys.executable} -m venv env && echo $PIP_CACHE_DIR",
+        "env/bin/pip install -q --no-index --disable-pip-version-check ./tiny-1-py3-none-any.whl",
+        "env/bin/python -c 'import tiny; print(tiny.WORD)'",
         home=home,
     )
-    assert (result.metadata["exit_code"], result.content) == (0, "installed\n")
-    assert list((home / "cache").glob("work-*/pip/x"))
+    assert made.content.startswith(f"{home}/cache/work-")
+    assert (installed.metadata["exit_code"], used.content) == (0, "installed\n"), installed.content
 
 
 async def test_a_test_suite_runs_and_a_server_is_reached_by_the_next_command(work: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Mapping
 
 from bridle.base import files
@@ -62,7 +63,26 @@ class Housekeeping:
             _mark(self._marker, self._clock.now_ms())
 
 
-def once_a_day(marker: str, now_ms: int) -> bool:
+def expiry_notice(
+    store: SessionStore, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
+) -> str | None:
+    """What to say to a person about content that goes soon, once a day."""
+    from bridle.app.keeping import NOTICE_DAYS, days_kept, soon
+
+    found = soon(store.shelf, days_kept(where, env, cwd), now_ms=now_ms)
+    if not found or not _once_a_day(os.path.join(where.state, "expiry-told"), now_ms):
+        return None
+    first = found[0]
+    name = f'"{first.title}"' if first.title else first.id
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    these = "1 session loses its" if len(found) == 1 else f"{len(found)} sessions lose their"
+    when = time.strftime("%Y-%m-%d", time.localtime(first.at_ms / 1000))
+    return (
+        f"{these} content within {NOTICE_DAYS} days: {name} on {when}{more}. Keep one: bridle sessions pin ID"
+    )
+
+
+def _once_a_day(marker: str, now_ms: int) -> bool:
     """Whether something that is done once a day is due; if so it counts as done."""
     last_ms = _marked(marker)
     if last_ms is not None and 0 <= now_ms - last_ms < _DAY_MS:

@@ -247,7 +247,7 @@ async def _of_command(
 
     workdir = given.get("workdir")
     cwd = os.path.join(scene.cwd, workdir) if isinstance(workdir, str) else scene.cwd
-    for process in await asyncio.to_thread(left_behind, cwd, since_s=since_s - 1):
+    for process in await asyncio.to_thread(left_behind, cwd, since_s=since_s - 2):
         yield f"process {process.pid} still runs: {process.command}"
     parts = (await asyncio.to_thread(scene.understand, command, cwd)).parts
     for part in parts:

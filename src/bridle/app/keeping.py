@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from bridle.app.housekeeping import once_a_day
 from bridle.base.ids import SESS, is_id
 from bridle.config.folders import Folders
 from bridle.config.tiers import load
@@ -84,20 +82,3 @@ def _is_session(text: str) -> bool:
 def _remove_outputs(where: Folders, sessions: Iterable[str]) -> None:
     for session in filter(_is_session, sessions):
         shutil.rmtree(outputs_of(where, session), ignore_errors=True)
-
-
-def expiry_notice(
-    shelf: Shelf, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
-) -> str | None:
-    """What to say to a person about content that goes soon, once a day."""
-    found = soon(shelf, days_kept(where, env, cwd), now_ms=now_ms)
-    if not found or not once_a_day(os.path.join(where.state, "expiry-told"), now_ms):
-        return None
-    first = found[0]
-    name = f'"{first.title}"' if first.title else first.id
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    these = "1 session loses its" if len(found) == 1 else f"{len(found)} sessions lose their"
-    when = time.strftime("%Y-%m-%d", time.localtime(first.at_ms / 1000))
-    return (
-        f"{these} content within {NOTICE_DAYS} days: {name} on {when}{more}. Keep one: bridle sessions pin ID"
-    )

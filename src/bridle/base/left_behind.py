@@ -11,6 +11,8 @@ from typing import NamedTuple
 from bridle.base.escapees import MARK
 
 _COMMAND_CHARACTERS = 200
+_START_TICKS = 19
+"""Where the time of birth stands behind the name of the program."""
 
 
 class LeftBehind(NamedTuple):
@@ -32,11 +34,19 @@ def left_behind(folder: str, *, since_s: float) -> list[LeftBehind]:
             if where != folder and not where.startswith(f"{folder}/"):
                 continue
             marked = any(one.startswith(mark) for one in _read(pid, "environ").split(b"\0"))
-            if marked and os.stat(f"/proc/{pid}").st_mtime >= since_s:
+            if marked and _began_s(pid) >= since_s:
                 found.append(LeftBehind(pid, _command(pid)))
-        except OSError:  # it ended while we looked, or is somebody else's
+        except (OSError, ValueError, IndexError):  # it ended while we looked, or is somebody else's
             continue
     return [process for process in found if process.command]
+
+
+def _began_s(pid: int) -> float:
+    """When a process began, in seconds since the epoch."""
+    ticks = int(_read(pid, "stat").rpartition(b")")[2].split()[_START_TICKS])
+    with open("/proc/stat", encoding="ascii") as file:
+        booted_s = next(int(line.split()[1]) for line in file if line.startswith("btime "))
+    return booted_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _command(pid: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from bridle.app.keeping import branch_session, days_kept, delete_session, soon
 from bridle.base.files import FileLock
 from bridle.cli.session_changes import kept, one_line
-from bridle.cli.sessions import age
+from bridle.cli.session_words import age
 from bridle.clients.line.picker import Deed, Listed
 from bridle.config.folders import folders
 from bridle.sessions.retention import DAY_MS

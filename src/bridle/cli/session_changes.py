@@ -12,7 +12,7 @@ from bridle.app.keeping import branch_session, days_kept, delete_session, sweep
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.run import TITLE_CHARS
-from bridle.cli.sessions import day, short
+from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
 from bridle.clients.story import counted
 from bridle.config.folders import folders

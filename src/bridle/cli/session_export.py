@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from bridle.base.files import write_atomic
 from bridle.cli import say, unwritten
-from bridle.cli.sessions import day
+from bridle.cli.session_words import day
 from bridle.clients.story import counted
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import clean, jsonl

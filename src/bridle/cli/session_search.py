@@ -8,7 +8,7 @@ import time
 
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.sessions import age, short
+from bridle.cli.session_words import age, short
 from bridle.clients.story import counted
 from bridle.protocol.errors import UsageError
 from bridle.sessions.searching import CLOSING, OPENING, Found, search

@@ -13,6 +13,7 @@ from msgspec import Raw
 from bridle.app.engine import session_store
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
+from bridle.cli.session_words import age, day, notes
 from bridle.clients.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, is_expired
@@ -85,35 +86,6 @@ def _row(row: SessionRow, now_ms: float, *, everywhere: bool) -> str:
     about = [*notes(row), *([visible(row.cwd, newlines=False)] if everywhere else [])]
     facts = f"{age(now_ms - row.updated_ms):>12}   {turns:>8}"
     return "   ".join([f"{row.id} {star} {title:<44}", facts, *about])
-
-
-def notes(row: SessionRow) -> list[str]:
-    """What is special about a session, in a few words each."""
-    return [
-        *(["imported"] if row.imported_ms is not None else []),
-        *([f"branch of {short(row.branch_of)}"] if row.branch_of is not None else []),
-        *(["content expired"] if row.expired_ms is not None else []),
-    ]
-
-
-def short(session: str) -> str:
-    """The beginning of an id, as people type it; two sessions of one moment have the same."""
-    return session.removeprefix("sess_")[:10]
-
-
-def age(age_ms: float) -> str:
-    minutes = int(age_ms // 60_000)
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes} min ago"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h ago"
-    return f"{minutes // (24 * 60)} days ago"
-
-
-def day(ts_ms: int) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(ts_ms / 1000))
 
 
 def _show(store: SessionStore, text: str) -> int:

@@ -304,10 +304,10 @@ def _listed(store: SessionStore, env: Mapping[str, str], here: str = ".") -> tup
 
 def _tell_what_expires(store: SessionStore, env: Mapping[str, str]) -> None:
     """Once a day, before content goes."""
-    from bridle.app.keeping import expiry_notice
+    from bridle.app.housekeeping import expiry_notice
 
     now_ms = time.time_ns() // 1_000_000
-    told = expiry_notice(store.shelf, folders(env), env, now_ms=now_ms, cwd=os.path.realpath("."))
+    told = expiry_notice(store, folders(env), env, now_ms=now_ms, cwd=os.path.realpath("."))
     if told is not None:
         tell(told)
 

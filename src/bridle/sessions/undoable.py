@@ -42,7 +42,7 @@ def undoable(make_keeper: Callable[[], Keeper], stopwatch: Stopwatch) -> ToolLay
 
 
 async def _ended(keeper: Keeper, begun: Begun, *, ran: bool) -> None:
-    """The end, stored. On a full disk the call is left like one that Bridle did not see end; a later look settles it."""
+    """The end, stored. On a full disk the call is left like one that Bridle did not see end; a later look settles."""
     try:
         await keeper.end(begun, ran=ran)
     except StoreError as failure:

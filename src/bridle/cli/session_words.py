@@ -1,0 +1,36 @@
+"""How sessions are spoken of on the command line: when, which, and what is special about one."""
+
+from __future__ import annotations
+
+import time
+
+from bridle.sessions.store import SessionRow
+
+
+def notes(row: SessionRow) -> list[str]:
+    """What is special about a session, in a few words each."""
+    return [
+        *(["imported"] if row.imported_ms is not None else []),
+        *([f"branch of {short(row.branch_of)}"] if row.branch_of is not None else []),
+        *(["content expired"] if row.expired_ms is not None else []),
+    ]
+
+
+def short(session: str) -> str:
+    """The beginning of an id, as people type it; two sessions of one moment have the same."""
+    return session.removeprefix("sess_")[:10]
+
+
+def age(age_ms: float) -> str:
+    minutes = int(age_ms // 60_000)
+    if minutes < 1:
+        return "just now"
+    if minutes < 60:
+        return f"{minutes} min ago"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h ago"
+    return f"{minutes // (24 * 60)} days ago"
+
+
+def day(ts_ms: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(ts_ms / 1000))
