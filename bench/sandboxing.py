@@ -33,13 +33,13 @@ FLOOD_MB = 1024
 def added() -> list[Figure]:
     """Each adapter around `true`, against the same without a border, in turns."""
     with scratch() as folder:
-        return asyncio.run(_added(folder))
+        work = os.path.join(folder, "work")
+        os.mkdir(work)
+        subprocess.run(["git", "init", "-q", work], check=True, env={"PATH": "/usr/bin:/bin", "HOME": folder})
+        return asyncio.run(_added(folder, work))
 
 
-async def _added(folder: str) -> list[Figure]:
-    work = os.path.join(folder, "work")
-    os.mkdir(work)
-    subprocess.run(["git", "init", "-q", work], check=True, env={"PATH": "/usr/bin:/bin", "HOME": folder})
+async def _added(folder: str, work: str) -> list[Figure]:
     figures: list[Figure] = []
     processes = Processes()
     try:
@@ -127,7 +127,9 @@ async def _flood() -> list[Figure]:
     how = f"{FLOOD_MB} MB of output in {took_s:.1f} s, {FLOOD_MB / took_s:.0f} MB/s"
     return [
         Figure(name="memory under a flood", value=grown_mb, unit="MB", target=64, how=how),
-        Figure(name="cancel of a flood", value=cancelled_ms, unit="ms", target=500, how="to the end of the turn"),
+        Figure(
+            name="cancel of a flood", value=cancelled_ms, unit="ms", target=500, how="to the end of the turn"
+        ),
     ]
 
 

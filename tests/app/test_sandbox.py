@@ -222,7 +222,9 @@ async def test_pip_installs_from_a_file_with_a_cache_of_its_own(work: Path, tmp_
     with zipfile.ZipFile(work / "tiny-1-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny.py", "WORD = 'installed'\n")
         wheel.writestr("tiny-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1\n")
-        wheel.writestr("tiny-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            "tiny-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr("tiny-1.dist-info/RECORD", "")
     home = tmp_path / "home"
     made, installed, used = await ran(

@@ -87,7 +87,20 @@ def test_a_run_that_was_told_to_outlive_the_terminal_does(place: Place) -> None:
     ran = shell(place, ("run", "-y", "-s", "off", "-m", model, "x"), "")
     assert ran.code == 129
     again = subprocess.run(
-        ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh", *BRIDLE, "run", "-y", "-s", "off", "-m", model, "x"],
+        [
+            "/bin/sh",
+            "-c",
+            'trap "" HUP; exec "$@"',
+            "sh",
+            *BRIDLE,
+            "run",
+            "-y",
+            "-s",
+            "off",
+            "-m",
+            model,
+            "x",
+        ],
         cwd=place.work,
         env=place.environment(),
         stdin=subprocess.DEVNULL,

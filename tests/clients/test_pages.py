@@ -235,8 +235,8 @@ def test_no_viewer_finds_anything_active_in_the_markdown(text) -> None:
 
 
 _PIECES = st.sampled_from(
-    [*ACTIVE, "<script>x</script>", "```", "~~~", "``", "`", "````", "\n", "\n\n", " ", "   ", "    ", "\t", "\\", "[", "](",
-     "x", "- ", "> ", "1. ", "<", ">", "!", ")", "[a]: b", "|", "***", "---", "#"]
+    [*ACTIVE, "<script>x</script>", "```", "~~~", "``", "`", "````", "\n", "\n\n", " ", "   ", "    ", "\t", "\\", "[",
+     "](", "x", "- ", "> ", "1. ", "<", ">", "!", ")", "[a]: b", "|", "***", "---", "#"]
 )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from bridle.providers.script import call, say
 async def test_npm_installs_from_a_folder_and_its_script_runs(tmp_path: Path) -> None:
     work, package = tmp_path / "work", tmp_path / "work/tiny"
     package.mkdir(parents=True)
-    (package / "package.json").write_text(json.dumps({"name": "tiny", "version": "1.0.0", "main": "index.js"}))
+    (package / "package.json").write_text(
+        json.dumps({"name": "tiny", "version": "1.0.0", "main": "index.js"})
+    )
     (package / "index.js").write_text("module.exports = 'installed'\n")
     scripts = {"test": "node -e \"console.log(require('tiny'))\""}
     (work / "package.json").write_text(json.dumps({"name": "shop", "private": True, "scripts": scripts}))

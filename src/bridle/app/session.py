@@ -53,6 +53,7 @@ from bridle.safety.sandboxed import sandboxed
 from bridle.safety.sight import sight
 from bridle.safety.trust import Approvals
 from bridle.sessions.store import StoredLog
+from bridle.sessions.undoable import undoable
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
@@ -170,7 +171,6 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         where=ground.where,
         clock=clock,
         ids=ground.ids,
-        stopwatch=stopwatch,
         ask=questions.ask,
         shows=seen.shows_content,
     )
@@ -215,7 +215,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         ),
         together=(
             with_room(ground.room, journal, clock),
-            undo.layer,
+            undoable(undo.keeper, stopwatch),
             recorded(journal, rechecked(gate.paths, understand), stopwatch),
             deadline(clock),
             capped(spill),

@@ -20,13 +20,10 @@ from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.slash import SlashCommand, SlashEvent
-from bridle.engine.timing import Stopwatch
-from bridle.engine.tools import ToolLayer
 from bridle.protocol.events import Notice
 from bridle.safety.path_guard import Blocked, PathPolicy, check_place, workspace_policy
 from bridle.safety.paths import Target, session_folders
 from bridle.sessions.store import SessionStore, StoredLog
-from bridle.sessions.undoable import undoable
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_commands import Ask, Talk
@@ -41,9 +38,10 @@ UNDO_DOES: Mapping[str, str] = {
 
 
 class SessionUndo(msgspec.Struct, frozen=True):
-    """What a session gets: a layer around its tools, two commands, and what to say when it goes on."""
+    """What a session gets: what keeps files for the layer around its tools, two commands, and what to say when it goes
+    on."""
 
-    layer: ToolLayer
+    keeper: Callable[[], Keeper]
     commands: tuple[SlashCommand, ...]
     work: Callable[[], Undo]
 
@@ -65,7 +63,6 @@ def session_undo(
     where: Folders,
     clock: Clock,
     ids: Ids,
-    stopwatch: Stopwatch,
     ask: Ask,
     shows: Callable[[str], bool],
 ) -> SessionUndo:
@@ -107,7 +104,7 @@ def session_undo(
 
     runs = {"undo": undo, "redo": redo}
     commands = tuple(SlashCommand(name=name, does=does, run=runs[name]) for name, does in UNDO_DOES.items())
-    return SessionUndo(undoable(keeper, stopwatch), commands, work)
+    return SessionUndo(keeper, commands, work)
 
 
 class StoredUndo(msgspec.Struct, frozen=True):

@@ -47,7 +47,7 @@ Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --den
 --max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
 --effort off|low|medium|high|max says how much the model thinks.
 --append-system-prompt TEXT, or @FILE, adds your own words to the system text of this run.
---json prints one object at the end, --stream-json one line per event and run.result last (or: --output-format json|stream-json).
+--json prints one object at the end, --stream-json one line per event and run.result last; --output-format names either.
 """
 
 SESSIONS = """\

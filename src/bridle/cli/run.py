@@ -212,7 +212,9 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
 def _form(parsed: argparse.Namespace) -> Format:
     if (parsed.json and parsed.stream_json) or (parsed.output_format and (parsed.json or parsed.stream_json)):
         raise UsageError("--json and --stream-json exclude each other. Choose one")
-    return parsed.output_format or ("json" if parsed.json else "stream-json" if parsed.stream_json else "text")
+    return parsed.output_format or (
+        "json" if parsed.json else "stream-json" if parsed.stream_json else "text"
+    )
 
 
 def _own_words(given: str | None) -> str:

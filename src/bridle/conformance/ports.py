@@ -121,7 +121,9 @@ async def _until_turn_ended(connection: Connection, session: str, *, since: int)
     raise AssertionError("the events ended before the turn did")
 
 
-async def _refused(connection: Connection, command: SendInput | CancelTurn | CustomCommand, reason: str) -> None:
+async def _refused(
+    connection: Connection, command: SendInput | CancelTurn | CustomCommand, reason: str
+) -> None:
     try:
         await connection.send(command)
     except BridleError as refused:

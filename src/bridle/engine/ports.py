@@ -55,8 +55,8 @@ class Wire(Protocol):
     """A request as bytes: `head(prefix) + message, message … + tail(prefix)`. Pure and deterministic.
 
     Messages are encoded once each and joined with commas, so a step costs what is new, not what there is. A head that
-    does not end with `[` has put something of its own into the list; a comma follows it. `canonical_form_version` is that
-    of the messages it translates; the engine asserts that it is the current one.
+    does not end with `[` has put something of its own into the list; a comma follows it. `canonical_form_version` is
+    that of the messages it translates; the engine asserts that it is the current one.
     """
 
     canonical_form_version: ClassVar[int]

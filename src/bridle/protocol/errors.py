@@ -266,7 +266,8 @@ SENTENCES: Mapping[str, Sentence] = {
     "RoomAgain": Sentence("There is room again; changes and commands go on."),
     "NothingStored": Sentence("There is nothing stored here yet.", 2),
     "StoreOnNetwork": Sentence(
-        "{path} is on a network filesystem ({kind}), where a log is not safe. Use a local folder: BRIDLE_HOME=DIR", 2
+        "{path} is on a network filesystem ({kind}), where a log is not safe. Use a local folder: BRIDLE_HOME=DIR",
+        2,
     ),
     "NoSpace": Sentence(
         "No space left: Bridle cannot write its log in {folder}, so nothing more was run. What is stored is whole; "

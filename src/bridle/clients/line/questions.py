@@ -113,7 +113,9 @@ def _command(request: PermissionRequested, command: str, setting: Setting) -> Qu
         why=visible(request.because, newlines=False),
         body=(*(Row(line) for line in _lines(command)), *_tree(request.parts)),
         context=(
-            " · ".join(filter(None, (f"in {where}", *(() if escalate else (setting.sandbox, setting.network))))),
+            " · ".join(
+                filter(None, (f"in {where}", *(() if escalate else (setting.sandbox, setting.network))))
+            ),
             f"outside the sandbox, because: {visible(str(escalate), newlines=False)}" if escalate else "",
             _others(request.input, "command", "workdir", "escalate"),
         ),
