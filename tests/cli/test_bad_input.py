@@ -108,7 +108,11 @@ def test_without_a_home_the_one_the_system_knows_is_used(place: Place, variables
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody the system does not know")
 def test_somebody_the_system_does_not_know_is_told_to_name_a_home(place: Place) -> None:
     nobody = max(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid < 60_000) + 1
-    code = f"import os; os.setuid({nobody}); from bridle.config.folders import folders; folders({{}})"
+    # what is needed is imported first: an interpreter in somebody's home is closed to others
+    code = (
+        "import os, pwd, msgspec; from bridle.config.folders import folders; "
+        f"os.setuid({nobody}); folders({{}})"
+    )
     done = subprocess.run(
         [*BRIDLE[:1], "-c", code],
         env=words_without(place, "HOME"),

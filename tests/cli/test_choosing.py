@@ -25,7 +25,7 @@ def test_a_saved_model_ranks_below_an_option_and_what_is_chosen_in_the_session_a
     saved_model(place, saved)
     assert "the saved one" in place.bridle("run", "x").out
     with sitting(place, "-m", option) as person:
-        person.sees("option.script", READY)
+        person.sees("option.s", "--model", READY)
         person.types("hello\r")
         person.sees("This is the option one.", "1 step")
         person.types(f"/model {chosen}\r")
@@ -46,7 +46,9 @@ async def test_no_vendor_is_a_default_what_is_usable_is_offered_and_the_choice_i
 
     def without_anything() -> None:
         with sitting(place) as person:
-            person.sees(NO_MODEL, "Use a key", "Use a local server", "See the demo", "or q to leave [3]")
+            person.sees(
+                NO_MODEL, "Paste an API key", "Use a local server", "See the demo", "or q to leave [3]"
+            )
             person.types("q\r")
             assert person.ends() == 0
 

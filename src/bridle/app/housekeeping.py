@@ -100,7 +100,7 @@ def _marked(marker: str) -> int | None:
 def _mark(marker: str, now_ms: int) -> bool:
     try:
         files.private_folder(os.path.dirname(marker))
-        files.write_atomic(marker, str(now_ms).encode())
+        files.write_atomic(marker, str(now_ms).encode(), durable=False)
     except OSError:
         return False
     return True

@@ -144,7 +144,9 @@ def _scans() -> tuple[re.Pattern[bytes], ...]:
             after, slash, rest = re.escape(after).partition("/")
             end = f"{slash}{rest}".replace("/", r"[/\\]{1,2}") + gives
             if folded.endswith("-") and not shape.named:
-                end += f"(?={_BEHIND_A_LETTER})"  # `ask_user` is no key
+                end += (
+                    r"(?=[a-z0-9\-+/%:.\\]{10})"  # `ask_user` is no key; inside JSON a slash has a backslash
+                )
             if not sign:
                 alone.add(after + end)
             elif before:
