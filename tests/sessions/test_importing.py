@@ -91,13 +91,13 @@ def test_a_file_brings_no_looser_mode_and_no_other_folder(tmp_path, mode) -> Non
         _line(1, e.SessionCreated(log="log_01JV0000000000000000000000", cwd="/home/somebody", mode=mode)),
         _line(2, e.ModeChanged(mode=mode)),
     ]
-    made = _imported(tmp_path, lines, cwd="/work/here")
+    made = _imported(tmp_path, lines, cwd="/projects/here")
     with opened(tmp_path) as store:
         conversation = Conversation.of(store.events(made))
         assert (conversation.mode, conversation.cwd, store.find(made).cwd) == (
             "default",
-            "/work/here",
-            "/work/here",
+            "/projects/here",
+            "/projects/here",
         )
 
 

@@ -27,8 +27,8 @@ def three_sessions(folder):
     """Three closed sessions in one file without a write-ahead log; what each holds."""
     with opened(folder) as store:
         for number in range(3):
-            log = store.create(f"/work/{number}", profile="default")
-            created = e.SessionCreated(log=log.log, cwd=f"/work/{number}")
+            log = store.create(f"/projects/{number}", profile="default")
+            created = e.SessionCreated(log=log.log, cwd=f"/projects/{number}")
             said = e.InputAccepted(content=(e.TextBlock(text=f"title {number}"),))
             put(log, created, said, *words(100), LARGE, *words(100))
             log.close()
@@ -103,8 +103,8 @@ def test_a_saved_session_keeps_its_title_folder_and_large_results(tmp_path):
     assert all(payloads == before[session][: len(payloads)] for session, payloads in saved.items())
     with opened(tmp_path) as store:
         row = store.find(found.session)
-        assert (row.title, row.cwd, row.turns) == ("title 1", "/work/1", 0)
-        assert store.find("title 2").cwd == "/work/2"
+        assert (row.title, row.cwd, row.turns) == ("title 1", "/projects/1", 0)
+        assert store.find("title 2").cwd == "/projects/2"
     report_file = os.path.join(report.aside, "report.txt")
     with open(report_file, encoding="utf-8") as file:
         assert "149 events are whole; 54 known to be lost." in file.read()
@@ -118,7 +118,7 @@ def test_a_session_whose_own_row_is_gone_comes_back_from_its_events(tmp_path):
         connection.execute("update events set payload = x'7b7d' where log = 3 and id = 150")
     repairing.repair(database(tmp_path))
     with opened(tmp_path) as store:
-        assert {row.cwd for row in store.list()} == {"/work/0", "/work/1", "/work/2"}
+        assert {row.cwd for row in store.list()} == {"/projects/0", "/projects/1", "/projects/2"}
 
 
 def test_a_lost_end_is_accepted_without_a_new_file(tmp_path):
