@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,15 @@ from bridle.base.processes import Processes
 from bridle.config.folders import Folders
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
-from bridle.safety.paths import SessionFolders
+from bridle.safety.paths import SessionFolders, is_beneath_any
 from bridle.safety.spawn import UNCONFINED, ConfinedProcess
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.choosing import Chooser
     from bridle.safety.sandbox.spawn import SandboxSpawn
+
+
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
 
 
 class MachineSpawn:
@@ -93,7 +97,7 @@ def session_policy(
         mode=mode,
         workspace=here.workspace,
         writable=(*here.added, *asked) if mode == "workspace-write" else (),
-        readable=here.added,
+        readable=(*here.added, *_our_programs(here)),
         network=settings.network,
         scratch=scratch,
         required=settings.required,
@@ -109,6 +113,13 @@ def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
         return None
     owner = os.stat(policy.workspace).st_uid
     return sentence("ForeignFolder", {"owner": owner}) if owner else None
+
+
+def _our_programs(here: SessionFolders) -> tuple[str, ...]:
+    """Where Bridle itself is installed, if commands would not see it there: our own tools start programs from it."""
+    installed = os.path.realpath(sys.prefix)
+    hidden = is_beneath_any(installed, TEMPORARY) and here.place(installed) == "outside"
+    return (installed,) if hidden else ()
 
 
 def _from_home(path: str, home: str) -> str:
