@@ -129,7 +129,8 @@ def test_enter_on_the_first_screen_runs_the_demo_somewhere_else(place: Place) ->
         person.sees("or q to leave [")
         person.types(ENTER)
         person.sees(
-            "ran      write cart.py", "That was the real engine, tools and log; only the model was a script."
+            "ran      write cart.py",
+            "That was the real engine, tools, sandbox and log; only the model was a script.",
         )
         assert person.ends() == 0
     assert below(place.work) == ["cart.py"]

@@ -130,6 +130,11 @@ class Engine:
             idle=Idle(clock=clock, after_s=self._idle_after_s, ended=self._close_log),
         )
 
+    @property
+    def confines(self) -> bool:
+        """Whether commands are held by anything on this machine, as far as is known."""
+        return self._sandbox.adapter != UNCONFINED
+
     def connect(self, *, name: str, identity: IdentityClass = "human", answers: bool) -> InProcessConnection:
         return self.multiplexer.connect(name=name, identity=identity, answers=answers)
 

@@ -42,25 +42,23 @@ async def run_demo(env: Mapping[str, str]) -> int:
     create = CreateSession(
         cwd=scratch, env=session_environment(env), model="demo:fix-test", mode="auto", aliases=()
     )
+    parts = "engine, tools and log"
     try:
         async with running_engine(env, notice=_say) as engine:
+            parts = "engine, tools, sandbox and log" if engine.confines else parts
             await run_prompt(engine, printer, create, (TextBlock(text=PROMPT),))
     except BridleError as failure:
         printer.fail(failure)
     code = printer.finish()
     if printer.session is not None:
         _say("")
-        _say("That was the real engine, tools and log; only the model was a script.")
+        _say(f"That was the real {parts}; only the model was a script.")
         _say(f"The log, encrypted     {os.path.join(folders(env).data, 'sessions.db')}")
         program = "bridle" if shutil.which("bridle") else sys.argv[0]
         _say(f"What just happened     {program} sessions show {printer.session}")
         _say(f"Play your own script   {program} help scripts")
-        _say(
-            f"Connect a real model   put its key into the environment, then: {program} run -m openai:MODEL PROMPT"
-        )
-        _say(
-            f"                       {program} models   lists providers, their key variables and local servers"
-        )
+        _say(f"Connect a real model   {program} login   or put its key into the environment")
+        _say(f"                       {program} models  lists providers, key variables and local servers")
     return code
 
 
