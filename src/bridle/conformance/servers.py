@@ -12,6 +12,7 @@ breaks the protocol below the script.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -81,7 +82,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.body, type=dict[str, Any])
 
 
-class LoopbackServer:
+class LoopbackServer(ABC):
     """An HTTP server on this machine while entered; keeps every request it got. Subclasses answer them."""
 
     def __init__(self) -> None:
@@ -94,9 +95,9 @@ class LoopbackServer:
         self.conversations: set[asyncio.Task[None]] = set()
         """The tasks of the connections that are open."""
 
+    @abstractmethod
     async def answer(self, request: Received, reply: Reply) -> bool:
         """Answers one request and says whether the connection can be kept."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)

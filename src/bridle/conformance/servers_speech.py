@@ -7,6 +7,7 @@ A `Speech` is one answer being given. Its methods return the bytes of the events
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
@@ -27,7 +28,7 @@ class Refusal(msgspec.Struct, frozen=True):
     body: Json
 
 
-class Speech:
+class Speech(ABC):
     """One answer on one wire. Subclasses know its words."""
 
     path: ClassVar[str]
@@ -44,49 +45,49 @@ class Speech:
     # Requests
 
     @staticmethod
+    @abstractmethod
     def problem(asked: Json, headers: Mapping[str, str]) -> str | None:
         """What is wrong with a request: order and ids of its messages, as the protocol has them."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def answers_so_far(asked: Json) -> int:
         """How many answers a request holds."""
-        raise NotImplementedError
 
     # The answer, as it is streamed
 
-    def begin(self) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def begin(self) -> bytes: ...
 
-    def text(self, text: str) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def text(self, text: str) -> bytes: ...
 
-    def thinking(self, text: str) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def thinking(self, text: str) -> bytes: ...
 
-    def call(self, statement: Call) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def call(self, statement: Call) -> bytes: ...
 
-    def end(self) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def end(self) -> bytes: ...
 
+    @abstractmethod
     def error(self, reason: FailReason) -> bytes:
         """An error inside an answer that has begun."""
-        raise NotImplementedError
 
-    def whole(self) -> Json:
-        raise NotImplementedError
+    @abstractmethod
+    def whole(self) -> Json: ...
 
     # Refusals
 
     @staticmethod
+    @abstractmethod
     def refusal(reason: FailReason) -> Refusal | None:
         """How a vendor refuses before the first word; None where it would just go away."""
-        raise NotImplementedError
 
     @staticmethod
-    def bad_request(problem: str) -> Json:
-        raise NotImplementedError
+    @abstractmethod
+    def bad_request(problem: str) -> Json: ...
 
 
 def in_halves(text: str) -> tuple[str, str]:
