@@ -65,7 +65,7 @@ async def _in_turns(
         return adapter
 
     place = Place(home=folder, own=(os.path.join(folder, "own"),), caches=os.path.join(folder, "caches"))
-    spawn = SandboxSpawn(processes, place=place, choose=choose)
+    spawn = SandboxSpawn(processes, place=lambda: place, choose=choose)
     held = SpawnPolicy(mode="workspace-write", workspace=work, scratch=os.path.join(folder, "tmp"))
     free = SpawnPolicy(mode="off", workspace=work)
     took_ms: dict[str, list[float]] = {"off": [], "workspace-write": []}

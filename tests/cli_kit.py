@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from bridle.sessions.store import SessionRow, SessionStore
 # A warning inside Bridle is an error there too, and shows as one on stderr.
 BRIDLE = (sys.executable, "-W", "error", "-m", "bridle")
 TIMEOUT_S = 40
+_DURATION = re.compile(r"^(ran .*?)   \d+\.\d s(?=   |$)")
 
 
 class Ran(NamedTuple):
@@ -41,10 +43,10 @@ class Ran(NamedTuple):
 
     @property
     def story(self) -> list[str]:
-        """The lines on stderr, without the prefix that every one of them has."""
+        """The lines on stderr, without the prefix all of them have and without how long a call took."""
         lines = self.err.splitlines()
         assert [line for line in lines if not line.startswith("bridle: ")] == []
-        return [line.removeprefix("bridle: ") for line in lines]
+        return [_DURATION.sub(r"\1", line.removeprefix("bridle: ")) for line in lines]
 
 
 class Place:

@@ -1,7 +1,6 @@
 """What a run may do when nobody is there to ask, and `bridle permissions`, which says so beforehand."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def test_a_rule_allows_what_it_names_and_no_more(place: Place) -> None:
     ran, denied, made = run(place, "--allow", "bash(mkdir*)")
     assert (list(denied), made) == (["touch made", "write new.txt"], ["hi"])
     (line,) = (line for line in ran.story if line.startswith("ran "))
-    assert re.match(r"ran      mkdir hi {23}exit 0   ([0-9.]+ s   )?allowed by --allow ", line)
+    assert line.startswith("ran      mkdir hi                       exit 0   allowed by --allow ")
 
 
 def test_several_rules_add_up(place: Place) -> None:

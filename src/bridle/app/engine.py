@@ -16,7 +16,7 @@ from bridle.app.gates import understanding
 from bridle.app.housekeeping import Housekeeping
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import MachineSpawn, foreign_folder
+from bridle.app.sandboxing import foreign_folder, machine_spawn
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
@@ -103,7 +103,7 @@ class Engine:
         self.known = KnownModels(self.models, state=where.state, clock=clock)
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
-        self._sandbox = MachineSpawn(self._processes, where=where, env=env)
+        self._sandbox = machine_spawn(self._processes, where=where, env=env)
         self.store = SessionStore(
             where.data, ids=self._ids, clock=clock, notice=notice, waits_for_room=waits_for_room
         )

@@ -2,88 +2,45 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bridle.app.settings import SandboxSettings
 from bridle.base.processes import Processes
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.safety.paths import SessionFolders, is_beneath_any
-from bridle.safety.spawn import UNCONFINED, ConfinedProcess
+from bridle.safety.sandbox.choosing import Chooser
+from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.safety.spawn import UNCONFINED
 
 if TYPE_CHECKING:
-    from bridle.safety.sandbox.choosing import Chooser
-    from bridle.safety.sandbox.spawn import SandboxSpawn
+    from bridle.safety.sandbox.confinement import Place
 
 
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
 
 
-class MachineSpawn:
-    """The `Spawn` of this process. What confines commands is loaded, and looked for, with the first of them."""
+def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str]) -> SandboxSpawn:
+    """The `Spawn` of this process. What holds commands here is looked for with the first of them."""
+    chooser = Chooser(processes, state=where.state)
+    return SandboxSpawn(
+        processes,
+        place=lambda: this_place(where, env, caches=where.cache),
+        choose=chooser.adapter,
+        expected=chooser.expected,
+        failed=chooser.drop,
+    )
 
-    def __init__(self, processes: Processes, *, where: Folders, env: Mapping[str, str]) -> None:
-        self._processes = processes
-        self._where = where
-        self._env = env
 
-    @property
-    def adapter(self) -> str:
-        return self._chooser.expected() or UNCONFINED
+def this_place(where: Folders, env: Mapping[str, str], *, caches: str = "") -> Place:
+    """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
+    from bridle.safety.sandbox.confinement import Place
 
-    async def held_by(self) -> str | None:
-        """What really confines commands here, found out; None where nothing does."""
-        adapter = await self._chooser.adapter()
-        return adapter.name if adapter is not None else None
-
-    async def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        policy: SpawnPolicy,
-        call_id: str,
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None] | None = None,
-        stdin: bytes | None = None,
-    ) -> ConfinedProcess:
-        return await self._spawn(
-            argv,
-            cwd=cwd,
-            env=env,
-            policy=policy,
-            call_id=call_id,
-            on_output=on_output,
-            on_error=on_error,
-            stdin=stdin,
-        )
-
-    @functools.cached_property
-    def _chooser(self) -> Chooser:
-        from bridle.safety.sandbox.choosing import Chooser
-
-        return Chooser(self._processes, state=self._where.state)
-
-    @functools.cached_property
-    def _spawn(self) -> SandboxSpawn:
-        from bridle.safety.sandbox.confinement import Place
-        from bridle.safety.sandbox.spawn import SandboxSpawn
-
-        place = Place(
-            home=self._env.get("HOME") or os.path.expanduser("~"),
-            own=self._where.all,
-            caches=self._where.cache,
-            env=self._env,
-        )
-        return SandboxSpawn(
-            self._processes, place=place, choose=self._chooser.adapter, failed=self._chooser.drop
-        )
+    return Place(home=home_of(env), own=where.all, caches=caches, env=env)
 
 
 def session_policy(

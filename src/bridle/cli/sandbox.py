@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import MachineSpawn
+from bridle.app.sandboxing import machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -99,7 +99,7 @@ def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
 
 async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> int:
     processes = Processes(adopts_orphans=True)
-    spawn = MachineSpawn(processes, where=here.where, env=here.env)
+    spawn = machine_spawn(processes, where=here.where, env=here.env)
     policy = here.policy
     end = _End()
     try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bridle.app.sandboxing import session_policy
+from bridle.app.sandboxing import session_policy, this_place
 from bridle.app.settings import SessionSettings
 from bridle.base.processes import CannotStart, Processes
 from bridle.config.folders import Folders
@@ -40,7 +39,7 @@ class Here(NamedTuple):
     @property
     def place(self) -> Place:
         """Without the caches, which would be made by asking."""
-        return Place(home=self.env.get("HOME") or os.path.expanduser("~"), own=self.where.all, env=self.env)
+        return this_place(self.where, self.env)
 
 
 async def version_of(chosen: Chosen, processes: Processes) -> str:

@@ -114,7 +114,7 @@ def _start_for(adapter: Adapter, processes: Processes) -> StartFor:
     async def choose() -> Adapter:
         return adapter
 
-    return lambda world: SandboxSpawn(processes, place=world.place, choose=choose)
+    return lambda world: SandboxSpawn(processes, place=lambda: world.place, choose=choose)
 
 
 def _nothing_to_probe(only: str | None, chosen: Chosen) -> str:

@@ -37,7 +37,7 @@ def folders(env: Mapping[str, str]) -> Folders:
             state=os.path.join(root, "state"),
             cache=os.path.join(root, "cache"),
         )
-    home = env.get("HOME") or _home_of_user()
+    home = home_of(env)
     return Folders(
         config=_under(env, "XDG_CONFIG_HOME", home, ".config"),
         data=_under(env, "XDG_DATA_HOME", home, ".local/share"),
@@ -46,8 +46,13 @@ def folders(env: Mapping[str, str]) -> Folders:
     )
 
 
-def _home_of_user() -> str:
-    """The home that the system knows. `os.path.expanduser` would take an empty HOME for the root folder."""
+def home_of(env: Mapping[str, str]) -> str:
+    """The home of a caller: what HOME says, or else what the system knows.
+
+    `os.path.expanduser` would take an empty HOME for the root folder.
+    """
+    if home := env.get("HOME"):
+        return home
     import pwd
 
     try:

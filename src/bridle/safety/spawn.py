@@ -6,6 +6,7 @@ none; every other variable stays behind, whatever it is called.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridle.base.processes import Process, Processes
@@ -30,6 +31,7 @@ ALLOWED_NAMES = frozenset({
 })
 # fmt: on
 NEVER_PREFIX = "BRIDLE_"
+_SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin")
 
 
 def allowed_environment(env: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
@@ -39,6 +41,12 @@ def allowed_environment(env: Mapping[str, str], also: Collection[str] = ()) -> d
         for name, value in env.items()
         if (name in ALLOWED_NAMES or name in also) and not name.upper().startswith(NEVER_PREFIX)
     }
+
+
+def find_program(name: str) -> str | None:
+    """Where a program of the system itself is. PATH is not asked: a workspace may have put something on it."""
+    candidates = (os.path.join(folder, name) for folder in _SYSTEM_FOLDERS)
+    return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 UNCONFINED = "env-only"

@@ -79,7 +79,7 @@ class Box:
             return adapter
 
         output = bytearray()
-        spawn = SandboxSpawn(self.processes, place=self.place, choose=choose)
+        spawn = SandboxSpawn(self.processes, place=lambda: self.place, choose=choose)
         process = await spawn(
             ["/bin/bash", "-c", script],
             cwd=str(self.workspace),

@@ -11,7 +11,7 @@ from bridle.base.processes import Processes
 from bridle.safety.sandbox.adapters import Launch
 from bridle.safety.sandbox.choosing import ORDER, Attempt, Chooser, Way, adapter_for
 from bridle.safety.sandbox.confinement import Confinement
-from bridle.safety.sandbox.system_programs import find_program
+from bridle.safety.spawn import find_program
 
 needs_an_adapter = pytest.mark.skipif(
     all(adapter_for(Way(name, "full" if name == "bubblewrap" else "")) is None for name in ORDER),

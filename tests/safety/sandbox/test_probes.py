@@ -58,7 +58,7 @@ def held_by(adapter: Adapter, processes: Processes) -> StartFor:
     async def choose() -> Adapter:
         return adapter
 
-    return lambda world: SandboxSpawn(processes, place=world.place, choose=choose)
+    return lambda world: SandboxSpawn(processes, place=lambda: world.place, choose=choose)
 
 
 async def outcomes(

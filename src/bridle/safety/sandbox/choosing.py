@@ -21,7 +21,7 @@ import msgspec
 
 from bridle.base.files import private_folder, read_limited, write_atomic
 from bridle.base.processes import CannotStart, Processes
-from bridle.safety.sandbox.system_programs import find_program
+from bridle.safety.spawn import find_program
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.adapters import Adapter

@@ -5,18 +5,22 @@ Where nothing can hold a command, it runs with the rights of the person and says
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.sandbox.adapters import Adapter, CannotConfine, Launch
-from bridle.safety.sandbox.confinement import Confinement, Place, confinement_of
-from bridle.safety.spawn import ConfinedProcess, EnvOnlySpawn, allowed_environment
+from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allowed_environment
+
+if TYPE_CHECKING:
+    from bridle.safety.sandbox.adapters import Adapter, Launch
+    from bridle.safety.sandbox.confinement import Confinement, Place
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
@@ -24,36 +28,49 @@ _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve
 _BUBBLEWRAP_SAYS = "bwrap: "
 _TRIES = 3
 
-Choose = Callable[[], Awaitable[Adapter | None]]
-
 
 def _nothing() -> None:
     pass
 
 
-class SandboxSpawn:
-    """Starts processes as their policy says.
+def _not_known() -> str | None:
+    return None
 
-    `choose` gives the adapter of this machine, or None; it is asked when a command is to be confined. `failed` is told
-    when the adapter itself seems to have failed: what this machine can do is to be found out again. `place.caches` is
-    the folder of all projects' caches: each has its own in there.
+
+class SandboxSpawn:
+    """Starts processes as their policy says. What confines them is loaded with the first that is to be confined.
+
+    `choose` gives the adapter of this machine, or None; `expected` the name it will have, without starting anything.
+    `failed` is told when the adapter itself seems to have failed: what this machine can do is to be found out again.
+    `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
     def __init__(
         self,
         processes: Processes,
         *,
-        place: Place,
-        choose: Choose,
+        place: Callable[[], Place],
+        choose: Callable[[], Awaitable[Adapter | None]],
+        expected: Callable[[], str | None] = _not_known,
         failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
     ) -> None:
         self._processes = processes
-        self._place = place
+        self._place = functools.cache(place)
         self._choose = choose
+        self._expected = expected
         self._failed = failed
         self._also = frozenset(also)
         self._unconfined = EnvOnlySpawn(processes, also=also)
+
+    @property
+    def adapter(self) -> str:
+        return self._expected() or UNCONFINED
+
+    async def held_by(self) -> str | None:
+        """What really confines commands here, found out; None where nothing does."""
+        adapter = await self._choose()
+        return adapter.name if adapter is not None else None
 
     async def __call__(
         self,
@@ -112,6 +129,9 @@ class SandboxSpawn:
         self, adapter: Adapter, argv: Sequence[str], policy: SpawnPolicy, cwd: str
     ) -> tuple[_Border, Launch]:
         """A border, and how to start `argv` in it. Another command may change what is looked at meanwhile."""
+        from bridle.safety.sandbox.adapters import CannotConfine
+        from bridle.safety.sandbox.confinement import confinement_of
+
         for tries_left in reversed(range(_TRIES)):
             try:
                 confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
@@ -124,10 +144,11 @@ class SandboxSpawn:
 
     def _place_of(self, workspace: str) -> Place:
         """The place with the caches of this project alone: no project's downloads reach another."""
-        if not self._place.caches:
-            return self._place
+        place = self._place()
+        if not place.caches:
+            return place
         name = f"{os.path.basename(workspace)[:32]}-{sha256(os.fsencode(workspace)).hexdigest()[:12]}"
-        return msgspec.structs.replace(self._place, caches=os.path.join(self._place.caches, name))
+        return msgspec.structs.replace(place, caches=os.path.join(place.caches, name))
 
 
 class _Border:

@@ -22,7 +22,7 @@ from bridle.safety.sandbox.gentle import terminate_inside
 from bridle.safety.sandbox.masks import Masks
 from bridle.safety.sandbox.mount_check import CHECK, DEVICES, Now, arguments_of_check, mounted_now
 from bridle.safety.sandbox.mounts import Mount, make_room, mounts_of
-from bridle.safety.sandbox.system_programs import find_program
+from bridle.safety.spawn import find_program
 
 _SCRIPT = (
     CHECK
