@@ -100,8 +100,8 @@ def committed(kind: str) -> Set:
 
     def set_trap(trap: Trap, _chance: float) -> None:
         def made(inner: Any) -> Any:
-            def commit(connection: Any, rows: list[Any]) -> None:
-                inner(connection, rows)
+            def commit(connection: Any, changes: list[Any], rows: list[Any]) -> None:
+                inner(connection, changes, rows)
                 if any(_is(row.envelope.event, kind) for row in rows):
                     trap.spring()
 
@@ -192,9 +192,9 @@ def during_checkpoint(trap: Trap, chance: float) -> None:
         return connect
 
     def made(inner: Any) -> Any:
-        def commit(connection: Any, rows: list[Any]) -> None:
+        def commit(connection: Any, changes: list[Any], rows: list[Any]) -> None:
             trap.spring_after(chance * 0.004)
-            inner(connection, rows)
+            inner(connection, changes, rows)
 
         return commit
 
@@ -258,7 +258,7 @@ def run_lock_taken(trap: Trap, _chance: float) -> None:
 
 
 def undo_kept(trap: Trap, _chance: float) -> None:
-    """What a call is about to change is stored; the call has not begun."""
+    """What a call is about to change is on its way to the disk; so is nothing else, and the call has not begun."""
 
     def made(inner: Any) -> Any:
         def begin(self: Any, *given: Any, **named: Any) -> Any:

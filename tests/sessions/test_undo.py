@@ -190,7 +190,7 @@ def test_content_is_encrypted_and_stored_once(tmp_path: Path):
         shop.call(lambda: (shop.folder / "a").unlink())
         for file in (tmp_path / "data").rglob("*"):
             assert not file.is_file() or b"must not lie about" not in file.read_bytes()
-        reader = shop.log.undo_store()._reader()
+        reader = shop.log.undo_store()._settled()
         assert reader.execute("select count(*) from undo_contents").fetchall() == [(1,)]
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base.clock import SystemClock
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
-from bridle.protocol.events import UndoApplied
+from bridle.protocol.events import ToolCallStarted, UndoApplied
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
 from bridle.sessions.undo_keeper import Ground, Keeper
@@ -84,6 +84,11 @@ class Workshop:
             subjects=tuple(Subject(kind="path", access="write", value=p, resolved=p) for p in paths),
         )
         self._begun = asyncio.run(self.keeper.begin(self._call))
+        intent = ToolCallStarted(
+            call_id=self._call.id, tool=self._call.name, input={}, mutating=True, input_sha256=""
+        )
+        put(self.log, intent)
+        asyncio.run(self.log.durable())
 
     def apply(self, plan, **options) -> UndoApplied:
         applied = self.undo.apply(plan, **options)

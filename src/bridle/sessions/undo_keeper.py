@@ -29,6 +29,8 @@ from bridle.sessions.undo_store import NewCall, UndoStore
 from bridle.sessions.undo_tree import USUAL, Keep, Limits, Look, look_around, look_at, newly_missed
 
 _DOES_CHARACTERS = 200
+_FEW = 256
+"""To look at so many files again takes no longer than to hand the work to a thread."""
 _INSTALLS = "installs packages"
 """What a command that fetches packages is said to do: it runs their scripts too, so its class is another one."""
 _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compared, never opened
@@ -86,34 +88,49 @@ class Keeper:
         self._turn = turn
         self._clock = clock
         self._look: Look | None = None
-        self._settled = False
+        self._next_number = 0
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, call: ToolCall) -> Begun:
-        """Stores what the call may change. When this returns it survives the death of this process."""
+        """What the call may change is stored before, or together with, whatever the log gets from now on."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(self._begin, call, self._turn())
 
     async def end(self, begun: Begun, *, ran: bool) -> None:
-        """Stores what the call did change."""
+        """Stores what the call did change, in the same way."""
         async with self._one_at_a_time:
             await asyncio.to_thread(self._end, begun, ran)
 
+    def begin_at_once(self, call: ToolCall) -> Begun | None:
+        """The same without waiting for a thread, where a look takes no longer than that; None where it might."""
+        return None if exact_paths(call) or not self._is_quick() else self._begin(call, self._turn())
+
+    def end_at_once(self, begun: Begun, *, ran: bool) -> bool:
+        """The same for the end; False where it has to be waited for."""
+        if begun.kept.exact or not self._is_quick():
+            return False
+        self._end(begun, ran)
+        return True
+
+    def _is_quick(self) -> bool:
+        look = self._look
+        return look is not None and len(look.tree) <= _FEW and not self._one_at_a_time.locked()
+
     def _begin(self, call: ToolCall, turn: int | None) -> Begun:
         store = self._store
-        if not self._settled:
+        if not self._next_number:
             with store.elsewhere() as own:
                 own.forget_old(self._clock.now_ms())
                 settle(own, self._ground)
-            self._settled = True
+                self._next_number = own.next_number()
         keep = store.keeping()
         named = tuple(_named(call, self._ground))
         if paths := exact_paths(call):
             kept = Kept(exact=True, seen=tuple(_looked_at(with_missing_folders(paths), keep)))
         else:
             kept = self._whole(keep, named)
-        keep.flush()
         new = NewCall(
+            number=self._next_number,
             call_id=call.id,
             turn=turn,
             tool=call.name,
@@ -121,8 +138,10 @@ class Keeper:
             started_ms=self._clock.now_ms(),
             kept=kept,
         )
+        store.begin(new, keep.rest())
+        self._next_number += 1
         return Begun(
-            number=store.begin(new),
+            number=new.number,
             kept=kept,
             missed=tuple(_beyond(call, self._ground)),
             named=named,
@@ -165,9 +184,9 @@ class Keeper:
             changes = covered(before, after)
             missed = newly_missed(before, after, self._ground.roots)
             self._look = after
-        keep.flush()
         missed = (*begun.missed, *missed)
-        store.end(begun.number, msgspec.structs.replace(begun.kept, changes=tuple(changes), missed=missed))
+        kept = msgspec.structs.replace(begun.kept, changes=tuple(changes), missed=missed)
+        store.end(begun.number, kept, keep.rest())
 
 
 def settle(store: UndoStore, ground: Ground) -> None:
@@ -191,8 +210,7 @@ def settle(store: UndoStore, ground: Ground) -> None:
             before = Look(tree=tree, unlisted={os.fsdecode(path) for path in row.kept.unlisted})
             after = ground.around(tree, keep, first=True)
             changes = covered(before, after)
-        keep.flush()
-        store.end(row.number, msgspec.structs.replace(row.kept, changes=tuple(changes)))
+        store.end(row.number, msgspec.structs.replace(row.kept, changes=tuple(changes)), keep.rest())
 
 
 def covered(before: Look, after: Look) -> list[Change]:

@@ -7,9 +7,9 @@ so whatever ends in the middle can be told.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,8 @@ _ACTIONS = """select number, calls, turn, redo_of, done, reversed, started_ms, i
 _NEXT_CALL = "select coalesce(max(number), 0) + 1 from undo_calls where log = ?"
 _NEXT_ACTION = "select coalesce(max(number), 0) + 1 from undo_actions where log = ?"
 _ADD_CALL = "insert into undo_calls values(?, ?, ?, ?, ?, ?, ?, 1, 0, ?)"
+_DROP_CALL = "delete from undo_calls where log = ? and number = ?"
+_END_CALL = "update undo_calls set open = 0, kept = ? where log = ? and number = ?"
 _ADD_ACTION = "insert into undo_actions values(?, ?, ?, ?, ?, 0, 0, ?, ?)"
 _ADD_CONTENT = "insert or ignore into undo_contents values(?, ?)"
 _HAS_CONTENT = "select 1 from undo_contents where sha256 = ?"
@@ -46,9 +48,14 @@ _items = msgspec.msgpack.Decoder(tuple[Item, ...])
 _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
-class NewCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is about to run."""
+Contents: TypeAlias = Mapping[bytes, bytes]
+"""By their digest."""
 
+
+class NewCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is about to run; calls of a session are numbered in the order they begin."""
+
+    number: int
     call_id: str
     turn: int | None
     tool: str
@@ -60,7 +67,7 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True):
 class UndoStore:
     """The part of the undo store that belongs to one log.
 
-    Writing blocks for a commit and may be done in any thread; reading belongs to the thread of the session store.
+    Writing belongs to any thread, reading to the one of the session store. Who reads finds everything written before.
     """
 
     def __init__(
@@ -79,6 +86,11 @@ class UndoStore:
                 self._name, writer=self._writer, database=self._database, reader=lambda: connection
             )
 
+    def _settled(self) -> Connection:
+        """To read what was written before, committed or not."""
+        self._writer.settle()
+        return self._reader()
+
     # Contents
 
     def keeping(self) -> Keeping:
@@ -88,7 +100,7 @@ class UndoStore:
     def content(self, digest: bytes) -> bytes | None:
         """What has this digest, checked; None where it is gone."""
         found = (
-            self._reader().execute("select bytes from undo_contents where sha256 = ?", (digest,)).fetchone()
+            self._settled().execute("select bytes from undo_contents where sha256 = ?", (digest,)).fetchone()
         )
         if found is None or sha256(found[0]).digest() != digest:
             return None
@@ -96,46 +108,56 @@ class UndoStore:
 
     # Calls
 
-    def begin(self, call: NewCall) -> int:
-        """A call will run: what is known of the tree is on its way to the disk. Returns the call's number."""
+    def begin(self, call: NewCall, contents: Contents) -> None:
+        """A call will run. It is stored before, or together with, whatever is appended to the log from now on."""
         kept = msgspec.msgpack.encode(call.kept)
+        row = (
+            self._name.key,
+            call.number,
+            call.call_id,
+            call.turn,
+            call.tool,
+            call.does,
+            call.started_ms,
+            kept,
+        )
+
+        def insert(connection: Connection) -> None:
+            _add_contents(connection, contents)
+            connection.execute(_ADD_CALL, row)
+
+        self._writer.change(insert)
+
+    def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
+        """The call is over, stored as its beginning is. One that changed and saw nothing new leaves no trace."""
         key = self._name.key
-
-        def insert(connection: Connection) -> int:
-            (number,) = _one(connection, _NEXT_CALL, key)
-            does, tool = call.does, call.tool
-            connection.execute(
-                _ADD_CALL, (key, number, call.call_id, call.turn, tool, does, call.started_ms, kept)
-            )
-            return number
-
-        return self._writer.run(insert)
-
-    def end(self, number: int, kept: Kept) -> None:
-        """The call is over. One that changed nothing and saw nothing new leaves no trace."""
-        key = self._name.key
+        leaves_a_trace = kept.changes or kept.missed or (kept.seen and not kept.exact)
+        encoded = msgspec.msgpack.encode(kept) if leaves_a_trace else None
 
         def update(connection: Connection) -> None:
-            if not (kept.changes or kept.missed or (kept.seen and not kept.exact)):
-                connection.execute("delete from undo_calls where log = ? and number = ?", (key, number))
-                return
-            connection.execute(
-                "update undo_calls set open = 0, kept = ? where log = ? and number = ?",
-                (msgspec.msgpack.encode(kept), key, number),
-            )
+            if encoded is None:
+                connection.execute(_DROP_CALL, (key, number))
+            else:
+                _add_contents(connection, contents or {})
+                connection.execute(_END_CALL, (encoded, key, number))
 
-        self._writer.run(update)
+        self._writer.change(update)
+
+    def next_number(self) -> int:
+        """The number of the next call. Only one process runs a session, so it may go on counting from there."""
+        (number,) = _one(self._settled(), _NEXT_CALL, self._name.key)
+        return number
 
     def calls(self) -> list[CallRow]:
         """What is stored of this session's calls, in the order they began."""
-        return _call_rows(self._reader(), self._name.key)
+        return _call_rows(self._settled(), self._name.key)
 
     def last_tree(self) -> dict[str, Seen]:
         """The tree as this session knew it last, or another session of the same folder.
 
         A file whose content is gone is left out: it will be read again.
         """
-        connection = self._reader()
+        connection = self._settled()
         key = self._name.key
         rows = _call_rows(connection, key)
         if not any(row.kept.whole for row in rows):
@@ -186,7 +208,7 @@ class UndoStore:
     def actions(self) -> list[ActionRow]:
         """The undos and redos of this session, in order."""
         with self._database.errors():
-            rows = self._reader().execute(_ACTIONS, (self._name.key,)).fetchall()
+            rows = self._settled().execute(_ACTIONS, (self._name.key,)).fetchall()
         return [
             ActionRow(
                 number=number,
@@ -205,7 +227,7 @@ class UndoStore:
 
     def title_of(self, turn: int) -> str:
         """What the turn was about: the words that began it."""
-        connection = self._reader()
+        connection = self._settled()
         found = connection.execute(_FIRST_OF_TURN, (self._name.key, turn)).fetchone()
         for record in reading.records(connection, self._name, found[0] - 1, 1) if found else ():
             if isinstance(event := record.envelope.event, TurnStarted):
@@ -219,12 +241,12 @@ class UndoStore:
     def forget_old(self, now_ms: int) -> None:
         """Drops what is older than `DAYS_KEPT`, of every session, and the contents nobody needs any more."""
         before_ms = now_ms - DAYS_KEPT * _DAY_MS
-        if self._reader().execute(_OLD, (before_ms,)).fetchone() is not None:
+        if self._settled().execute(_OLD, (before_ms,)).fetchone() is not None:
             self._writer.run(lambda connection: _forget(connection, before_ms))
 
 
 class Keeping:
-    """Contents on their way into the store; `flush` when the last one was given."""
+    """Contents on their way into the store; `rest` gives those that are not stored yet."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -238,13 +260,17 @@ class Keeping:
             self.flush()
 
     def flush(self) -> None:
+        """Stores what was given so far, and blocks until it is."""
+        if contents := self.rest():
+            self._writer.run(lambda connection: _add_contents(connection, contents))
+
+    def rest(self) -> Contents:
         contents, self._contents, self._bytes = self._contents, {}, 0
+        return contents
 
-        def insert(connection: Connection) -> None:
-            connection.executemany(_ADD_CONTENT, contents.items())
 
-        if contents:
-            self._writer.run(insert)
+def _add_contents(connection: Connection, contents: Contents) -> None:
+    connection.executemany(_ADD_CONTENT, contents.items())
 
 
 def _call_rows(connection: Connection, key: int) -> list[CallRow]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.protocol.errors import StoreError
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_keeper import Begun, Keeper
@@ -19,8 +18,8 @@ Result = TypeVar("Result")
 def undoable(make_keeper: Callable[[], Keeper], stopwatch: Stopwatch) -> ToolLayer:
     """Stands outside `recorded`: what is kept is on the disk with the intent, before the call begins.
 
-    However the call ends, cancelled too, what it changed is stored. The keeper is made for the first call that may
-    change files.
+    However the call ends, cancelled too, what it changed is stored with the result. The keeper is made for the first
+    call that may change files.
     """
     made: list[Keeper] = []
 
@@ -31,23 +30,16 @@ def undoable(make_keeper: Callable[[], Keeper], stopwatch: Stopwatch) -> ToolLay
             made.append(make_keeper())
         keeper = made[0]
         with stopwatch.measure("undo.before"):
-            begun = await _begun(keeper, call)
+            begun = keeper.begin_at_once(call) or await _begun(keeper, call)
         try:
             return await proceed(call)
         finally:
             with stopwatch.measure("undo.after"):
-                await to_the_end(_ended(keeper, begun, ran=bool(call.begun)))
+                ran = bool(call.begun)
+                if not keeper.end_at_once(begun, ran=ran):
+                    await to_the_end(keeper.end(begun, ran=ran))
 
     return layer
-
-
-async def _ended(keeper: Keeper, begun: Begun, *, ran: bool) -> None:
-    """The end, stored. On a full disk the call is left like one that Bridle did not see end; a later look settles."""
-    try:
-        await keeper.end(begun, ran=ran)
-    except StoreError as failure:
-        if failure.reason != "NoSpace":
-            raise
 
 
 async def _begun(keeper: Keeper, call: ToolCall) -> Begun:

@@ -1,9 +1,9 @@
 """How rows get to disk: one thread, one connection, group commits.
 
-Appending puts a row in a queue and returns. The thread commits what has gathered after 50 ms, or at once when
-somebody waits. A commit survives the death of the process; a sync of the write-ahead log makes it survive a
-power cut. The first failure is final: it is raised to everyone who waits and from every later call, and
-nothing after the failed row is written.
+Appending puts a row in a queue and returns; so does a change of another table that belongs to the next rows. The thread
+commits what has gathered after 50 ms, or at once when somebody waits. A commit survives the death of the process; a
+sync of the write-ahead log makes it survive a power cut. The first failure is final: it is raised to everyone who waits
+and from every later call, and nothing after the failed row is written.
 
 A writer that `waits_for_room` makes one exception: while the disk is full, rows stay in memory and are tried again. Who
 waits without blocking waits on; who blocks is told.
@@ -60,6 +60,10 @@ class _Row(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+Change = Callable[[Connection], None]
+"""Changes other tables than those of the events. It may be run again, where its transaction was undone."""
+
+
 class _Waiter(msgspec.Struct, frozen=True):
     ticket: int
     sync: bool
@@ -75,7 +79,7 @@ class Writer:
         self._waits_for_room = waits_for_room
         self._full: StoreError | None = None
         self._wake = threading.Condition()
-        self._rows: deque[_Row] = deque()
+        self._rows: deque[_Row | Change] = deque()
         self._jobs: deque[tuple[Callable[[Connection], Any], Future[Any]]] = deque()
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
@@ -94,15 +98,18 @@ class Writer:
 
     def append(self, tail: LogTail, envelope: Envelope, payload: bytes) -> int:
         """Queues a row, never waits, and returns the ticket to wait for."""
-        with self._wake:
-            self._ready()
-            if self._full is not None and len(self._rows) >= MOST_WAITING:
-                raise StoreError(self._full.reason, **self._full.data)
-            self._rows.append(_Row(tail, envelope, payload))
-            self._appended += 1
-            if self._asleep or len(self._rows) == BATCH_ROWS:
-                self._wake.notify()
-            return self._appended
+        return self._queue(_Row(tail, envelope, payload))
+
+    def change(self, change: Change) -> None:
+        """Queues a change of other tables. It is committed before, or together with, every row appended later.
+
+        What it raises ends the writer.
+        """
+        self._queue(change)
+
+    def settle(self) -> None:
+        """Blocks until everything queued so far is committed."""
+        self.wait_blocking(self._appended, sync=False)
 
     def run(self, job: Callable[[Connection], Result]) -> Result:
         """Runs `job` in a transaction of its own and blocks until it is committed.
@@ -147,6 +154,17 @@ class Writer:
         if thread is not None:
             thread.join()
             atexit.unregister(self.close)
+
+    def _queue(self, row: _Row | Change) -> int:
+        with self._wake:
+            self._ready()
+            if self._full is not None and len(self._rows) >= MOST_WAITING:
+                raise StoreError(self._full.reason, **self._full.data)
+            self._rows.append(row)
+            self._appended += 1
+            if self._asleep or len(self._rows) == BATCH_ROWS:
+                self._wake.notify()
+            return self._appended
 
     # Both sides, with the lock held
 
@@ -241,25 +259,27 @@ class Writer:
             self._synced = self._committed
         self._settle_waiters()
 
-    def _kept(self, connection: Connection, rows: list[_Row]) -> bool:
-        """Commits the rows; False when they have to wait for room, and are the first in the queue again."""
+    def _kept(self, connection: Connection, queued: list[_Row | Change]) -> bool:
+        """Commits what was queued; False when it has to wait for room, and is the first in the queue again."""
+        rows = [row for row in queued if isinstance(row, _Row)]
+        changes = [change for change in queued if not isinstance(change, _Row)]
         ends = {id(row.tail): (row.tail, row.tail.event_id, row.tail.chain) for row in rows}
         try:
             with self._database.errors():
-                _commit(connection, rows)
+                _commit(connection, changes, rows)
         except StoreError as failure:
             if failure.reason != "NoSpace" or not self._waits_for_room or self._closing:
                 raise
             for tail, event_id, link in ends.values():
                 tail.event_id, tail.chain = event_id, link
-            self._wait_for_room(rows, failure)
+            self._wait_for_room(queued, failure)
             return False
         self._full = None
         return True
 
-    def _wait_for_room(self, rows: list[_Row], failure: StoreError) -> None:
+    def _wait_for_room(self, queued: list[_Row | Change], failure: StoreError) -> None:
         with self._wake:
-            self._rows.extendleft(reversed(rows))
+            self._rows.extendleft(reversed(queued))
             self._full = failure
             for waiter in [waiter for waiter in self._waiters if waiter.blocks]:
                 self._waiters.remove(waiter)
@@ -302,9 +322,11 @@ class _Transaction:
             self._connection.execute("rollback")
 
 
-def _commit(connection: Connection, rows: list[_Row]) -> None:
-    """Stores the rows with all that is derived from them, then moves the tips of their logs."""
+def _commit(connection: Connection, changes: list[Change], rows: list[_Row]) -> None:
+    """Makes the changes, stores the rows with all that is derived from them, then moves the tips of their logs."""
     with _Transaction(connection):
+        for change in changes:
+            change(connection)
         connection.executemany(_INSERT, _stored(connection, rows))
         for row in rows:
             if row.envelope.kind in PROJECTED:
