@@ -19,10 +19,18 @@ BRIDLE = os.path.join(os.path.dirname(sys.executable), "bridle")
 
 Result = TypeVar("Result")
 
+REFERENCE_S = 0.012
+"""The CPU time of `python -c pass` on the machine that the targets in units of time are from."""
+_TIMES = frozenset({"s", "ms", "µs"})
+_RATES = frozenset({"k/s"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One line of the report. Without a target it only informs; `at_least` turns the comparison round."""
+    """One line of the report. Without a target it only informs; `at_least` turns the comparison round.
+
+    `pace` says how much slower this machine was in that minute than the one of `REFERENCE_S`.
+    """
 
     name: str
     value: float
@@ -30,19 +38,31 @@ class Figure:
     how: str
     target: float | None = None
     at_least: bool = False
+    pace: float = 1.0
+
+    @property
+    def at_reference(self) -> float:
+        """What is compared with the target: times and rates as that machine would have had them, the rest as it is."""
+        if self.unit in _TIMES:
+            return self.value / self.pace
+        return self.value * self.pace if self.unit in _RATES else self.value
+
+    @property
+    def is_paced(self) -> bool:
+        return self.unit in _TIMES | _RATES
 
     @property
     def strain(self) -> float:
         """How much of its target it takes: 1 is just met, less is better."""
         if self.target is None:
             return 0.0
-        return self.target / self.value if self.at_least else self.value / self.target
+        return self.target / self.at_reference if self.at_least else self.at_reference / self.target
 
     @property
     def verdict(self) -> str:
         if self.target is None:
             return ""
-        missed = self.value < self.target if self.at_least else self.value > self.target
+        missed = self.strain > 1
         return "over" if missed and not self.at_least else "under" if missed else "ok"
 
 
@@ -90,6 +110,13 @@ def interleaved(rounds: int, *subjects: Callable[[], Result]) -> list[list[Resul
             if number:
                 kept.append(result)
     return results
+
+
+def bare_s(rounds: int) -> list[float]:
+    """The CPU time of a Python that does nothing, so many times."""
+    with scratch() as home:
+        runs = [child([PYTHON, "-c", "pass"], env=plain_env(home), cwd=home) for _ in range(rounds)]
+    return [run.cpu_s for run in runs]
 
 
 def middle(values: Sequence[float]) -> float:

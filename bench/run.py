@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import asdict, replace
 
-from measure import Figure
+from measure import REFERENCE_S, Figure, bare_s, middle
 
 ROWS = {
     "version": "startup:version",
@@ -107,24 +107,27 @@ def _quietest(name: str, tries: int) -> list[Figure] | None:
 
 def _measured_apart(name: str) -> list[Figure] | None:
     """The figures of a row from a fresh process; None when it failed, which stderr explains."""
+    bare = bare_s(5)
     ran = subprocess.run(
         [sys.executable, os.path.abspath(__file__), "--in-process", name], stdout=subprocess.PIPE, check=False
     )
     if ran.returncode != 0:
         print(f"{name}: could not be measured", file=sys.stderr)
         return None
-    return [Figure(**figure) for figure in json.loads(ran.stdout)]
+    pace = middle([*bare, *bare_s(5)]) / REFERENCE_S
+    return [replace(Figure(**figure), pace=pace) for figure in json.loads(ran.stdout)]
 
 
 def _print_head() -> None:
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"Python {python} on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    print(f"{'':<28}{'value':>10}       {'target':>8}          measured")
+    print(f"{'':<28}{'value':>10}       {'at pace':>8} {'target':>8}          measured")
 
 
 def _print_row(figure: Figure) -> None:
     target = "" if figure.target is None else f"{'≥' if figure.at_least else '≤'} {figure.target:g}"
-    value = f"{figure.value:>10.2f} {figure.unit:<6}{target:>8} {figure.verdict:<6}"
+    at_pace = f"{figure.at_reference:.2f}" if figure.is_paced else ""
+    value = f"{figure.value:>10.2f} {figure.unit:<6}{at_pace:>8} {target:>8} {figure.verdict:<6}"
     print(f"{figure.name:<28}{value}   {figure.how}", flush=True)
 
 

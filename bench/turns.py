@@ -29,6 +29,8 @@ WARM_UP = 20
 MUTATING = "BENCH=1"
 """An assignment in front: nobody proves what it does to a program, so the intent has to be on disk first."""
 BATCH = 50
+ALL_OF_IT = ["context.max_tokens=off"]
+"""Nothing is summarised on the way to a body of a megabyte."""
 
 
 class Spent(NamedTuple):
@@ -185,7 +187,7 @@ def _same_work(_command: str) -> None:
 
 async def _turn_of_calls(model: CallingModel, steps: int) -> dict[str, float]:
     """One turn, the proof that it was what we meant to measure, and its own account of the time in ms."""
-    async with harness(model, mode="auto", sandbox="off", max_steps=steps + 1) as session:
+    async with harness(model, mode="auto", sandbox="off", max_steps=steps + 1, sets=ALL_OF_IT) as session:
         events = await session.ask("go")
         stored = await session.stored()
     assert ended_well(events), events[-1]
