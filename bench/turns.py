@@ -29,7 +29,7 @@ WARM_UP = 20
 MUTATING = "BENCH=1"
 """An assignment in front: nobody proves what it does to a program, so the intent has to be on disk first."""
 BATCH = 50
-ALL_OF_IT = ["context.max_tokens=off"]
+ALL_OF_IT = ["context.max_tokens=10000000"]
 """Nothing is summarised on the way to a body of a megabyte."""
 
 

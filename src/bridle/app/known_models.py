@@ -44,10 +44,15 @@ class KnownModels:
         self._clock = clock
         self._sections: dict[str, Mapping[str, Any]] = {}
         self._catalogue: Catalogue | None = None
+        self._endpoints: dict[str, Endpoint] = {}
 
     def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes in `[models."PROVIDER:MODEL"]` sections; a later word on a name replaces an earlier one."""
+        """Takes in `[models."PROVIDER:MODEL"]` sections; a later word on a name replaces an earlier one.
+
+        Called whenever providers were configured anew.
+        """
         self._sections.update(sections)
+        self._endpoints.clear()
         if self._catalogue is not None:
             self._catalogue.configure(sections)
 
@@ -160,12 +165,14 @@ class KnownModels:
 
     def _endpoint(self, provider: str) -> Endpoint:
         """Its endpoint; one without an address for a provider that has none."""
-        from bridle.providers.endpoints import Endpoint
+        if provider not in self._endpoints:
+            from bridle.providers.endpoints import Endpoint
 
-        try:
-            return self._models.endpoint(provider)
-        except BridleError:
-            return Endpoint(name=provider, base_url="")
+            try:
+                self._endpoints[provider] = self._models.endpoint(provider)
+            except BridleError:
+                self._endpoints[provider] = Endpoint(name=provider, base_url="")
+        return self._endpoints[provider]
 
 
 def _prices(facts: ModelFacts) -> tuple[float, float] | None:

@@ -331,7 +331,7 @@ class Processes:
         call = Call(popen.pid, mark, within if within is not None and isinstance(within, Witness) else None)
         process = Process(popen, self._forget, ended, partial(self._hunt, call), terminate)
         self._running[process.pid] = process
-        self._tell(f"+{process.pid}\n")
+        self._tell_guardian()
         process.attach(pipes.ours, pipes.input)
         process.watch(self._open_pidfd(process.pid))
         return process
@@ -390,12 +390,12 @@ class Processes:
     def _forget(self, process: Process) -> None:
         # Before the leader is reaped, so that the guardian never knows a number that is free again.
         del self._running[process.pid]
-        self._tell(f"-{process.pid}\n")
+        self._tell_guardian()
 
-    def _tell(self, line: str) -> None:
-        if self._guardian is not None and not self._guardian.tell(line):
-            # Somebody killed it or it is stuck: a new one takes over all groups.
-            self._guardian.discard()
+    def _tell_guardian(self) -> None:
+        if self._guardian is not None and not self._guardian.tell(self._running):
+            # Somebody killed it: a new one takes over all groups.
+            self._guardian.close()
             self._guardian = _Guardian(self._mark, self._running)
 
     def _open_pidfd(self, pid: int) -> int | None:
@@ -494,25 +494,17 @@ class _Head:
 
 
 class _Guardian:
-    """A tiny shell that outlives us by a moment: when our end of its pipe closes, it ends the groups it
-    knows, and what was started with a mark of ours and has escaped from them.
+    """A tiny shell that outlives us by a moment: when our end of its pipe closes, it ends the groups in its list,
+    and what was started with a mark of ours and has escaped from them.
 
-    Only we hold the writing end, so the kernel closes it for us even after SIGKILL.
+    Only we hold the writing end, so the kernel closes it for us even after SIGKILL. The list is a file that it reads
+    then and not before: to change it wakes nobody.
     """
 
     _SCRIPT = """
 trap '' HUP INT TERM
-groups= mark=
-while read -r line; do
-  number=${line#?}
-  case $line in
-    =*) mark=$number ;;
-    +*) groups="$groups $number" ;;
-    -*) kept=
-        for group in $groups; do [ "$group" = "$number" ] || kept="$kept $group"; done
-        groups=$kept ;;
-  esac
-done
+read -r until_the_end
+{ read -r mark; read -r groups; } <&1
 [ -n "$groups" ] || exit 0
 for group in $groups; do kill -s TERM -- "-$group"; done
 sleep 0.3 || sleep 1
@@ -528,6 +520,9 @@ done
 """
 
     def __init__(self, mark: str, groups: Iterable[int] = ()) -> None:
+        self._mark = f"{MARK}={mark}" if mark else ""
+        self._list = _unnamed_file()
+        self._write(groups)
         reading, self._pipe = os.pipe()
         try:
             self._popen = subprocess.Popen(
@@ -535,44 +530,47 @@ done
                 cwd="/",
                 env={"PATH": "/usr/bin:/bin"},
                 stdin=reading,
-                stdout=subprocess.DEVNULL,
+                stdout=self._list,  # which can be read as well; it is one of the three that every program has
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
         except OSError as error:
             os.close(self._pipe)
+            os.close(self._list)
             raise CannotStart("/bin/sh", _reason(error, "/")) from error
         finally:
             os.close(reading)
-        os.set_blocking(self._pipe, False)
         self.pid = self._popen.pid
-        if mark:
-            self.tell(f"={MARK}={mark}\n")
-        for group in groups:
-            self.tell(f"+{group}\n")
 
-    def tell(self, line: str) -> bool:
-        """Whether the guardian could be told; if not, it is gone or stuck and of no use any more."""
-        try:
-            os.write(self._pipe, line.encode())
-        except OSError:
+    def tell(self, groups: Iterable[int]) -> bool:
+        """Replaces its list; False where it is gone and of no use any more."""
+        if self._popen.poll() is not None:
             return False
+        self._write(groups)
         return True
 
     def close(self) -> None:
         os.close(self._pipe)
+        os.close(self._list)
         try:
             self._popen.wait(_GUARDIAN_EXIT_S)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
 
-    def discard(self) -> None:
-        """Replace it: it must die before its pipe closes, or it would end the groups that are still
-        wanted."""
-        self._popen.kill()
-        self._popen.wait()
-        os.close(self._pipe)
+    def _write(self, groups: Iterable[int]) -> None:
+        """Two lines, in one go. What an older list leaves behind them is never read."""
+        os.pwrite(self._list, f"{self._mark}\n{' '.join(map(str, groups))}\n".encode(), 0)
+
+
+def _unnamed_file() -> int:
+    """A file without a name, open to read and write, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("bridle-groups", os.MFD_CLOEXEC)
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 class _Pipes:

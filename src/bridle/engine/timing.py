@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from bridle.base.clock import Clock
 
@@ -15,13 +14,8 @@ class Stopwatch:
         self._clock = clock
         self._sums: dict[str, float] = {}
 
-    @contextmanager
-    def measure(self, name: str) -> Generator[None]:
-        stop = self.start(name)
-        try:
-            yield
-        finally:
-            stop()
+    def measure(self, name: str) -> Measured:
+        return Measured(self.start(name))
 
     def start(self, name: str) -> Callable[[], None]:
         """Begins a measurement; calling the result ends it, once."""
@@ -39,3 +33,16 @@ class Stopwatch:
         sums = {name: round(value, 3) for name, value in self._sums.items()}
         self._sums.clear()
         return sums
+
+
+class Measured:
+    """A measurement that ends with a block."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()

@@ -270,6 +270,8 @@ def _check_length(value: str) -> None:
         encoded = os.fsencode(value)
     except UnicodeEncodeError:
         raise PathRefused("it has characters no file name can have") from None
+    if len(encoded) <= MAX_NAME_BYTES:
+        return
     if len(encoded) > MAX_PATH_BYTES or any(len(name) > MAX_NAME_BYTES for name in encoded.split(b"/")):
         raise PathRefused("it is too long")
 
