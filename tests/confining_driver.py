@@ -5,7 +5,6 @@ A process of its own, so that a test can see what an ordinary user would, also w
 
 import asyncio
 import json
-import os
 import sys
 
 from bridle.base.processes import Processes
@@ -14,6 +13,7 @@ from bridle.safety.sandbox.adapters import Adapter
 from bridle.safety.sandbox.aftermath import put_right
 from bridle.safety.sandbox.bubblewrap import Bubblewrap
 from bridle.safety.sandbox.confinement import Place, confinement_of
+from bridle.safety.sandbox.starting import start
 
 
 def adapter_of(plan: dict) -> Adapter:
@@ -49,16 +49,13 @@ async def run(plan: dict) -> list[dict]:
                 output.extend(chunk)
                 ready.set()
 
-            process = await processes.start(
-                launch.argv,
+            process = await start(
+                processes,
+                launch,
                 cwd=cwd,
                 env={**plan["env"], **adapter.variables(confinement)},
                 on_output=read,
-                pass_fds=launch.pass_fds,
-                within=launch.within,
             )
-            for fd in launch.pass_fds:
-                os.close(fd)
             if step.get("background"):
                 await ready.wait()
                 running.append((process, launch))

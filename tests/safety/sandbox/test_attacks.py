@@ -21,6 +21,7 @@ from bridle.safety.sandbox.confinement import Place, confinement_of
 from bridle.safety.sandbox.mount_check import arguments_of_check, mounted_now
 from bridle.safety.sandbox.mounts import mounts_of
 from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.safety.sandbox.starting import HeldBack, start
 from bridle.safety.sandbox.unshare import Unshare, programs
 from bridle.safety.shell.git_config import submodule_folders, unproven_settings
 
@@ -101,21 +102,19 @@ class Box:
             ["/bin/bash", "-c", script], cwd=str(self.workspace), confinement=confinement
         )
         output = bytearray()
+        disturb()
         try:
-            disturb()
-            process = await self.processes.start(
-                launch.argv,
+            process = await start(
+                self.processes,
+                launch,
                 cwd=str(self.workspace),
                 env={"PATH": "/usr/bin:/bin", "HOME": str(self.home)},
                 on_output=output.extend,
-                pass_fds=launch.pass_fds,
-                within=launch.within,
+                ended=launch.ended,
             )
             code = await process.wait()
-        finally:
-            for fd in launch.pass_fds:
-                os.close(fd)
-            launch.ended()
+        except HeldBack as held_back:
+            return held_back.process.returncode or 0, held_back.said.decode("utf-8", "replace")
         return code, output.decode("utf-8", "replace")
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
@@ -183,14 +182,14 @@ async def test_a_file_swapped_for_a_link_shows_nothing_that_is_hidden(box: Box, 
         instructions.unlink()
         instructions.symlink_to("../home/.ssh/id_test")
 
-    script = f"cat CLAUDE.md {box.home}/.ssh/id_test"
+    script = f"chmod 700 {box.home}/.ssh; cat CLAUDE.md {box.home}/.ssh/id_test"
     _code, output = await box.run_disturbed(adapter, script, swap)
     assert "planted" not in output
 
 
 async def test_what_vanishes_while_it_is_looked_at_is_no_crash(box: Box) -> None:
     class Restless(Bubblewrap):
-        def confined(self, *_arguments: object, **_more: object) -> object:
+        def ahead(self, *_arguments: object, **_more: object) -> object:
             raise FileNotFoundError(2, "gone", "x")
 
     with pytest.raises(CannotStart) as refused:

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from bridle.base.processes import Within
-from bridle.safety.sandbox.confinement import Confinement
+from bridle.safety.sandbox.confinement import Confinement, Network
 
 
 def _nothing() -> None:
     pass
 
 
-class Launch(NamedTuple):
-    """How a confined command is started. `pass_fds` belong to whoever starts it, and are closed once it has started.
+class NeverRan(Exception):
+    """The command was certainly not run. `problem` says why; empty where the sandbox's own words do."""
 
+    def __init__(self, problem: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class Held(Protocol):
+    """A command that waits, after its process was started, until it has been looked at once more."""
+
+    async def opened(self) -> None:
+        """Returns once the command runs. Raises `NeverRan` when it certainly did not; its process may be there yet."""
+        ...
+
+    def close(self) -> None:
+        """Nobody will open it any more. Harmless when called again, and when it was opened."""
+        ...
+
+
+class Launch(NamedTuple):
+    """How a confined command is started. `starting.start` does what is said here.
+
+    `pass_fds` belong to whoever starts it, and are closed once it has started. `gate` is then to be opened.
     `started` is told the process once it runs; `ended` is called exactly once when nothing of it runs any more, or
     when it could not be started. `terminate` asks what is enclosed by the process to end, and says whether there was
     anything to ask; without it, or if not, the process group is asked.
@@ -24,6 +45,7 @@ class Launch(NamedTuple):
     argv: tuple[str, ...]
     pass_fds: tuple[int, ...] = ()
     within: Within | None = None
+    gate: Held | None = None
     started: Callable[[int], None] = lambda _pid: None
     ended: Callable[[], None] = _nothing
     terminate: Callable[[int], bool] | None = None
@@ -41,6 +63,18 @@ class Adapter(Protocol):
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
         """Makes ready to start `argv` (its program an absolute path or found on PATH). Raises `CannotConfine`."""
+        ...
+
+
+@runtime_checkable
+class StartsAhead(Protocol):
+    """An adapter that can be started before it is known what the command may touch."""
+
+    def ahead(
+        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+    ) -> Launch:
+        """As `Adapter.confined` does. `look` is called when the gate is opened; what it raises, that raises, and so
+        `CannotConfine`."""
         ...
 
 

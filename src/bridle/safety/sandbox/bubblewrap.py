@@ -1,6 +1,6 @@
 """Commands inside bubblewrap: namespaces of their own, no capabilities, a file system of mounts, a system call filter.
 
-Options go through a file descriptor, so the list of processes shows a short line, and file names may have any bytes.
+What to mount goes through a file descriptor: the list of processes shows a short line, file names may have any bytes.
 
 Sockets without a name in the file system belong to the network. Where that is inherited, a Landlock domain (of kernels
 that know this scope, 6.12 and later) keeps commands from those of other programs, such as the display's.
@@ -9,7 +9,6 @@ that know this scope, 6.12 and later) keeps commands from those of other program
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -17,10 +16,11 @@ from typing import Literal, TypeAlias
 
 from bridle.safety.sandbox.adapters import CannotConfine, Launch
 from bridle.safety.sandbox.caches import cache_variables
-from bridle.safety.sandbox.confinement import Confinement
+from bridle.safety.sandbox.confinement import Confinement, Network
+from bridle.safety.sandbox.gate import Gate, Prepared
 from bridle.safety.sandbox.gentle import terminate_inside
 from bridle.safety.sandbox.masks import Masks
-from bridle.safety.sandbox.mount_check import CHECK, arguments_of_check, mounted_now
+from bridle.safety.sandbox.mount_check import expected_mounts, mounted_now
 from bridle.safety.sandbox.mounts import Mount, make_room, mounts_of
 from bridle.safety.sandbox.thread_limits import HeldThread
 
@@ -31,14 +31,6 @@ Filter: TypeAlias = Callable[[bool], bytes]
 """The system call filter for a command whose network is denied, or not; empty: none for this machine."""
 
 _SINCE_SCOPES = 6
-_CHECKED = ("/bin/sh", "-c", 'eval "$MOUNT_CHECK"', "sh")
-_ABOUT_MOUNTS = ("MOUNTS_WRITABLE", "MOUNTS_READABLE", "MOUNTS_DEVICES")
-_MOUNT_CHECK = f"""{CHECK}
-check_mounts "$MOUNTS_WRITABLE" "$MOUNTS_READABLE" "$MOUNTS_DEVICES"
-unset MOUNT_CHECK {" ".join(_ABOUT_MOUNTS)}
-exec "$@"
-"""
-"""Comes to the shell in its environment, which the list of processes does not show; the command never has it."""
 TEMPORARY = "/tmp"  # noqa: S108  it is the command's own
 
 
@@ -71,38 +63,54 @@ class Bubblewrap:
         return {"TMPDIR": TEMPORARY, **caches}
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
-        mounts = mounts_of(confinement)
-        make_room(mounts, confinement)
-        masks = _masks(confinement)
-        fds: list[int] = []
+        return self.ahead(argv, cwd=cwd, network=confinement.network, look=lambda: confinement)
+
+    def ahead(
+        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+    ) -> Launch:
+        masks: list[Masks] = []
+
+        def prepare() -> Prepared:
+            confinement = look()
+            mounts = mounts_of(confinement)
+            make_room(mounts, confinement)
+            masks.append(_masks(confinement))
+            return Prepared(
+                [*self._options(mounts, confinement), "--chdir", cwd],
+                lambda: expected_mounts(mounts, confinement, mounted_now()),
+            )
+
+        gate = Gate(prepare)
+        fds = gate.theirs
         try:
-            options = self._options(mounts, confinement, cwd)
-            if program := self._filter(confinement.network == "deny"):
+            filtered: list[str] = []
+            if program := self._filter(network == "deny"):
                 fds.append(_readable(program))
-                options += ["--seccomp", str(fds[-1])]
-            fds.append(_readable(os.fsencode("\0".join(options))))
+                filtered = ["--seccomp", str(fds[-1])]
+            scope = _socket_scope(self._program) if network == "inherit" else None
         except BaseException:
             for fd in fds:
                 os.close(fd)
-            masks.release()
+            gate.close()
             raise
-        scope = _socket_scope(self._program) if confinement.network == "inherit" else None
         thread = HeldThread(scope) if scope is not None else None
 
         def ended() -> None:
-            masks.release()
+            for made in masks:
+                made.release()
             if thread is not None:
                 thread.end()
 
         return Launch(
-            argv=(self._program, "--args", str(fds[-1]), "--", *_CHECKED, *argv),
+            argv=(self._program, *gate.arguments, *filtered, "--", *argv),
             pass_fds=tuple(fds),
             within=thread,
+            gate=gate,
             ended=ended,
             terminate=terminate_inside,
         )
 
-    def _options(self, mounts: Sequence[Mount], confinement: Confinement, cwd: str) -> list[str]:
+    def _options(self, mounts: Sequence[Mount], confinement: Confinement) -> list[str]:
         options = [
             "--die-with-parent",
             "--new-session",
@@ -125,21 +133,7 @@ class Bubblewrap:
                 options += ["--remount-ro", "/proc"]
         for mount in others:
             options += _mounted(mount, confinement)
-        about_mounts = arguments_of_check(mounts, confinement, mounted_now())
-        variables = dict(zip(_ABOUT_MOUNTS, about_mounts, strict=True)) | {"MOUNT_CHECK": _MOUNT_CHECK}
-        for name, value in variables.items():
-            options += ["--setenv", name, value]
-        return [*options, "--chdir", cwd]
-
-
-def failure_of(returncode: int, error: bytes) -> str | None:
-    """Why bubblewrap did not start the command, judged by the first thing that was written; None if it did.
-
-    A command can pretend. So this may lead to looking again at what this machine can do, and never to running the
-    command unconfined.
-    """
-    said = re.match(rb"bwrap: ([^\n]*)", error)
-    return said[1].decode("utf-8", "replace") if said is not None and returncode == 1 else None
+        return options
 
 
 @cache

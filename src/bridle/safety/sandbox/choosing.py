@@ -140,34 +140,33 @@ class Chooser:
     async def _held(self, adapter: Adapter, ground: _Ground) -> str:
         from bridle.safety.sandbox.adapters import CannotConfine
         from bridle.safety.sandbox.confinement import Confinement
+        from bridle.safety.sandbox.starting import HeldBack, start
 
         confinement = Confinement(writable=(ground.inside,), scratch=ground.scratch, network="deny")
         output = bytearray()
         try:
             argv = [*_TRY, ground.written, ground.escaped]
             launch = adapter.confined(argv, cwd=ground.inside, confinement=confinement)
+            async with (
+                asyncio.timeout(_TRY_S),
+                await start(
+                    self._processes,
+                    launch,
+                    cwd=ground.inside,
+                    env={"PATH": "/usr/bin:/bin", **adapter.variables(confinement)},
+                    on_output=output.extend,
+                    ended=launch.ended,
+                ) as process,
+            ):
+                code = await process.wait()
         except CannotConfine as refused:
             return refused.problem
-        try:
-            async with await self._processes.start(
-                launch.argv,
-                cwd=ground.inside,
-                env={"PATH": "/usr/bin:/bin", **adapter.variables(confinement)},
-                on_output=output.extend,
-                pass_fds=launch.pass_fds,
-                within=launch.within,
-            ) as process:
-                launch.started(process.pid)
-                async with asyncio.timeout(_TRY_S):
-                    code = await process.wait()
         except CannotStart as error:
             return f"it did not start ({error.reason})"
+        except HeldBack as held_back:
+            return ground.problem(held_back.process.returncode or 1, held_back.said)
         except TimeoutError:
             return f"it did not answer within {_TRY_S:g} s"
-        finally:
-            for fd in launch.pass_fds:
-                os.close(fd)
-            launch.ended()
         return ground.problem(code, bytes(output))
 
     def _names(self) -> tuple[AdapterName, ...]:

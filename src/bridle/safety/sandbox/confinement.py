@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from bridle.base.files import read_limited
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.paths import find, is_beneath, is_beneath_any
+from bridle.safety.paths import PathRefused, find, is_beneath, is_beneath_any
 from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository
 from bridle.safety.sandbox.private_places import (
     HOME_START_UP_FILES,
@@ -29,6 +31,9 @@ _POLICY_PARENTS = frozenset({".cargo", ".config", ".github", ".mvn"})
 _MAX_LINKS = 8
 _MAX_STEPS = 1_000
 _MAX_KEPT_BYTES = 4_096
+
+
+Network: TypeAlias = Literal["inherit", "deny"]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +89,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Stands for the temporary folders; empty: a new one for this command."""
     caches: str = ""
     """Where package managers may keep what they download; one of `writable`, or empty."""
-    network: Literal["inherit", "deny"] = "inherit"
+    network: Network = "inherit"
     unwanted: tuple[str, ...] = ()
     """Are not there and cannot be masked; `aftermath` puts them aside if a command made them."""
     kept: tuple[Kept, ...] = ()
@@ -110,15 +115,26 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp")  # noqa: S108  these are the ones a command must not see
 
 
+def known_of(policy: SpawnPolicy, place: Place) -> Confinement:
+    """As much of `confinement_of` as commands are told about: where the caches are and what is temporary."""
+    writes = policy.mode == "workspace-write"
+    return Confinement(
+        caches=_made(place.caches) if writes and place.caches else "",
+        scratch=_real(policy.scratch) if policy.scratch else "",
+        network=policy.network,
+    )
+
+
 def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinement:
     """Makes the caches' folder if it is missing; nothing else is changed. `cwd` is where the command will start."""
     if policy.mode == "off":
         raise ValueError("a policy that confines nothing has no confinement")
-    workspace = os.path.realpath(policy.workspace)
+    real = functools.cache(_real)  # the same few folders are asked for again and again
+    workspace = real(policy.workspace)
     writes = policy.mode == "workspace-write"
     asked, left_out = _asked(policy.writable, workspace)
     folders = _unique([*([workspace] if writes else []), *asked])
-    start = os.path.realpath(cwd or workspace)
+    start = real(cwd or workspace)
     inside = [start] if is_beneath_any(start, folders) else []
     around = {folder: find_repository(folder) for folder in _unique([workspace, *folders, *inside])}
     repositories = list(dict.fromkeys(git for git in around.values() if git is not None))
@@ -126,10 +142,11 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     caches = _made(place.caches) if writes and place.caches else ""
     writable = _unique([*folders, *git_dirs, *([caches] if caches else [])])
 
-    protection = _Protection(writable, opened=(*asked, *left_out))
+    home = real(place.home)
+    protection = _Protection(writable, opened=(*asked, *left_out), real=real)
     for folder in folders:
         if os.path.isdir(folder):
-            protection.add_all(_policy_files(folder, place.home))
+            protection.add_all(_policy_files(folder, home))
             protection.add_all(_policy_files_between(folder, start))
             if (git := around[folder]) and git.ours and git.top != folder:
                 protection.add(os.path.join(folder, ".git"))
@@ -146,10 +163,10 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
         absent=tuple(protection.absent),
         held=tuple(protection.held()),
         hidden=tuple(path for path in _hidden(place) if path not in named),
-        emptied=tuple(path for path in _socket_folders(place) if path not in named),
+        emptied=tuple(path for path in _socket_folders(place, home) if path not in named),
         shown=tuple(path for path in _unique(shown) if path not in writable),
         temporary=tuple(path for path in _existing(place.temporary) if path not in named),
-        scratch=os.path.realpath(policy.scratch) if policy.scratch else "",
+        scratch=real(policy.scratch) if policy.scratch else "",
         caches=caches,
         network=policy.network,
         unwanted=tuple(protection.unwanted),
@@ -169,7 +186,7 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
 class _Protection:
     """Collects what must stay as it is below the writable folders. `opened` was asked for by name, so it is not."""
 
-    def __init__(self, writable: Sequence[str], *, opened: Iterable[str]) -> None:
+    def __init__(self, writable: Sequence[str], *, opened: Iterable[str], real: Callable[[str], str]) -> None:
         self.read_only: dict[str, None] = {}
         self.absent: dict[str, None] = {}
         self.unwanted: dict[str, None] = {}
@@ -177,6 +194,7 @@ class _Protection:
         self.watched: dict[str, Watched] = {}
         self._writable = writable
         self._opened = frozenset(opened)
+        self._real = real
         self._folders: dict[str, None] = {}
 
     def add_all(self, paths: Iterable[str]) -> None:
@@ -186,20 +204,22 @@ class _Protection:
     def add(self, path: str) -> None:
         """Keeps a path as it is, whatever stands there: something, nothing, a link to something."""
         for _ in range(_MAX_LINKS):
-            folder = os.path.realpath(os.path.dirname(path))
+            folder = self._real(os.path.dirname(path))
             path = os.path.join(folder, os.path.basename(path))
             if path in self._opened or not is_beneath_any(path, self._writable) or path in self._writable:
                 return
-            if not os.path.islink(path):
+            status = _status(path)
+            if status is None or not stat.S_ISLNK(status.st_mode):
                 break
             link = os.readlink(path)
             self.kept[path] = Kept(path=path, link=link)
             path = os.path.normpath(os.path.join(folder, link))
-        if is_left_over(path) or not os.path.lexists(path):
-            if os.path.isdir(os.path.dirname(path)):
-                self.absent[path] = None
         else:
+            status = _status(path)
+        if status is not None and not _is_mask(path, status):
             self.read_only[path] = None
+        elif os.path.isdir(os.path.dirname(path)):
+            self.absent[path] = None
 
     def add_entry(self, entry: str, common: str) -> None:
         """The `.git` of a repository: its own folder keeps its place, a file or link keeps what it says."""
@@ -251,18 +271,30 @@ class _Protection:
 
 def is_left_over(path: str) -> bool:
     """Whether this is the empty folder that masks a missing path, from a command that runs or from one long ago."""
+    status = _status(path)
+    return status is not None and _is_mask(path, status)
+
+
+def _is_mask(path: str, status: os.stat_result) -> bool:
     try:
-        status = os.lstat(path)
         return status.st_mode & 0o171000 == 0o041000 and not os.listdir(path)
     except OSError:
         return False
+
+
+def _status(path: str) -> os.stat_result | None:
+    """What stands there itself, be it a link; None if nothing does."""
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
 
 
 def _policy_files(folder: str, home: str) -> Iterator[str]:
     """What programs obey at the top of a writable folder: everything that is there, the most important if it is not."""
     for name in ALWAYS_PROTECTED:
         yield os.path.join(folder, name)
-    if os.path.realpath(home) == folder:
+    if home == folder:
         for name in HOME_START_UP_FILES:
             yield os.path.join(folder, name)
     yield from _policy_files_in(folder)
@@ -290,16 +322,16 @@ def _hidden(place: Place) -> list[str]:
     return _existing([*place.own, *secret_places(place.home, place.env)])
 
 
-def _socket_folders(place: Place) -> list[str]:
+def _socket_folders(place: Place, home: str) -> list[str]:
     named = [place.env.get("XDG_RUNTIME_DIR", "")]
     if socket := place.env.get("SSH_AUTH_SOCK", ""):
         named.append(os.path.dirname(socket))
     if (docker := place.env.get("DOCKER_HOST", "")).startswith("unix://"):
         named.append(os.path.dirname(docker.removeprefix("unix://")))
-    in_home = [os.path.join(place.home, path) for path in SOCKETS_IN_HOME]
+    in_home = [os.path.join(home, path) for path in SOCKETS_IN_HOME]
     found = _existing([*SOCKET_FOLDERS, *filter(os.path.isabs, named), *in_home])
     # A socket right in the home or in a folder of the system cannot be had without the rest.
-    too_wide = {"/", os.path.realpath(place.home), "/usr", "/etc", "/var", "/home"}
+    too_wide = {"/", home, "/usr", "/etc", "/var", "/home"}
     return [path for path in found if path not in too_wide and os.path.isdir(path)]
 
 
@@ -335,6 +367,14 @@ def _is_led_by_a_command(path: str, changeable: Iterable[str]) -> bool:
     return True
 
 
+def _real(path: str) -> str:
+    """Where a path leads. The kernel knows for what is there; walking it by hand takes a call per name."""
+    try:
+        return find(path, "/").path if os.path.isabs(path) else os.path.realpath(path)
+    except PathRefused:
+        return os.path.realpath(path)
+
+
 def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
     return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
 
@@ -342,7 +382,7 @@ def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
 def _made(folder: str) -> str:
     from bridle.base.files import private_folder
 
-    return os.path.realpath(private_folder(folder))
+    return _real(private_folder(folder))
 
 
 def _content(path: str) -> bytes:

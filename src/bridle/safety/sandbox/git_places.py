@@ -16,6 +16,8 @@ import msgspec
 from bridle.base.files import read_limited
 
 _MAX_BYTES = 256 * 1024
+_MOSTLY_BYTES = 8 * 1024
+"""Enough for nearly every such file; room for more is not free."""
 _MAX_MODULES = 64
 _MAX_MODULE_DEPTH = 4
 _MAX_WORKTREES = 64
@@ -211,7 +213,9 @@ def _folders(folder: str) -> list[str]:
 def _text(path: str) -> str | None:
     """A small plain file; None for anything else."""
     try:
-        contents = read_limited(path, _MAX_BYTES)
+        contents = read_limited(path, _MOSTLY_BYTES)
+        if contents.truncated:
+            contents = read_limited(path, _MAX_BYTES)
     except OSError:
         return None
     return None if contents.truncated else os.fsdecode(contents.data)

@@ -4,14 +4,16 @@ Whoever makes mounts finds them by path, and another command that runs at the sa
 a folder in the workspace just then. What is mounted instead is something else, and the kernel says so: it names every
 mount by its device, its place there and where it was put. None of these can be changed for what lies outside.
 
-The comparison is a shell script, because it has to run inside. Nothing is ever put into its text.
+Where the mounts can be seen from outside (`gate`), `first_difference` compares. Where they cannot, a shell script does
+it inside. Nothing is ever put into its text.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from bridle.safety.sandbox.confinement import Confinement
@@ -56,6 +58,8 @@ can what stood in /dev and /proc before. Control groups are named differently fr
 
 _REAL = frozenset({"writable", "read-only", "shown"})
 """Kinds of mounts that show what is there."""
+_NEW = frozenset({"tmpfs", "proc", "devpts", "mqueue"})
+"""Kinds of file systems that are made for a command alone."""
 
 
 class Now(NamedTuple):
@@ -71,62 +75,153 @@ class Now(NamedTuple):
         return f"{self.device}:{self.root}:{self.point}"
 
 
-def mounted_now() -> list[Now]:
+class Expected(NamedTuple):
+    """How the kernel names the mounts of a command if they are those that were meant."""
+
+    writable: frozenset[str]
+    """May be there and writable."""
+    readable: frozenset[str]
+    """May be there, read-only or covered by another."""
+    devices: frozenset[str]
+    """The devices of this machine."""
+    wanted: Mapping[str, str]
+    """Must be there, and where; each is in one of the first two as well."""
+    blank: frozenset[str]
+    """Where something new and empty must be."""
+
+
+def mounted_now() -> tuple[Now, ...]:
     """Every mount of this process, those that cover others later."""
-    found: list[Now] = []
     with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            _id, _parent, device, root, point, flags, *_ = (os.fsdecode(field) for field in line.split(b" "))
-            found.append(Now(_plain(point), device, root, point, frozenset(flags.split(","))))
-    return found
+        return _mounted(file.read())
+
+
+def expected_mounts(mounts: Sequence[Mount], confinement: Confinement, now: Sequence[Now]) -> Expected:
+    """What the mounts of a command are to look like on this machine."""
+    return _expected(tuple(mounts), confinement.scratch, tuple(now))
+
+
+@lru_cache(maxsize=8)
+def _expected(mounts: tuple[Mount, ...], scratch: str, now: tuple[Now, ...]) -> Expected:
+    """Mostly the same from one command to the next."""
+    root, *others = mounts
+    holding = {mount.path: mount for mount in now}
+
+    def named(source: str, point: str) -> str:
+        return _name(source, point, holding)
+
+    wanted = {named("/", "/"): "/"}
+    wanted |= {named(mount.path, mount.path): mount.path for mount in others if mount.kind in _REAL}
+    hidden = [mount for mount in others if mount.kind == "hidden"]
+    wanted |= {named("/dev/null", mount.path): mount.path for mount in hidden if not mount.is_folder}
+    temporary = {
+        named(scratch, mount.path): mount.path for mount in others if mount.kind == "temporary" and scratch
+    }
+    open_ones = [mount.path for mount in others if mount.kind == "writable"]
+    beneath = now if root.kind == "writable" else [mount for mount in now if _is_below_any(mount, open_ones)]
+    return Expected(
+        writable=frozenset(
+            (
+                *map(str, beneath),
+                *(named(path, path) for path in open_ones),
+                *temporary,
+                *(named(f"/dev/{name}", f"/dev/{name}") for name in DEVICES),
+            )
+        ),
+        readable=frozenset((*map(str, now), *wanted)),
+        devices=frozenset(mount.device for mount in now),
+        wanted=wanted | temporary,
+        blank=frozenset(_spelled(mount.path) for mount in others if _is_blank(mount, scratch)),
+    )
+
+
+def first_difference(table: str, expected: Expected, *, beneath: str = "") -> str:
+    """Where the mounts of a `mountinfo` differ from what was expected; empty if they do not.
+
+    Only mounts at or below `beneath` count, and it stands for the root of the file system.
+    """
+    lines = [
+        line.split(" ", 6) for line in table.split("\n") if f" {beneath}/" in line or f" {beneath} " in line
+    ]
+    missing = dict(expected.wanted)
+    not_blank = set(expected.blank)
+    for number, _above, device, root, point, flags, rest in lines:
+        if not (point == beneath or point.startswith(f"{beneath}/")):
+            continue
+        place = point[len(beneath) :] or "/"
+        name = f"{device}:{root}:{place}"
+        missing.pop(name, None)
+        read_only = flags.startswith("ro,") or flags == "ro"
+        if device not in expected.devices:
+            if rest.partition("- ")[2].partition(" ")[0] in _NEW:
+                not_blank.discard(place)
+            elif not read_only:
+                return place
+        elif name not in expected.writable and not (
+            name in expected.readable
+            and (read_only or _is_replaced(place) or any(on[1] == number and on[4] == point for on in lines))
+        ):
+            return place
+    return next(iter((*missing.values(), *sorted(not_blank))), "")
+
+
+def _is_replaced(place: str) -> bool:
+    """Whether a command has one of its own, so that nothing of this machine's can be reached there."""
+    return place in {"/dev", "/proc"} or place.startswith(("/dev/", "/proc/"))
 
 
 def arguments_of_check(
     mounts: Sequence[Mount], confinement: Confinement, now: Sequence[Now]
 ) -> tuple[str, str, str]:
     """The three arguments of `check_mounts` for these mounts."""
-    root, *others = mounts
-    wanted = [now] if root.kind == "writable" else []
-    wanted += [_beneath(mount.path, now) for mount in others if mount.kind == "writable"]
-    allowed = {
-        *(str(mount) for group in wanted for mount in group),
-        *_names((mount.path for mount in others if mount.kind == "writable"), now),
-        *(_name(confinement.scratch, path, now) for path in confinement.temporary if confinement.scratch),
-        *_names((f"/dev/{name}" for name in DEVICES), now),
-    }
-    readable = {
-        *map(str, now),
-        *_names((mount.path for mount in others if mount.kind in _REAL), now),
-        *(_name("/dev/null", mount.path, now) for mount in others if mount.kind == "hidden"),
-    }
-    return _list(allowed), _list(readable), _list({mount.device for mount in now})
+    expected = expected_mounts(mounts, confinement, now)
+    return _list(expected.writable), _list(expected.readable), _list(expected.devices)
 
 
-def _beneath(folder: str, now: Iterable[Now]) -> list[Now]:
-    return [mount for mount in now if mount.path.startswith(f"{folder}/")]
+def _is_blank(mount: Mount, scratch: str) -> bool:
+    if mount.kind == "hidden":
+        return mount.is_folder
+    return mount.kind in {"empty", "room"} or (mount.kind == "temporary" and not scratch)
 
 
-def _names(paths: Iterable[str], now: Sequence[Now]) -> Iterator[str]:
-    return (_name(path, path, now) for path in paths)
+def _is_below_any(mount: Now, folders: Iterable[str]) -> bool:
+    return any(mount.path.startswith(f"{folder}/") for folder in folders)
 
 
-def _name(source: str, point: str, now: Sequence[Now]) -> str:
+def _name(source: str, point: str, holding: Mapping[str, Now]) -> str:
     """How the kernel will name a mount of `source` that is put at `point`."""
-    holding = Now("/", "", "/", "/", frozenset())
-    for mount in now:
-        around = source == mount.path or source.startswith(f"{mount.path.rstrip('/')}/")
-        if around and len(mount.path) >= len(holding.path):
-            holding = mount
-    below = source[len(holding.path.rstrip("/")) :]
-    root = f"{holding.root.rstrip('/')}{_spelled(below)}" or "/"
-    return f"{holding.device}:{root}:{_spelled(point)}"
+    device, root, below = "", "", source
+    for path in _self_and_parents(source):
+        if mount := holding.get(path):
+            device, root, below = mount.device, mount.root.rstrip("/"), source[len(path.rstrip("/")) :]
+            break
+    return f"{device}:{root + _spelled(below.rstrip('/')) or '/'}:{_spelled(point)}"
+
+
+def _self_and_parents(path: str) -> Iterator[str]:
+    while path != "/":
+        yield path
+        path = os.path.dirname(path)
+    yield "/"
 
 
 def _list(names: Iterable[str]) -> str:
     return f" {' '.join(sorted(names))} "
 
 
+@lru_cache(maxsize=1)
+def _mounted(table: bytes) -> tuple[Now, ...]:
+    found: list[Now] = []
+    for line in os.fsdecode(table).split("\n"):
+        if line:
+            _id, _parent, device, root, point, flags, *_ = line.split(" ", 6)
+            found.append(Now(_plain(point), device, root, point, frozenset(flags.split(","))))
+    return tuple(found)
+
+
 def _plain(spelled: str) -> str:
+    if "\\" not in spelled:
+        return spelled
     raw = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), os.fsencode(spelled))
     return os.fsdecode(raw)
 

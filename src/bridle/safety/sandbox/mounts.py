@@ -23,6 +23,7 @@ class Mount(NamedTuple):
     path: str
     kind: Kind
     is_folder: bool = True
+    """Looked at where it matters: of what is hidden, and right in the temporary folder."""
     crossed: bool = False
     """Something below it is shown again, so it must be possible to pass through."""
 
@@ -48,9 +49,10 @@ def mounts_of(confinement: Confinement) -> list[Mount]:
             continue
         if above.kind in _BLANK:
             _open_way(path, above, mounts)
-        mounts[path] = Mount(path, kind, os.path.isdir(path))
+        matters = kind == "hidden" or above.kind == "temporary"
+        mounts[path] = Mount(path, kind, not matters or os.path.isdir(path))
         way.append(path)
-    return sorted(mounts.values(), key=lambda mount: _depth_first(mount.path))
+    return list(mounts.values())
 
 
 def make_room(mounts: Sequence[Mount], confinement: Confinement) -> None:

@@ -92,9 +92,9 @@ def secret_places(home: str, env: Mapping[str, str]) -> Iterator[str]:
         names = frozenset(os.listdir(home))
     except OSError:
         names = None
-    for place in _in_home():
-        if names is None or place.partition("/")[0] in names:
-            yield os.path.join(home, place)
+    for name, places in _by_first_name().items():
+        if names is None or name in names:
+            yield from (os.path.join(home, place) for place in places)
     yield from (place for place in _SECRETS_OF_SYSTEM if os.access(place, os.R_OK))
     for variable, stands_for in _PLACES_BY_VARIABLE.items():
         value = env.get(variable, "")
@@ -116,3 +116,11 @@ def _in_home() -> tuple[str, ...]:
         if pattern.startswith(".") and not set(pattern) & set("*?!") and not pattern.startswith(".env")
     )
     return tuple(dict.fromkeys((*_SECRETS_IN_HOME, *named)))
+
+
+@functools.cache
+def _by_first_name() -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for place in _in_home():
+        found.setdefault(place.partition("/")[0], []).append(place)
+    return found

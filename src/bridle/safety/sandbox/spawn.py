@@ -98,48 +98,69 @@ class SandboxSpawn:
                 on_error=on_error,
                 stdin=stdin,
             )
-        border, launch = self._bordered(adapter, argv, policy, cwd)
-        try:
-            started = await self._processes.start(
-                launch.argv,
-                cwd=cwd,
-                env={
-                    **allowed_environment(env, self._also),
-                    **adapter.variables(border.confinement),
-                    **policy.variables,
-                },
-                on_output=on_output,
-                on_error=on_error,
-                stdin=stdin,
-                pass_fds=launch.pass_fds,
-                within=launch.within,
-                ended=border.over,
-                terminate=launch.terminate,
-            )
-        except BaseException:
-            border.over()
-            raise
-        finally:
-            for fd in launch.pass_fds:
-                os.close(fd)
-        launch.started(started.pid)
-        return ConfinedProcess(started, adapter.name, border.explain)
+        return await self._confined(
+            adapter,
+            argv,
+            cwd=cwd,
+            env=env,
+            policy=policy,
+            on_output=on_output,
+            on_error=on_error,
+            stdin=stdin,
+        )
 
-    def _bordered(
-        self, adapter: Adapter, argv: Sequence[str], policy: SpawnPolicy, cwd: str
-    ) -> tuple[_Border, Launch]:
-        """A border, and how to start `argv` in it. Another command may change what is looked at meanwhile."""
+    async def _confined(
+        self,
+        adapter: Adapter,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        policy: SpawnPolicy,
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None] | None,
+        stdin: bytes | None,
+    ) -> ConfinedProcess:
+        """Starts it in a border. Where that failed and the command certainly did not run, it is tried again.
+
+        If it never works, there is a process that failed, and it said why.
+        """
         from bridle.safety.sandbox.adapters import CannotConfine
-        from bridle.safety.sandbox.confinement import confinement_of
+        from bridle.safety.sandbox.confinement import confinement_of, known_of
+        from bridle.safety.sandbox.starting import HeldBack, start
 
+        place = self._place_of(policy.workspace)
         for tries_left in reversed(range(_TRIES)):
+            border = _Border(adapter, lambda: confinement_of(policy, place, cwd), cwd, self._failed)
+            launch = None
             try:
-                confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
-                border = _Border(adapter, confinement, cwd, self._failed)
-                return border, border.launch(argv)
+                launch = border.launch(argv, policy)
+                started = await start(
+                    self._processes,
+                    launch,
+                    cwd=cwd,
+                    env={
+                        **allowed_environment(env, self._also),
+                        **adapter.variables(known_of(policy, place)),
+                        **policy.variables,
+                    },
+                    on_output=on_output,
+                    on_error=on_error,
+                    stdin=stdin,
+                    ended=border.over,
+                )
+            except HeldBack as held_back:
+                if tries_left:
+                    continue
+                (on_error or on_output)(held_back.said)
+                started = held_back.process
             except (OSError, CannotConfine) as refused:
-                if not tries_left:
-                    raise CannotStart(argv[0], "no sandbox") from refused
+                if launch is not None and launch.gate is None:
+                    raise  # who knows whether it ran
+                if tries_left:
+                    continue
+                raise CannotStart(argv[0], "no sandbox") from refused
+            return ConfinedProcess(started, adapter.name, border.explain)
         raise AssertionError("unreachable")
 
     def _place_of(self, workspace: str) -> Place:
@@ -155,28 +176,39 @@ class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
     def __init__(
-        self, adapter: Adapter, confinement: Confinement, cwd: str, failed: Callable[[], None]
+        self, adapter: Adapter, look: Callable[[], Confinement], cwd: str, failed: Callable[[], None]
     ) -> None:
         self._adapter = adapter
+        self._look = look
         self._failed = failed
-        self.confinement = confinement
         self._cwd = cwd
+        self._confinement: Confinement | None = None
         self._ended: Callable[[], None] = _nothing
         self._put_aside: tuple[str, ...] = ()
 
-    def launch(self, argv: Sequence[str]) -> Launch:
-        made = self._adapter.confined(argv, cwd=self._cwd, confinement=self.confinement)
+    def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
+        """How to start `argv`. Another command may change what is looked at meanwhile."""
+        from bridle.safety.sandbox.adapters import StartsAhead
+
+        if isinstance(self._adapter, StartsAhead):
+            made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
+        else:
+            made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
         self._ended = made.ended
         return made
+
+    def _looked(self) -> Confinement:
+        self._confinement = self._look()
+        return self._confinement
 
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
-        sealed = self.confinement
-        if sealed.unwanted or sealed.kept or sealed.watched or sealed.working_trees:
+        sealed = self._confinement
+        if sealed and (sealed.unwanted or sealed.kept or sealed.watched or sealed.working_trees):
             from bridle.safety.sandbox.aftermath import put_right
 
-            self._put_aside = put_right(self.confinement)
+            self._put_aside = put_right(sealed)
 
     def explain(self, exit_code: int, output: str) -> str:
         notes = [_told(visible(os.path.relpath(path, self._cwd), newlines=False)) for path in self._put_aside]
@@ -184,14 +216,14 @@ class _Border:
             _BUBBLEWRAP_SAYS
         ):  # a command can pretend: nothing runs unconfined by it
             self._failed()
-        if exit_code or any(sign in output for sign in _SIGNS):
+        if self._confinement and (exit_code or any(sign in output for sign in _SIGNS)):
             from bridle.safety.sandbox.blocked import explain_blocked
 
             told = explain_blocked(
                 adapter=self._adapter.name,
                 exit_code=exit_code,
                 output=output,
-                confinement=self.confinement,
+                confinement=self._confinement,
                 cwd=self._cwd,
             )
             notes += [f"{told}\n"] if told else []

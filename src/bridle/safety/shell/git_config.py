@@ -141,8 +141,8 @@ def _read_text(path: str) -> str | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_CONFIG_BYTES:
             return None
-        data = file.read(MAX_CONFIG_BYTES + 1)
-    return data.decode("utf-8", "surrogateescape") if len(data) <= MAX_CONFIG_BYTES else None
+        data = file.read(status.st_size + 1)  # no room for more than there is: that is not free
+    return data.decode("utf-8", "surrogateescape") if len(data) <= status.st_size else None
 
 
 def _is_harmless_config(path: str, harmless: frozenset[str]) -> bool:

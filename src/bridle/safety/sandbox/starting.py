@@ -1,0 +1,124 @@
+"""Starting what an adapter has made ready, until the command itself runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+
+from bridle.base.processes import Process, Processes
+from bridle.safety.sandbox.adapters import Launch, NeverRan
+
+_END_S = 2.0
+
+
+def _nothing() -> None:
+    pass
+
+
+class HeldBack(Exception):
+    """The command was certainly not run, and nothing of it is there any more. It may be tried again.
+
+    `said` is what the sandbox said about it, `process` the one that has ended.
+    """
+
+    def __init__(self, said: bytes, process: Process) -> None:
+        super().__init__(said)
+        self.said = said
+        self.process = process
+
+
+async def start(
+    processes: Processes,
+    launch: Launch,
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    on_output: Callable[[bytes], None],
+    on_error: Callable[[bytes], None] | None = None,
+    stdin: bytes | None = None,
+    ended: Callable[[], None] = _nothing,
+) -> Process:
+    """Starts a launch and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then.
+
+    `ended` is called, exactly once, when nothing of it runs any more or when it could not be started; the launch's own
+    is the caller's to call.
+    """
+    output = _Delivery(on_output)
+    error = None if on_error is None else _Delivery(on_error)
+    try:
+        process = await processes.start(
+            launch.argv,
+            cwd=cwd,
+            env=env,
+            on_output=output,
+            on_error=error,
+            stdin=stdin,
+            pass_fds=launch.pass_fds,
+            within=launch.within,
+            ended=ended,
+            terminate=launch.terminate,
+        )
+    except BaseException:
+        if launch.gate is not None:
+            launch.gate.close()
+        ended()
+        raise
+    finally:
+        for fd in launch.pass_fds:
+            os.close(fd)
+    launch.started(process.pid)
+    if launch.gate is not None:
+        try:
+            await launch.gate.opened()
+        except NeverRan as never:
+            if never.problem:
+                await _kill(process)
+                raise HeldBack(os.fsencode(f"{never.problem}\n"), process) from never
+            await _end(process)
+            raise HeldBack(bytes(output.held if error is None else error.held), process) from never
+        except BaseException:
+            await _kill(process)
+            raise
+        finally:
+            launch.gate.close()
+    for delivery in (output, error):
+        if delivery is not None:
+            delivery.begin()
+    return process
+
+
+async def _kill(process: Process) -> None:
+    """Nothing of it has run, so there is nothing to be gentle with."""
+    process.signal_group(signal.SIGKILL)
+    await process.stop()
+
+
+async def _end(process: Process) -> None:
+    """It is ending by itself, and has something to say."""
+    try:
+        async with asyncio.timeout(_END_S):
+            await process.wait()
+    except TimeoutError:
+        await _kill(process)
+
+
+class _Delivery:
+    """Holds back what comes before the command runs: that is the sandbox speaking."""
+
+    def __init__(self, deliver: Callable[[bytes], None]) -> None:
+        self.held = bytearray()
+        self._deliver: Callable[[bytes], None] = deliver
+        self._begun = False
+
+    def __call__(self, chunk: bytes) -> None:
+        if self._begun:
+            self._deliver(chunk)
+        else:
+            self.held += chunk
+
+    def begin(self) -> None:
+        self._begun = True
+        if self.held:
+            self._deliver(bytes(self.held))

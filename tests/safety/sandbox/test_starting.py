@@ -1,0 +1,252 @@
+"""A command runs once its mounts were looked at, and not before; what certainly did not run is tried again."""
+
+import asyncio
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from bridle.base.processes import Processes
+from bridle.engine.ports import SpawnPolicy
+from bridle.safety.sandbox.adapters import Launch, NeverRan
+from bridle.safety.sandbox.bubblewrap import Bubblewrap
+from bridle.safety.sandbox.confinement import Confinement, Network, Place
+from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.safety.sandbox.starting import HeldBack, start
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+    pytest.mark.skipif(os.uname().sysname != "Linux", reason="bubblewrap needs Linux"),
+]
+
+
+class Disturbed(Bubblewrap):
+    """Something happens between looking and starting, each time."""
+
+    def __init__(self, disturb: Callable[[int], None]) -> None:
+        super().__init__(shutil.which("bwrap") or "bwrap")
+        self.tries = 0
+        self._disturb = disturb
+
+    def ahead(
+        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+    ) -> Launch:
+        def disturbed() -> Confinement:
+            found = look()
+            self.tries += 1
+            self._disturb(self.tries)
+            return found
+
+        return super().ahead(argv, cwd=cwd, network=network, look=disturbed)
+
+
+class Box:
+    def __init__(self, base: Path, processes: Processes) -> None:
+        self.base = base
+        self.processes = processes
+        self.workspace = base / "ws"
+        self.failed = 0
+        for name in ("ws", "home", "hosttmp"):
+            (base / name).mkdir()
+
+    async def run(self, adapter: Bubblewrap, script: str) -> tuple[int, str]:
+        async def choose() -> Bubblewrap:
+            return adapter
+
+        def failed() -> None:
+            self.failed += 1
+
+        place = Place(home=str(self.base / "home"), temporary=(str(self.base / "hosttmp"),))
+        output = bytearray()
+        process = await SandboxSpawn(self.processes, place=lambda: place, choose=choose, failed=failed)(
+            ["/bin/sh", "-c", script],
+            cwd=str(self.workspace),
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.base / "home")},
+            policy=SpawnPolicy(
+                mode="workspace-write", workspace=str(self.workspace), scratch=str(self.base / "scratch")
+            ),
+            call_id="call_1",
+            on_output=output.extend,
+        )
+        code = await process.wait()
+        process.blocked(output.decode())
+        return code, output.decode()
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Box]:
+    processes = Processes()
+    try:
+        yield Box(Path(os.path.realpath(tmp_path)), processes)
+    finally:
+        await processes.close()
+
+
+RUNS = "echo run >> runs; echo done"
+
+
+async def test_a_sandbox_that_failed_by_itself_is_tried_again(box: Box) -> None:
+    protected = box.workspace / "CLAUDE.md"
+    protected.write_text("x")
+    adapter = Disturbed(lambda tries: protected.unlink() if tries == 1 else None)
+    assert await box.run(adapter, RUNS) == (0, "done\n")
+    assert adapter.tries == 2
+    assert (box.workspace / "runs").read_text() == "run\n"
+    assert sorted(path.name for path in box.workspace.iterdir()) == ["runs"]
+
+
+async def test_a_folder_that_was_swapped_once_is_looked_at_again(box: Box) -> None:
+    (box.workspace / ".github" / "agents").mkdir(parents=True)
+    (box.base / "outside" / "agents").mkdir(parents=True)
+
+    def swap(tries: int) -> None:
+        if tries == 1:
+            (box.workspace / ".github").rename(box.workspace / "moved")
+            (box.workspace / ".github").symlink_to("../outside")
+
+    adapter = Disturbed(swap)
+    code, output = await box.run(adapter, f"{RUNS}; echo x > .github/agents/x")
+    assert (code != 0, output.startswith("done\n"), adapter.tries) == (True, True, 2)
+    assert list((box.base / "outside" / "agents").iterdir()) == []
+
+
+async def test_one_that_never_works_says_why_and_never_runs(box: Box) -> None:
+    protected = [box.workspace / name for name in ("CLAUDE.md", "GEMINI.md", ".cursorrules")]
+    for path in protected:
+        path.write_text("x")
+    adapter = Disturbed(lambda tries: protected[tries - 1].unlink())
+    code, output = await box.run(adapter, RUNS)
+    assert (code, output[:7], adapter.tries, box.failed) == (1, "bwrap: ", 3, 1)
+    assert not (box.workspace / "runs").exists()
+
+
+async def test_a_command_that_did_run_is_never_run_again(box: Box) -> None:
+    adapter = Disturbed(lambda _tries: None)
+    code, output = await box.run(adapter, "echo run >> runs; echo 'bwrap: cannot do it' >&2; exit 1")
+    assert (code, output, adapter.tries) == (1, "bwrap: cannot do it\n", 1)
+    assert (box.workspace / "runs").read_text() == "run\n"
+
+
+async def test_a_command_finds_nothing_of_the_gate_among_its_descriptors(box: Box) -> None:
+    code, output = await box.run(
+        Disturbed(lambda _tries: None), "for fd in /proc/self/fd/*; do echo ${fd##*/}; done"
+    )
+    assert code == 0
+    assert set(output.split()) <= {"0", "1", "2", "3"}  # the last one is the folder that is being listed
+
+
+def launch_in(base: Path, script: str) -> Launch:
+    workspace = base / "ws"
+    return Bubblewrap(shutil.which("bwrap") or "bwrap").confined(
+        ["/bin/sh", "-c", script], cwd=str(workspace), confinement=Confinement(writable=(str(workspace),))
+    )
+
+
+class Shut:
+    """A gate that nobody opens."""
+
+    def __init__(self, problem: str) -> None:
+        self.closed = 0
+        self._problem = problem
+
+    async def opened(self) -> None:
+        raise NeverRan(self._problem)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+async def test_what_is_held_back_never_runs_and_nothing_of_it_is_left(box: Box) -> None:
+    launch = launch_in(box.base, RUNS)
+    real, shut, ended = launch.gate, Shut("it looks odd"), []
+    delivered = bytearray()
+    with pytest.raises(HeldBack) as held_back:
+        await start(
+            box.processes,
+            launch._replace(gate=shut),
+            cwd="/",
+            env={},
+            on_output=delivered.extend,
+            ended=lambda: ended.append(1),
+        )
+    real.close()
+    launch.ended()
+    assert (held_back.value.said, bytes(delivered), ended) == (b"it looks odd\n", b"", [1])
+    assert shut.closed
+    assert held_back.value.process.returncode == -signal.SIGKILL
+    assert not (box.workspace / "runs").exists()
+
+
+async def test_a_cancelled_start_leaves_nothing(box: Box) -> None:
+    launch = launch_in(box.base, RUNS)
+    at_the_gate = asyncio.Event()
+
+    class Waiting(Shut):
+        async def opened(self) -> None:
+            at_the_gate.set()
+            await asyncio.Event().wait()
+
+    ended: list[int] = []
+    starting = asyncio.create_task(
+        start(
+            box.processes,
+            launch._replace(gate=Waiting("")),
+            cwd="/",
+            env={},
+            on_output=lambda _chunk: None,
+            ended=lambda: ended.append(1),
+        )
+    )
+    await at_the_gate.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    launch.gate.close()
+    launch.ended()
+    assert ended == [1]
+    assert not (box.workspace / "runs").exists()
+
+
+_ENGINE = """
+import asyncio, os, sys
+from bridle.base.processes import Processes
+from bridle.safety.sandbox.bubblewrap import Bubblewrap
+from bridle.safety.sandbox.confinement import Confinement
+
+async def main(program, workspace):
+    launch = Bubblewrap(program).confined(
+        ["/bin/sh", "-c", "echo run > runs"], cwd=workspace, confinement=Confinement(writable=(workspace,))
+    )
+    process = await Processes().start(
+        launch.argv, cwd="/", env={}, on_output=lambda chunk: None, pass_fds=launch.pass_fds, within=launch.within
+    )
+    for fd in launch.pass_fds:
+        os.close(fd)
+    await launch.gate.mounted()
+    print(launch.gate.child(), flush=True)
+    await process.wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_command_at_the_gate_does_not_run_because_the_engine_was_killed(tmp_path: Path) -> None:
+    workspace = Path(os.path.realpath(tmp_path)) / "ws"
+    workspace.mkdir()
+    engine = subprocess.Popen(
+        [sys.executable, "-c", _ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    with engine, os.fdopen(os.pidfd_open(int(engine.stdout.readline())), "rb") as waiting:
+        engine.kill()
+        gone = select.poll()
+        gone.register(waiting, select.POLLIN)
+        assert gone.poll(10_000)
+    assert not (workspace / "runs").exists()
