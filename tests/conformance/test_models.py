@@ -116,7 +116,7 @@ async def test_garbage_calls_carry_arguments_no_tool_can_take_and_then_the_turn_
 
 async def test_repeated_call_ids_are_repeated_missing_and_empty():
     calls = [part for part in await parts(RepeatedCallIds("ls")) if isinstance(part, ModelCall)]
-    assert [one.wire_id for one in calls] == ["same", "same", None, ""]
+    assert [one.wire_id for one in calls] == ["c1_2", "same", "same", None, ""]
 
 
 async def test_a_failing_model_fails_in_order_and_then_answers():

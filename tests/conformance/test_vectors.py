@@ -1,6 +1,8 @@
 """The vectors that ship, run against our own implementations; and the runner that outsiders use."""
 
+import json
 import re
+from importlib.resources import files
 
 import pytest
 from hypothesis import given
@@ -113,6 +115,30 @@ def test_a_name_for_a_foreign_tool_is_always_usable_and_new(server: str, tool: s
         assert re.fullmatch(r"mcp__[A-Za-z0-9_-]{1,59}", name)
         assert name not in taken
         taken.add(name)
+
+
+@pytest.mark.requirement("H0.1", "H18.1")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "backoff-timing",
+        "config-merge",
+        "mcp-normalization",
+        "oauth-pkce",
+        "permission-policy",
+        "session-compaction",
+        "sse-frames",
+    ],
+)
+def test_every_pure_part_has_vectors_that_other_implementations_can_read(name: str):
+    """As plain JSON beside the code: cases with a name, an input and what is expected, and how to read them."""
+    text = files("bridle.conformance").joinpath("test-vectors", f"{name}.json").read_text(encoding="utf-8")
+    file = json.loads(text)
+    assert set(file) == {"about", "cases"}
+    assert file["about"]
+    assert len(file["cases"]) >= 10
+    assert all(set(case) == {"name", "input", "expected"} for case in file["cases"])
+    assert [case.name for case in vectors.load(name)] == [case["name"] for case in file["cases"]]
 
 
 @pytest.mark.requirement("H3.3", "H18.2")

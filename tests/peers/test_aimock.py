@@ -1,11 +1,7 @@
 """Our chat wire against aimock, a foreign model server, and our model server against it."""
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +18,9 @@ from bridle.protocol.messages import Message, TextBlock
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.remote import RemoteModel
 from bridle.providers.script import call, say
+from peers.peer_kit import running
 
-HERE = Path(__file__).parent
-PROGRAM = HERE / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
+PROGRAM = "node_modules/@copilotkit/aimock/dist/cli.js"
 
 pytestmark = pytest.mark.peers
 
@@ -32,30 +28,9 @@ pytestmark = pytest.mark.peers
 @pytest.fixture(scope="module", params=["1", "20"], ids=["by-letter", "by-word"])
 def origin(request: pytest.FixtureRequest) -> Iterator[str]:
     """A running aimock. By letter means by UTF-16 unit: it cuts characters in two."""
-    node = shutil.which("node")
-    if node is None or not PROGRAM.is_file():
-        pytest.skip("needs node and the npm packages: run make test-peers")
-    options = ["-p", "0", "-f", "aimock", "--chunk-size", request.param, "--strict"]
-    server = subprocess.Popen(
-        [node, str(PROGRAM), *options],
-        cwd=HERE,
-        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert server.stdout is not None
-    try:
-        for line in server.stdout:
-            if "listening on" in line:
-                yield line.split()[-1]
-                break
-        else:
-            pytest.fail("aimock did not start")
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
+    options = ("-p", "0", "-f", "aimock", "--chunk-size", request.param, "--strict")
+    with running(PROGRAM, *options, package="@copilotkit/aimock") as address:
+        yield address
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from bridle.conformance.models import scripted
 from bridle.protocol.events import ToolResult
 from bridle.providers.script import call, say
 
+pytestmark = pytest.mark.peers
+
 
 @pytest.mark.skipif(shutil.which("npm", path=os.defpath) is None, reason="npm is not installed")
 async def test_npm_installs_from_a_folder_and_its_script_runs(tmp_path: Path) -> None:

@@ -1,14 +1,6 @@
 """Signing in at oidc-provider, a certified authorization server of another make: PKCE, device code, rotation."""
 
 import asyncio
-import html
-import http.cookiejar
-import os
-import re
-import shutil
-import subprocess
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,38 +15,15 @@ from bridle.credentials.records import CredentialError, SignIn
 from bridle.credentials.renewing import Renewal
 from bridle.credentials.signing_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from credentials.credential_kit import Vault
-
-HERE = Path(__file__).parent
-PACKAGE = HERE / "node_modules" / "oidc-provider"
+from peers.peer_kit import agrees, running
 
 pytestmark = pytest.mark.peers
 
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[str]:
-    node = shutil.which("node")
-    if node is None or not PACKAGE.is_dir():
-        pytest.skip("needs node and the npm packages: run make test-peers")
-    server = subprocess.Popen(
-        [node, "oidc_peer.mjs"],
-        cwd=HERE,
-        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "NODE_NO_WARNINGS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert server.stdout is not None
-    assert server.stdin is not None
-    try:
-        line = next((line for line in server.stdout if line.startswith("http")), None)
-        assert line is not None, "oidc-provider did not start"
-        yield line.strip()
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
-        server.stdin.close()
+    with running("oidc_peer.mjs", package="oidc-provider") as address:
+        yield address
 
 
 def client(issuer: str) -> OAuthClient:
@@ -66,30 +35,6 @@ def client(issuer: str) -> OAuthClient:
         scopes=("openid", "offline_access"),
         parameters={"prompt": "consent"},
     )
-
-
-def agrees(address: str, fields: dict[str, str]) -> str:
-    """A person with a browser who fills in every form and agrees; the last page they see."""
-    cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
-    browser = urllib.request.build_opener(cookies, urllib.request.ProxyHandler({}))
-    page, form = browser.open(address), None
-    for _ in range(8):
-        text = page.read().decode()
-        form = re.search(r"<form[^>]*>.*?</form>", text, re.DOTALL)
-        if form is None:
-            return text
-        given = {name: html.unescape(value) for name, value in _hidden(form[0])}
-        given |= {name: value for name, value in fields.items() if f'name="{name}"' in form[0]}
-        action = re.search(r'action="([^"]*)"', form[0])
-        target = urllib.parse.urljoin(page.url, html.unescape(action[1]) if action else "")
-        page = browser.open(target, urllib.parse.urlencode(given).encode())
-    raise AssertionError("the forms do not end")
-
-
-def _hidden(form: str) -> list[tuple[str, str]]:
-    inputs = re.findall(r"<input[^>]*type=\"hidden\"[^>]*>", form)
-    pairs = [(re.search(r'name="([^"]*)"', one), re.search(r'value="([^"]*)"', one)) for one in inputs]
-    return [(name[1], value[1]) for name, value in pairs if name and value]
 
 
 PERSON = {"login": "somebody", "password": "any"}

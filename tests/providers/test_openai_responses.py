@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from bridle.engine.ports import ModelCall, ModelDone, ModelText
 from bridle.providers.answers import AnswerFault
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.failures import Asked, reported
 from bridle.providers.openai_responses import ResponsesDecoder
-from providers.wire_kit import check_request, check_stream, golden
+from providers.wire_kit import as_stream, check_request, check_stream, golden, joined, read
 
 ASKED = Asked(Endpoint(name="work", base_url="https://models.example", wire="openai_responses"), "some-model")
 
@@ -25,6 +26,36 @@ def test_a_request_is_the_bytes_of_its_golden_file(file: Path) -> None:
 @pytest.mark.parametrize("file", golden("openai_responses", "stream"))
 def test_a_stream_gives_the_parts_of_its_golden_file(file: Path) -> None:
     check_stream("openai_responses", file)
+
+
+def without(frame: Any, field: str) -> Any:
+    return (
+        {name: value for name, value in frame.items() if name != field} if isinstance(frame, dict) else frame
+    )
+
+
+@pytest.mark.parametrize("name", ["output_index", "item_id"])
+@pytest.mark.parametrize("file", golden("openai_responses", "stream"))
+def test_an_answer_is_the_same_where_its_items_are_only_named_or_only_numbered(file: Path, name: str) -> None:
+    """Some servers do only one of the two; a call must not be made twice for it, nor two become one."""
+    case = json.loads(file.read_text(encoding="utf-8"))
+    stream = as_stream(without(frame, name) for frame in case["frames"])
+    assert joined(read(ResponsesDecoder(family="openai_responses:p"), [stream])) == case["parts"]
+
+
+def test_an_item_that_stands_elsewhere_in_the_end_is_not_told_again() -> None:
+    call = {"type": "function_call", "id": "fc_a", "call_id": "a", "name": "ls", "arguments": "{}"}
+    said = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "I look."}]}
+    frames: list[Any] = [
+        {"type": "response.output_item.done", "item": call},
+        {"type": "response.output_text.delta", "item_id": "msg_1", "delta": "I look."},
+        {"type": "response.completed", "response": {"status": "completed", "output": [said, call]}},
+    ]
+    assert read(ResponsesDecoder(), [as_stream(frames)]) == [
+        ModelText("I look."),
+        ModelCall("ls", "{}", "a"),
+        ModelDone("tool_use"),
+    ]
 
 
 def failed(code: str) -> dict[str, Any]:
@@ -65,3 +96,10 @@ def test_a_whole_response_that_failed_is_no_answer() -> None:
         body = json.dumps({"object": "response", "status": status, "error": None})
         with pytest.raises(AnswerFault, match="the vendor reports an error"):
             ResponsesDecoder().feed([body])
+
+
+@pytest.mark.parametrize("details", [None, {}, {"reason": None}, {"reason": "something_new"}])
+def test_an_incomplete_response_is_never_told_as_a_whole_one(details: Any) -> None:
+    """Some servers do not say what is missing."""
+    body = {"object": "response", "status": "incomplete", "incomplete_details": details, "output": []}
+    assert ResponsesDecoder().feed([json.dumps(body)]) == [ModelDone("max_tokens")]

@@ -25,7 +25,7 @@ from bridle.providers.script import FailReason, Spend, Stop, answer, call, fail,
 from providers.wire_kit import WIRES, Unhurried
 
 KEY = "sk-" + "test" + "0123456789abcdef"
-QUICK = Timeouts(connect_s=2, write_s=2, first_byte_s=5, idle_s=0.05)
+IMPATIENT = Timeouts(connect_s=5, write_s=5, first_byte_s=0.2, idle_s=0.2)
 
 Connect = Callable[..., RemoteModel]
 
@@ -200,9 +200,13 @@ FAULTS: list[tuple[Fault, str, bool, str | None]] = [
     ("half", "BadStream", True, "it ended in the middle"),
     ("empty", "BadStream", False, "it is empty"),
     ("silence", "StreamSilent", True, None),
+    ("stalled", "StreamSilent", True, None),
+    ("deaf", "ProviderUnreachable", True, "no answer within 0.2 s"),
+    ("as_json", "BadStream", False, "it is not JSON"),
     ("redirect", "ProviderRejected", False, REDIRECTED),
     ("reset", "ProviderUnreachable", True, None),
 ]
+SILENT: tuple[Fault, ...] = ("silence", "stalled", "deaf")
 
 
 @pytest.mark.requirement("D8.70", "T6.4")
@@ -211,14 +215,13 @@ FAULTS: list[tuple[Fault, str, bool, str | None]] = [
 async def test_every_way_to_break_has_a_reason(
     connect: Connect, wire: WireName, fault: Fault, reason: str, retryable: bool, problem: str | None
 ) -> None:
-    timeouts = QUICK._replace(first_byte_s=0.05) if fault == "silence" else Timeouts()
+    timeouts = IMPATIENT if fault in SILENT else Timeouts()
     async with ModelServer.playing(say("Hi."), faults=[fault]) as server:
-        provider = connect(server.url, wire=wire, timeouts=timeouts)
-        error = await failure(provider)
+        error = await failure(connect(server.url, wire=wire, timeouts=timeouts))
         assert (error.reason, error.retryable) == (reason, retryable)
         if problem is not None:
             assert error.data["problem"] == problem
-        assert await parts(provider) == [ModelText("Hi."), ModelDone("end_turn")]
+        assert await parts(connect(server.url, wire=wire)) == [ModelText("Hi."), ModelDone("end_turn")]
         assert len(server.chats) == 2, "a redirect is not followed, and nothing is sent twice"
 
 
@@ -229,7 +232,7 @@ async def test_every_way_to_break_has_a_reason(
 async def test_nothing_of_a_broken_answer_is_kept(
     connect: Connect, wire: WireName, fault: Fault, reason: str, retryable: bool
 ) -> None:
-    timeouts = QUICK._replace(first_byte_s=0.05) if fault == "silence" else Timeouts()
+    timeouts = IMPATIENT if fault in SILENT else Timeouts()
     async with ModelServer.playing(say("Hi."), faults=[fault]) as server:
         provider = connect(server.url, wire=wire, timeouts=timeouts)
         async with harness(provider, clock=Unhurried()) as session:
@@ -247,7 +250,11 @@ async def test_nothing_of_a_broken_answer_is_kept(
     ("given", "status", "wait_s", "reason", "retryable"),
     [
         ("rate_limited", 429, 7, "RateLimited", True),
+        ("rate_limited", 429, None, "RateLimited", True),
         ("overloaded", 500, None, "Overloaded", True),
+        ("overloaded", 502, None, "Overloaded", True),
+        ("overloaded", 503, 2.5, "Overloaded", True),
+        ("overloaded", 504, None, "Overloaded", True),
         ("overloaded", 529, None, "Overloaded", True),
         ("bad_credentials", 401, None, "BadCredentials", False),
     ],
@@ -329,6 +336,28 @@ async def test_calls_whose_ids_repeat_or_are_missing_get_ids_of_their_own(
     assert [call.wire_id for call in of_kind(events, StepEnded)[0].calls] == ["same", "c1_1", "c1_2"]
     assert len(outcomes(events)) == 3
     assert all(second.count(name) >= 2 for name in (b'"same"', b'"c1_1"', b'"c1_2"'))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "ids"), [("same_ids", ["same", "c1_1", "c1_2"]), ("no_ids", ["c1_0", "c1_1", "c1_2"])]
+)
+async def test_an_answer_whose_calls_are_misnamed_is_carried_out(
+    connect: Connect, wire: WireName, streaming: bool, fault: Fault, ids: list[str]
+) -> None:
+    """The server refuses a request in which a call has no result or no name of its own."""
+    calls = [call("ls", path=path) for path in (".", "..", "nowhere")]
+    async with ModelServer.playing(answer(*calls), say("Done."), faults=[fault]) as server:
+        async with harness(connect(server.url, wire=wire, streaming=streaming), mode="yolo") as session:
+            events = await session.ask("go")
+        assert len(server.chats) == 2
+    made = of_kind(events, StepEnded)[0].calls
+    assert [(one.wire_id, one.input) for one in made] == [
+        (name, given.input) for name, given in zip(ids, calls, strict=True)
+    ]
+    assert len(outcomes(events)) == 3
+    assert of_kind(events, TurnEnded)[0].stop == "end_turn"
 
 
 @pytest.mark.parametrize("wire", WIRES)

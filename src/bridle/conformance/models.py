@@ -14,6 +14,7 @@ import msgspec
 
 from bridle.base.clock import SystemClock
 from bridle.engine.ports import (
+    ChoosableProvider,
     ModelCall,
     ModelDone,
     ModelPart,
@@ -137,10 +138,12 @@ class GarbageCalls(_CallingFake):
 
 
 class RepeatedCallIds(_CallingFake):
-    """Makes the same call four times: twice with one id, once without, once with an empty one."""
+    """Makes the same call five times: with an id as Bridle makes them, twice with one, without, with an empty one."""
 
     def __init__(self, tool: str, arguments: str = "{}") -> None:
-        super().__init__(*(ModelCall(tool, arguments, wire_id) for wire_id in ("same", "same", None, "")))
+        super().__init__(
+            *(ModelCall(tool, arguments, wire_id) for wire_id in ("c1_2", "same", "same", None, ""))
+        )
 
 
 class FloodModel(_Fake):
@@ -278,6 +281,23 @@ async def check_provider(make_provider: Callable[[], Provider]) -> None:
         await _closed_early(provider, after=taken)
         _check_answer(await _parts(provider))
         assert asyncio.all_tasks() == tasks, "a closed stream left a task behind"
+
+
+async def check_choosable_provider(make_provider: Callable[[], ChoosableProvider]) -> None:
+    """Asserts the contract of `ChoosableProvider`, that of `Provider` included."""
+    await check_provider(make_provider)
+    provider = make_provider()
+    names = [model.name for model in await provider.models()]
+    assert names, "it lists the models it has"
+    assert all(names), "every model has a name"
+    assert len(set(names)) == len(names), "every model is listed once"
+    assert [model.name for model in await provider.models()] == names, "and as often as it is asked"
+    assert provider.token_count(()) == 0, "no messages have no tokens"
+    counts = [provider.token_count(SAMPLE_MESSAGES[:count]) for count in range(len(SAMPLE_MESSAGES) + 1)]
+    assert counts == sorted(counts), "more messages never have fewer tokens"
+    short, long = (Message(role="user", content=(TextBlock(text="word " * size),)) for size in (10, 1_000))
+    assert provider.token_count((short,)) * 10 < provider.token_count((long,)), "a long text has more tokens"
+    assert provider.token_count((long,)) == provider.token_count((long,)), "the same messages, the same count"
 
 
 def check_wire(wire: Wire, prefix: PrefixSet, messages: Sequence[Message]) -> bytes:

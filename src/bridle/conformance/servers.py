@@ -40,24 +40,30 @@ from bridle.providers.script import (
     Yield,
 )
 
-Fault: TypeAlias = Literal[
+Breakage: TypeAlias = Literal[
     "page",
     "error_page",
     "garbage",
     "cut",
     "half",
+    "deaf",
     "silence",
+    "stalled",
     "reset",
     "empty",
     "redirect",
     "not_utf8",
     "huge_line",
     "wrong_type",
+    "as_json",
 ]
 """What a request may meet instead of an answer: a web page, one with the status of a broken gateway, something that is
-not JSON, an answer whose connection dies in the middle, one that just ends there, a beginning and then nothing, a
-closed connection without a word, nothing at all, another address, bytes that are no text, a line without end, a
-picture."""
+not JSON, an answer whose connection dies in the middle, one that just ends there, nobody who answers, a beginning and
+then nothing, half an answer and then nothing, a closed connection without a word, nothing at all, another address,
+bytes that are no text, a line without end, a picture, a stream that is said to be a document."""
+Misnaming: TypeAlias = Literal["same_ids", "no_ids"]
+"""What may be wrong with the calls of an answer: one id for all of them, or none."""
+Fault: TypeAlias = Breakage | Misnaming
 
 MODELS: Final = ("scripted-large", "scripted-small")
 _CHUNK_AT_ONCE: Final = 512
@@ -65,6 +71,7 @@ _CHUNK_PACED: Final = 8
 _WRITE_BYTES: Final = 64 * 1024
 _MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
 _HUGE_LINE_BYTES: Final = 20 * 1024 * 1024
+_ONE_ID: Final[Mapping[Misnaming, str]] = {"same_ids": "same", "no_ids": ""}
 _SPEECHES: Final = (ChatSpeech, ResponsesSpeech, AnthropicSpeech)
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -191,7 +198,7 @@ class ModelServer(LoopbackServer):
         if speech is None:
             return await reply.whole(404, ChatSpeech.bad_request(f"Unknown request URL: {request.path}"))
         fault = self._faults.pop(0) if self._faults else None
-        if fault is not None:
+        if fault is not None and fault not in ("same_ids", "no_ids"):
             return await self._break(fault, speech, reply)
         if problem := _problem(request, speech):
             return await reply.whole(400, speech.bad_request(problem))
@@ -199,9 +206,11 @@ class ModelServer(LoopbackServer):
         number = speech.answers_so_far(asked)
         usage = [one.usage for one in self._answers(number).statements if isinstance(one, Spend)]
         spoken = speech(asked, number=number, usage=usage[-1] if usage else Usage())
+        if fault is not None:
+            spoken.one_id = _ONE_ID[fault]
         return await (self._stream if asked.get("stream") else self._tell)(spoken, reply)
 
-    async def _break(self, fault: Fault, speech: type[Speech], reply: Reply) -> bool:
+    async def _break(self, fault: Breakage, speech: type[Speech], reply: Reply) -> bool:
         match fault:
             case "page" | "error_page":
                 page = b"<!DOCTYPE html><title>Sign in</title><p>Please sign in to the network."
@@ -211,20 +220,26 @@ class ModelServer(LoopbackServer):
                 return await reply.raw(200, {"content-type": "image/png"}, b"\x89PNG\r\n\x1a\n\x00")
             case "reset":
                 return reply.abort()
+            case "deaf":
+                return await asyncio.get_running_loop().create_future()
+            case "as_json":
+                spoken = speech({}, number=0, usage=Usage())
+                whole = spoken.begin() + spoken.text("an answer") + spoken.end()
+                return await reply.raw(200, {"content-type": "application/json"}, whole)
             case "redirect":
                 return await reply.raw(307, {"location": f"http://127.0.0.1:9/v1{speech.path}"}, b"")
-            case "garbage" | "cut" | "half" | "silence" | "empty" | "not_utf8" | "huge_line":
+            case "garbage" | "cut" | "half" | "silence" | "stalled" | "empty" | "not_utf8" | "huge_line":
                 return await self._break_stream(fault, speech, reply)
 
-    async def _break_stream(self, fault: Fault, speech: type[Speech], reply: Reply) -> bool:
+    async def _break_stream(self, fault: Breakage, speech: type[Speech], reply: Reply) -> bool:
         await reply.begin_stream()
         spoken = speech({}, number=0, usage=Usage())
-        if fault in {"cut", "half", "not_utf8"}:
+        if fault in {"cut", "half", "stalled", "not_utf8"}:
             await reply.write(spoken.begin() + spoken.text("half an ans"))
         match fault:
             case "cut":
                 return reply.abort()
-            case "silence":
+            case "silence" | "stalled":
                 await asyncio.get_running_loop().create_future()
             case "garbage":
                 await reply.data(b'{"type":"message_start","choices":[{"delta":{"content":"he\x00')

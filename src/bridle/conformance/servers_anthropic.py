@@ -12,6 +12,7 @@ from bridle.conformance.servers_speech import (
     Json,
     Refusal,
     Speech,
+    are_distinct,
     in_halves,
     named_event,
     rows,
@@ -75,6 +76,8 @@ class AnthropicSpeech(Speech):
             if any(block["type"] != "tool_result" for block in turn["content"][: len(results)]):
                 return f"{where}: `tool_result` blocks come first"
             open_calls = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
+            if not are_distinct(open_calls):
+                return f"{where}: `tool_use` ids must be unique"
             for block in turn["content"]:
                 if wrong := _wrong_block(turn["role"], block):
                     return f"{where}: {wrong}"
@@ -103,7 +106,7 @@ class AnthropicSpeech(Speech):
 
     def call(self, statement: Call) -> bytes:
         self.calls += 1
-        block = {"type": "tool_use", "id": f"toolu_{self.number + 1}_{self.calls}", "name": statement.tool}
+        block = {"type": "tool_use", "id": self.call_id("toolu"), "name": statement.tool}
         events = [self._closed(), self._opened({**block, "input": {}})]
         self._content[-1]["input"] = statement.input
         events += [

@@ -12,6 +12,7 @@ from bridle.conformance.servers_speech import (
     Json,
     Refusal,
     Speech,
+    are_distinct,
     bare_event,
     in_halves,
     openai_error,
@@ -47,6 +48,8 @@ class ChatSpeech(Speech):
             if role not in {"system", "developer", "user", "assistant"}:
                 return f"messages[{place}]: unknown role"
             open_calls = [call["id"] for call in message.get("tool_calls") or ()]
+            if not are_distinct(open_calls):
+                return f"messages[{place}]: tool call ids must be unique"
             if message.get("content") is None and not open_calls:
                 return f"messages[{place}]: content is required"
         if "stream_options" in asked and not asked.get("stream"):
@@ -72,7 +75,7 @@ class ChatSpeech(Speech):
         self.calls += 1
         arguments = _ENCODER.encode(statement.input).decode()
         function = {"name": statement.tool, "arguments": arguments}
-        made = {"id": f"call_{self.number + 1}_{index + 1}", "type": "function", "function": function}
+        made = {"id": self.call_id("call"), "type": "function", "function": function}
         self._made.append(made)
         first = {**made, "index": index, "function": {**function, "arguments": ""}}
         events = [self._chunk({"tool_calls": [first]})]

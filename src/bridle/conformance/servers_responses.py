@@ -12,6 +12,7 @@ from bridle.conformance.servers_speech import (
     Json,
     Refusal,
     Speech,
+    are_distinct,
     in_halves,
     named_event,
     openai_error,
@@ -53,6 +54,8 @@ class ResponsesSpeech(Speech):
                     if not isinstance(item["name"], str) or not isinstance(item["arguments"], str):
                         return f"{where}: a call has a name and arguments"
                     open_calls.append(item["call_id"])
+                    if not are_distinct(open_calls):
+                        return f"{where}: call ids must be unique"
                 case "reasoning":
                     if not str(item.get("encrypted_content")).startswith(sealed(_summary_of(item))):
                         return "The encrypted content could not be verified."
@@ -94,9 +97,8 @@ class ResponsesSpeech(Speech):
 
     def call(self, statement: Call) -> bytes:
         self.calls += 1
-        name = f"{self.number + 1}_{self.calls}"
-        item: Json = {"id": f"fc_{name}", "type": "function_call", "status": "in_progress"}
-        item |= {"call_id": f"call_{name}", "name": statement.tool, "arguments": ""}
+        item: Json = {"id": self.call_id("fc"), "type": "function_call", "status": "in_progress"}
+        item |= {"call_id": self.call_id("call"), "name": statement.tool, "arguments": ""}
         events = [self._closed(), self._added(item)]
         place: Json = {"item_id": item["id"], "output_index": len(self._output) - 1}
         arguments = _ENCODER.encode(statement.input).decode()

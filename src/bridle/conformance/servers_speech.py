@@ -41,6 +41,8 @@ class Speech(ABC):
         self.usage = usage
         self.stop: ScriptedStop = "end_turn"
         self.calls = 0
+        self.one_id: str | None = None
+        """What every call is named instead of an id of its own."""
 
     # Requests
 
@@ -78,6 +80,10 @@ class Speech(ABC):
     @abstractmethod
     def whole(self) -> Json: ...
 
+    def call_id(self, kind: str) -> str:
+        """The id of the call that is being told."""
+        return f"{kind}_{self.number + 1}_{self.calls}" if self.one_id is None else self.one_id
+
     # Refusals
 
     @staticmethod
@@ -104,6 +110,11 @@ def named_event(value: Json) -> bytes:
 
 def rows(value: Any) -> list[Json]:
     return cast("list[Json]", value if isinstance(value, list) else [])
+
+
+def are_distinct(ids: list[str]) -> bool:
+    """Whether every call that waits for its result has a name of its own."""
+    return all(ids) and len(set(ids)) == len(ids)
 
 
 def sealed(text: str) -> str:

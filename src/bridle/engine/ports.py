@@ -95,6 +95,28 @@ class Provider(Protocol):
         ...
 
 
+class ListedModel(Protocol):
+    """A model as its provider lists it."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class ChoosableProvider(Provider, Protocol):
+    """A provider a person can choose: it also says which models it has and how long messages are for it.
+
+    A turn needs neither, so what stands in for a model need not be one.
+    """
+
+    async def models(self) -> Sequence[ListedModel]:
+        """The models it has now, each once. Never a paid call. Raises `ProviderError`."""
+        ...
+
+    def token_count(self, messages: Sequence[Message]) -> int:
+        """About how many tokens these messages have, without asking anybody; none for none, never fewer for more."""
+        ...
+
+
 # The log
 
 

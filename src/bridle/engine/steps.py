@@ -6,6 +6,7 @@ Request layers stand around `ask`. They never edit a request: they append events
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, assert_never
 
@@ -173,8 +174,9 @@ class Model:
         calls: list[RequestedCall] = []
         for index, call in enumerate(answer.calls):
             wire_id = call.wire_id
-            if not wire_id or wire_id in known or wire_id in used:
-                wire_id = f"c{step.number}_{index}"
+            own = (f"c{step.number}_{number}" for number in itertools.count(index))
+            while not wire_id or wire_id in known or wire_id in used:
+                wire_id = next(own)
             used.add(wire_id)
             arguments, problem = _arguments(call.arguments)
             calls.append(

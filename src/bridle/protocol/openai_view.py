@@ -32,9 +32,18 @@ OpenAIMessage: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant"]
 
 
-class _Side(msgspec.Struct, frozen=True, omit_defaults=True):
-    hidden: list[tuple[int, AnyBlock]] = []
-    shown_as: list[tuple[int, AnyBlock]] = []
+Placed: TypeAlias = list[tuple[int, AnyBlock]]
+"""Blocks, each with its place among those of one message or item."""
+
+
+class SideBlocks(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a view has no word for, beside what it shows."""
+
+    hidden: Placed = []
+    shown_as: Placed = []
+
+
+class _Side(SideBlocks, frozen=True, omit_defaults=True):
     joined: Role | None = None
 
 
@@ -57,11 +66,11 @@ def from_openai(view: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[Message, 
     try:
         for shown in view:
             if shown["role"] in {"system", "developer"}:
-                system.append(_text_of(shown["content"]))
+                system.append(text_of(shown["content"]))
                 continue
             side = msgspec.convert(shown.get(SIDE_FIELD) or {}, _Side)
             role: Role = side.joined or ("assistant" if shown["role"] == "assistant" else "user")
-            blocks = tuple(_with_side(list(_expressed(shown)), side))
+            blocks = tuple(with_side(list(_expressed(shown)), side))
             if side.joined and messages and messages[-1].role == role:
                 blocks = (*messages.pop().content, *blocks)
             messages.append(Message(role=role, content=blocks))
@@ -103,13 +112,10 @@ def _shown(role: Role, blocks: list[AnyBlock], *, joined: bool) -> OpenAIMessage
     return {**made, SIDE_FIELD: msgspec.to_builtins(side)} if side != _Side() else made
 
 
-_Placed: TypeAlias = list[tuple[int, AnyBlock]]
-
-
-def _assistant(blocks: list[AnyBlock]) -> tuple[OpenAIMessage, _Placed, _Placed]:
+def _assistant(blocks: list[AnyBlock]) -> tuple[OpenAIMessage, Placed, Placed]:
     text: str | None = None
     calls: list[dict[str, Any]] = []
-    hidden: _Placed = []
+    hidden: Placed = []
     for place, block in enumerate(blocks):
         match block:
             case TextBlock():
@@ -129,10 +135,10 @@ def _result(result: ToolResultBlock) -> OpenAIMessage:
     return {**made, "is_error": True} if result.failed else made
 
 
-def _user(blocks: list[AnyBlock]) -> tuple[OpenAIMessage, _Placed, _Placed]:
+def _user(blocks: list[AnyBlock]) -> tuple[OpenAIMessage, Placed, Placed]:
     parts: list[dict[str, Any]] = []
-    hidden: _Placed = []
-    shown_as: _Placed = []
+    hidden: Placed = []
+    shown_as: Placed = []
     for place, block in enumerate(blocks):
         match block:
             case TextBlock():
@@ -159,7 +165,7 @@ def _expressed(shown: Mapping[str, Any]) -> Iterator[AnyBlock]:
         yield ToolResultBlock(
             wire_id=shown["tool_call_id"],
             tool=shown.get("name", ""),
-            text=_text_of(content),
+            text=text_of(content),
             failed=bool(shown.get("is_error", False)),
         )
         return
@@ -180,7 +186,8 @@ def _part(part: Mapping[str, Any]) -> AnyBlock:
     return ImageBlock(url=image["url"], detail=image.get("detail", "auto"))
 
 
-def _with_side(blocks: list[AnyBlock], side: _Side) -> list[AnyBlock]:
+def with_side(blocks: list[AnyBlock], side: SideBlocks) -> list[AnyBlock]:
+    """The blocks that are shown, with those beside them at their places."""
     for place, block in side.hidden:
         blocks.insert(place, block)
     for place, block in side.shown_as:
@@ -188,7 +195,8 @@ def _with_side(blocks: list[AnyBlock], side: _Side) -> list[AnyBlock]:
     return blocks
 
 
-def _text_of(content: Any) -> str:
+def text_of(content: Any) -> str:
+    """A text that is given as such or in parts."""
     if isinstance(content, str):
         return content
     return "".join(part["text"] for part in cast("Iterable[Mapping[str, Any]]", content or ()))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from bridle.base.redact import redact_error
 from bridle.base.visible import visible
@@ -56,7 +58,7 @@ _NO_MODEL_WORDS: Final = (
 )
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     """Who was asked for what. The key is here only to be taken out of every text; `key_source` is where it was."""
 
     endpoint: Endpoint

@@ -174,6 +174,7 @@ class _Event(msgspec.Struct, gc=False):
     type: str = ""
     delta: Any = None
     output_index: int | None = None
+    item_id: Any = None
     item: dict[str, Any] | None = None
     arguments: str | None = None
     summary_index: int | None = None
@@ -198,7 +199,7 @@ _STOPS: Final[dict[str, StopReason]] = {
     "max_output_tokens": "max_tokens",
     "content_filter": "content_filter",
 }
-"""Why a response is incomplete, where that means more than "done"."""
+"""Why a response is incomplete."""
 _WITHHELD: Final = frozenset(
     {"bio_policy", "misalignment_policy_violation", "image_content_policy_violation"}
 )
@@ -214,6 +215,7 @@ class ResponsesDecoder:
         self._answered = False
         self._calls: dict[int, OpenCall] = {}
         self._thoughts: list[ModelThought] = []
+        self._places = _Places()
         self._spoken: set[int | None] = set()  # places of items whose text came piece by piece
         self._ended: set[int] = set()  # places of items that are complete
         self._texts = Texts()
@@ -233,7 +235,8 @@ class ResponsesDecoder:
             kind = _TEXTS.get(event.type)
             if kind is not None:
                 self._answered = True
-                self._spoken.add(event.output_index)
+                number = event.output_index
+                self._spoken.add(self._speaker(event.item_id) if number is None else number)
                 if isinstance(event.delta, str) and event.delta:
                     self._texts.add(kind, event.delta)
             elif event.type in _ENDS:
@@ -249,8 +252,12 @@ class ResponsesDecoder:
             return []
         raise AnswerFault(CUT if self._answered else EMPTY)
 
+    def _speaker(self, name: Any) -> int | None:
+        """The place of an item without a number that is speaking; None where a server does not name it either."""
+        return self._places.of(None, name) if name else None
+
     def _take(self, event: _Event, data: str) -> None:
-        place = event.output_index or 0
+        place = self._places.of(event.output_index, event.item_id, *_names(event.item))
         match event.type:
             case "response.created" | "response.in_progress":
                 self._answered = True
@@ -275,12 +282,12 @@ class ResponsesDecoder:
         if response.get("error") or response.get("status") in {"failed", "cancelled"}:
             error = vendor_error(_ENCODER.encode({"error": response.get("error")}))
             raise AnswerFault(REPORTED, error=_known(error))
-        for place, item in enumerate(_objects(response.get("output"))):
+        for number, item in enumerate(_objects(response.get("output"))):
+            place = self._places.known(*_names(item), otherwise=number)
             if place not in self._ended:
                 self._take_item(place, item)
         self.is_done = True
-        details = _object(response.get("incomplete_details"))
-        stop = _STOPS.get(str(details.get("reason")), "end_turn")
+        stop = _stop(response)
         calls = [self._calls[place] for place in sorted(self._calls)]
         thoughts = () if stop == "content_filter" else self._thoughts
         usage = _usage(_object(response.get("usage")))
@@ -318,6 +325,47 @@ class ResponsesDecoder:
     def _say(self, kind: TextKind, text: Any) -> None:
         if isinstance(text, str) and text:
             self._texts.add(kind, text)
+
+
+class _Places:
+    """Where in an answer its items stand: as numbered, else by their names in the order they came.
+
+    The vendor numbers them. Some servers only name them, and what they tell twice must not be taken for two.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[str, int] = {}
+        self._last = 0
+        self._next = 0
+
+    def of(self, number: int | None, *names: Any) -> int:
+        """The place of an item with this number, else with one of these names; a new place for names that are new.
+
+        Without any of them it is the item that was told of last.
+        """
+        given = [name for name in names if isinstance(name, str) and name]
+        if number is None and not given:
+            return self._last
+        place = self.known(*given, otherwise=self._next) if number is None else number
+        self._named.update(dict.fromkeys(given, place))
+        self._last, self._next = place, max(self._next, place + 1)
+        return place
+
+    def known(self, *names: Any, otherwise: int) -> int:
+        """The place of the item with one of these names."""
+        return next((self._named[name] for name in names if name in self._named), otherwise)
+
+
+def _names(item: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """What an item may be called elsewhere in the stream."""
+    return tuple(filter(None, (_words(item.get("id")), _words(item.get("call_id"))))) if item else ()
+
+
+def _stop(response: Mapping[str, Any]) -> StopReason:
+    """Why it ended. An answer that is not whole is never told as one, also where nobody says what is missing."""
+    details = _object(response.get("incomplete_details"))
+    rest: StopReason = "max_tokens" if response.get("status") == "incomplete" else "end_turn"
+    return _STOPS.get(str(details.get("reason")), rest)
 
 
 def _known(error: VendorError) -> VendorError:

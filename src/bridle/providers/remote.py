@@ -12,7 +12,9 @@ from typing import Any, Final, Protocol
 from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
 from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Wire
+from bridle.engine.sizes import messages_tokens
 from bridle.protocol.errors import ProviderError
+from bridle.protocol.messages import Message
 from bridle.providers.answers import CUT, NOT_TEXT, AnswerFault, Decoder, decode_answer
 from bridle.providers.endpoints import Endpoint, is_usable_key
 from bridle.providers.failures import (
@@ -139,6 +141,9 @@ class RemoteModel:
         asked = await self._asked("")
         found = await self._listing(asked, timeouts)
         return found or tuple(ModelInfo(name=name) for name in self._endpoint.models)
+
+    def token_count(self, messages: Sequence[Message]) -> int:
+        return messages_tokens(messages)
 
     async def _asked(self, model: str) -> Asked:
         if self._make_ready is not None:

@@ -305,9 +305,7 @@ class _Parser:
 
     def _text(self, word: str, first: str) -> str:
         line = self._line
-        from textwrap import dedent
-
-        below = dedent("\n".join(self._block())).strip("\n")
+        below = _dedented(self._block()).strip("\n")
         text = "\n".join(part for part in (first, below) if part)
         if not text:
             raise self._bad(f"{word} needs a text", line=line)
@@ -458,6 +456,14 @@ def _quoted(text: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _dedented(lines: list[str]) -> str:
+    """The lines without the white space that all of them begin with. Blank ones are empty already."""
+    written, margin = [line for line in lines if line], 0
+    while len({line[margin] for line in written}) == 1 and written[0][margin].isspace():
+        margin += 1
+    return "\n".join(line[margin:] for line in lines)
 
 
 def _nearest(word: str, known: tuple[str, ...]) -> str:

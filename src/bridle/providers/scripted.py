@@ -6,7 +6,7 @@ It runs only when asked for by name, and labels every answer that has text, so n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from bridle.engine.ports import (
     ModelThinking,
     ModelYield,
 )
+from bridle.engine.sizes import messages_tokens
 from bridle.protocol.errors import ProviderError, sentence
 from bridle.protocol.messages import Message, Parameters, StopReason, ToolSchema, Usage
 from bridle.providers.script import (
@@ -39,6 +40,7 @@ from bridle.providers.script import (
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.protocol.events import PrefixSet
+    from bridle.providers.listing import ModelInfo
 
 LABEL: Final = "[scripted] "
 """How the text of every answer begins."""
@@ -102,6 +104,16 @@ class ScriptedModel:
     @property
     def wire(self) -> ScriptedWire:
         return self._wire
+
+    async def models(self) -> tuple[ModelInfo, ...]:
+        """The scripts that come with Bridle; one's own are named by their path."""
+        from bridle.providers.listing import ModelInfo
+        from bridle.providers.script import shipped_scripts
+
+        return tuple(ModelInfo(name=name) for name in shipped_scripts())
+
+    def token_count(self, messages: Sequence[Message]) -> int:
+        return messages_tokens(messages)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
         # A real answer never comes at once; here, too, others get their turn first.

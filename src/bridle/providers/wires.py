@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     from bridle.engine.ports import Wire
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 ANTHROPIC_VERSION: Final = "2023-06-01"
 
 
-class Dialect(NamedTuple):
+class Dialect(msgspec.Struct, frozen=True):
     """How to speak with an endpoint: `wire` encodes, a fresh `decoder` reads each answer."""
 
     wire: Wire
@@ -30,7 +32,7 @@ def dialect(endpoint: Endpoint, *, streaming: bool = True) -> Dialect:
         return spoken
     from bridle.providers.sightless import SightlessWire
 
-    return spoken._replace(wire=SightlessWire(spoken.wire, endpoint))
+    return msgspec.structs.replace(spoken, wire=SightlessWire(spoken.wire, endpoint))
 
 
 def _spoken(endpoint: Endpoint, *, streaming: bool) -> Dialect:
