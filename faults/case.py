@@ -23,9 +23,8 @@ from typing import Any
 import traps
 
 import bridle.app.folding as folding
-from bridle.app.engine import Engine
+from bridle.app.engine import Engine, session_store
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.ids import Ids
 from bridle.config.folders import folders
 from bridle.conformance.models import scripted
 from bridle.engine.conversation import Conversation
@@ -92,8 +91,7 @@ class Place:
         return {path.name: len(path.read_text().splitlines()) for path in (self.work / "did").iterdir()}
 
     def store(self) -> SessionStore:
-        clock = SystemClock()
-        return SessionStore(self.data, ids=Ids(clock.now_ms, os.urandom), clock=clock)
+        return session_store(self.env)
 
 
 # The run that dies

@@ -18,7 +18,6 @@ from bridle.base.clock import SystemClock
 from bridle.engine.journal import Journal
 from bridle.protocol.errors import BridleError
 from bridle.sessions import repairing
-from bridle.sessions.database import Database
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_REC, _MS_PRIVATE = 1, 32, 16384, 1 << 18
@@ -93,7 +92,7 @@ def _repaired(place: Place, result: Result, did: dict[str, int]) -> None:
     """What is whole goes on; a database whose first page is gone cannot be opened, which is said."""
 
     def repair() -> dict[str, Any]:
-        database = Database(place.data, now_ms=SystemClock().now_ms, notice=lambda _text: None)
+        database = place.store().shelf.database
         report = repairing.repair(database)
         again = repairing.examine(database)
         return {"whole": again.whole, "damaged": len(report.damaged), "said": repairing.words(report)}

@@ -19,7 +19,8 @@ from typing import Any
 
 from bridle.base import files
 from bridle.engine.journal import Journal
-from bridle.sessions import database, keys, tips, undo_store, writer
+from bridle.sessions import database, tips, undo_store, writer
+from bridle.sessions.keys import KeyFile
 from bridle.sessions.log import StoredLog
 
 
@@ -220,13 +221,13 @@ def key_made(trap: Trap, _chance: float) -> None:
     """There is a key and no database."""
 
     def made(inner: Any) -> Any:
-        def make_key(path: str) -> None:
-            inner(path)
+        def make(self: KeyFile) -> None:
+            inner(self)
             trap.spring()
 
-        return make_key
+        return make
 
-    _replace(keys, "make_key", made)
+    _replace(KeyFile, "make", made)
 
 
 def database_unnamed(trap: Trap, _chance: float) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from bridle.app.engine import session_store
 from bridle.protocol.events import Envelope
+from bridle.sessions.database import Database
 from bridle.sessions.store import SessionRow, SessionStore
 
 # A warning inside Bridle is an error there too, and shows as one on stderr.
@@ -123,6 +124,11 @@ class Place:
         """Raises unless the stored log is whole: every digest, every link, and its end."""
         with self._store() as store, closing(store.open(session)) as log:
             log.verify()
+
+    def database(self) -> Database:
+        """The database of the stored sessions, to be opened with the key that Bridle keeps for it."""
+        with self._store() as store:
+            return store.shelf.database
 
     def _store(self) -> closing[SessionStore]:
         return closing(session_store(self.environment()))

@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("steady", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -345,6 +345,97 @@ async def test_a_resumed_session_goes_on_from_the_summary(tmp_path: Path):
     assert b"question 1 word" not in second.bodies[0].partition(b"asked: question 1")[0]
 
 
+@pytest.mark.requirement("G34.9")
+async def test_a_resumed_session_reads_no_further_back_than_the_turn_that_compacted(tmp_path: Path):
+    home, folder = str(tmp_path / "home"), tmp_path / "work"
+    folder.mkdir()
+    model = RecordingModel(Model(scripted(*[say("fine")] * 20)))
+    sets = (*SMALL, "context.recent_turns=2")
+    async with harness(model, home=home, folder=str(folder), sets=sets) as session:
+        await session.ask(f"question 0 {LONG}")
+        assert session.engine.store.fold(session.id) is None
+        turns = [await session.ask(f"question {number} {LONG}") for number in range(1, 8)]
+        assert any(of_kind(turn, e.Compacted) for turn in turns)
+        stored = await session.stored()
+    folded = max(envelope.id or 0 for envelope in stored if isinstance(envelope.event, e.Compacted))
+    ended = min(
+        envelope.id or 0
+        for envelope in stored
+        if envelope.kind == "TurnEnded" and (envelope.id or 0) > folded
+    )
+    second = RecordingModel(Model(scripted(*[say("fine")] * 20)))
+    async with harness(second, home=home, folder=str(folder), resume=session.id, sets=sets) as again:
+        kept = again.engine.store.fold(session.id)
+        assert kept is not None
+        assert Conversation.restored(kept).last_id >= ended
+        assert again.conversation.entries == Conversation.of(stored).entries
+        await again.ask("and now?")
+    assert HEADER.encode() in second.bodies[0]
+
+
+@pytest.mark.requirement("D7.23")
+async def test_compact_rewrites_the_history_at_once_and_no_model_hears_of_it():
+    """Nobody knows the window of this model, so it is asked for nothing: `Model` would fail."""
+    model = RecordingModel(Model(scripted(*[say("fine")] * 20)))
+    async with harness(model) as session:
+        skipped = await slash(session, "compact")
+        assert isinstance(skipped, e.Notice)
+        for number in range(4):
+            await session.ask(f"question {number} {LONG}")
+        requests, inputs = len(model.bodies), await session.stored()
+        made = await slash(session, "compact")
+        assert isinstance(made, e.Compacted)
+        assert (made.why, made.by) == ("asked", "deterministic")
+        assert [text for text in texts(session) if text.startswith(HEADER)]
+        new = (await session.stored())[len(inputs) :]
+        assert len(model.bodies) == requests
+    assert not {"InputAccepted", "TurnStarted", "StepStarted"} & {envelope.kind for envelope in new}
+
+
+@pytest.mark.requirement("C14")
+async def test_a_limit_that_is_off_compacts_nothing_but_what_the_provider_refused():
+    refusals = iter((False,) * 9 + (True,) + (False,) * 9)
+    model = Model(scripted(*[say("fine")] * 40), refuses=lambda _request: next(refusals))
+    async with harness(model, sets=("context.max_tokens=off",)) as session:
+        turns = [await session.ask(f"question {number} {LONG * 8}") for number in range(10)]
+        assert session.conversation.counted is None
+    found = [[event.why for event in of_kind(turn, e.Compacted)] for turn in turns]
+    assert found == [[]] * 9 + [["refused"]]
+
+
+@pytest.mark.requirement("C14")
+async def test_the_model_writes_the_summary_where_settings_say_so_although_nobody_knows_its_window():
+    model = Model(scripted(*[say("fine")] * 20), aside=SUMMARY)
+    sets = (*SMALL, "context.summary=model", "context.recent_turns=2")
+    async with harness(model, sets=sets) as session:
+        turns = [await session.ask(f"question {number} {LONG}") for number in range(8)]
+    made = [event for turn in turns for event in of_kind(turn, e.Compacted)]
+    assert made
+    assert {event.by for event in made} == {"model"}
+
+
+@pytest.mark.requirement("C14")
+async def test_the_preset_that_counts_messages_keeps_ten_of_a_hundred():
+    model = Model(scripted(*[say("fine, " * 30)] * 80))
+    async with harness(model, sets=("context.preset=messages",)) as session:
+        sizes: list[int] = []
+        for number in range(56):
+            await session.ask(f"question {number} " + "and so on " * 20)
+            sizes.append(len(session.conversation.messages))
+        made = of_kind([envelope.event for envelope in await session.stored()], e.Compacted)
+    assert max(sizes) <= 102
+    assert [(event.kept.messages, event.by) for event in made] == [(10, "deterministic")]
+
+
+async def test_a_summary_has_at_most_the_tokens_settings_give_it():
+    sets = (*SMALL, "context.summary_tokens=200", "context.recent_turns=2")
+    async with harness(Model(scripted(*[say("fine")] * 20)), sets=sets) as session:
+        turns = [await session.ask(f"question {number} {LONG}") for number in range(8)]
+    made = [event for turn in turns for event in of_kind(turn, e.Compacted)]
+    assert made
+    assert all(0 < event.summary_tokens <= 200 for event in made)
+
+
 @pytest.mark.requirement("T10.1", "T10.2")
 async def test_many_short_messages_are_a_reason_too_where_settings_say_so():
     sets = ("context.max_messages=20", "context.recent_messages=10")

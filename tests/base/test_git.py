@@ -348,7 +348,8 @@ def test_whatever_is_asked_for_stays_where_it_belongs(subcommand, options, names
     at = call.argv.index(subcommand)
     behind = ["--", *paths] if known.paths else []
     assert list(call.argv[at:]) == [subcommand, *known.always, *options, *names, *behind]
-    assert "--literal-pathspecs" in call.argv[:at]
+    assert ("--literal-pathspecs" in call.argv[:at]) == known.literal
+    assert known.literal or not any(path.startswith(":") for path in paths)
     assert not any(name.startswith("-") for name in names)
     assert not any("output" in option or "ext-diff" in option for option in options)
 

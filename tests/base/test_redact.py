@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import sys
 import time
 import uuid
 from itertools import pairwise
@@ -21,7 +22,7 @@ from bridle.base.redact import (
     redact_values,
     stored_marker,
 )
-from bridle.base.secret_openings import might_hold_secret
+from bridle.base.secret_openings import First, Openings, Prefilter, _scans
 from bridle.base.secret_shapes import SHAPES, kinds
 from secret_kit import (
     ALNUM,
@@ -299,11 +300,35 @@ def test_wherever_a_secret_is_cut_in_two_the_stream_gives_what_the_whole_gives(t
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(text):
+@pytest.mark.parametrize("first", [0, sys.maxsize], ids=["scans", "literals"])
+def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(text, first):
+    might_hold_secret = Prefilter(First(first))
     for data in (text, json.dumps(text)):
         assert might_hold_secret(data.encode())
         assert might_hold_secret(CLEAN + data.encode() + CLEAN)
     assert not might_hold_secret(CLEAN)
+
+
+def test_what_comes_first_is_looked_through_without_compiling_scans():
+    first = First(100)
+    might_hold_secret = Prefilter(first)
+    _scans.cache_clear()
+    assert not might_hold_secret(b"Nothing to find in here.")
+    assert Openings("Nor in here.", "", final=True, first=first).first_from(0) is None
+    assert _scans.cache_info().currsize == 0
+    assert not might_hold_secret(CLEAN)
+    assert _scans.cache_info().currsize == 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 5000), max_size=12), first=st.integers(0, 2000))
+@example("x" * 199 + " " + SECRETS["discord-token"][0], [202, 210, 228, 235], 10_000)
+def test_the_first_texts_are_redacted_like_those_that_come_later(text, cuts, first):
+    early, late = (StreamRedactor(first=First(size)) for size in (first, 0))
+    pieces = in_chunks(text, cuts)
+    assert "".join((*map(early.feed, pieces), early.flush())) == "".join(
+        (*map(late.feed, pieces), late.flush())
+    )
 
 
 @pytest.mark.requirement("P17")
@@ -339,8 +364,9 @@ def test_redacting_twice_changes_nothing(text, marker):
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=TEXTS)
-def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text):
+@given(text=TEXTS, first=st.sampled_from([0, sys.maxsize]))
+def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text, first):
+    might_hold_secret = Prefilter(First(first))
     if redact(text) != text:
         encodable = text.encode("utf-8", "surrogatepass")
         as_json = json.dumps(text)

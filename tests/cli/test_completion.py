@@ -71,7 +71,10 @@ def test_bash_calls_the_function_for_our_name(script: Path) -> None:
         (("run", "sessions", "--al"), ["--allow", "--allow-project-hooks"]),
         (("sessions", "e"), ["export"]),
         (("sessions", "list", "--"), ["--help", "--all", "--json"]),
-        (("sessions", "export", "--format", ""), ["jsonl", "markdown", "md", "html"]),
+        (
+            ("sessions", "export", "--format", ""),
+            ["jsonl", "envelope", "events", "chain", "markdown", "md", "html"],
+        ),
         (("config", "un"), ["unset"]),
         (("config", "set", "budget.m"), ["budget.max_steps"]),
         (("config", "set", "api"), []),

@@ -16,7 +16,6 @@ import pytest
 from bridle._version import __version__
 from bridle.conformance.servers import JsonServer, ModelServer
 from bridle.providers.script import say
-from bridle.sessions.database import Database
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 
 KEY = "sk-" + "f00ba4" * 6
@@ -52,6 +51,7 @@ def test_a_new_machine_has_no_problem_but_the_missing_model(place: Place) -> Non
         "model": "skip",
         "store": "skip",
         "keys": "skip",
+        "helper": "skip",
         "sandbox": "warn",
         "config": "ok",
         "terminal": "skip",
@@ -109,6 +109,7 @@ def test_every_path_in_use_is_printed(
         "settings_files": [str(config / "config.toml"), str(place.work / ".bridle/config.toml")],
         "sessions": str(data / "sessions.db"),
         "key": str(data / "sessions.key"),
+        "log": str(state / "log"),
     }
     assert all(os.path.exists(path) for path in (paths["user_file"], paths["sessions"], paths["key"]))
     shown = place.bridle("doctor", "--offline", env=absolute).out.splitlines()[-1]
@@ -238,8 +239,7 @@ def test_a_log_that_lost_its_end_is_a_problem(place: Place) -> None:
 
 def test_an_event_that_was_changed_is_a_problem(place: Place) -> None:
     place.bridle("run", "-m", "demo", "hello")
-    database = Database(str(place.data), now_ms=lambda: 0, notice=lambda _text: None)
-    with closing(database.connect()) as connection:
+    with closing(place.database().connect()) as connection:
         connection.execute("update events set payload = cast('{}' as blob) where id = 2")
     ran = place.bridle("doctor", "--offline")
     assert (ran.code, states(ran)["store"]) == (1, "fail")

@@ -96,6 +96,43 @@ print(SSLSocket is ssl.SSLSocket, isinstance(SSLSocket, type), ssl is asyncio.ba
     assert python(place, code) == "True True True"
 
 
+def test_what_asyncio_logs_is_logged_as_ever(place: Place) -> None:
+    code = """
+import_less()
+import asyncio, contextlib, io
+async def main():
+    asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+    await asyncio.sleep(0)
+before, told = "string" in sys.modules, io.StringIO()
+with contextlib.redirect_stderr(told):
+    asyncio.run(main())
+import logging
+print(before, "ZeroDivisionError" in told.getvalue(), asyncio.log.logger.name, logging.getLogger("asyncio").name)
+logging.basicConfig(stream=sys.stdout, level=logging.DEBUG, format="%(name)s %(message)s")
+asyncio.run(asyncio.sleep(0))
+"""
+    assert python(place, code).splitlines() == [
+        "False True asyncio asyncio",
+        "asyncio Using selector: EpollSelector",
+    ]
+
+
+def test_asyncio_runs_things_in_threads_as_ever(place: Place) -> None:
+    code = """
+import_less()
+import asyncio, threading
+async def main():
+    print(await asyncio.to_thread(lambda: threading.current_thread() is not threading.main_thread()))
+    later = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "done"), asyncio.get_running_loop())
+    done, _ = await asyncio.wait([asyncio.wrap_future(later)], return_when=asyncio.FIRST_COMPLETED)
+    print(done.pop().result())
+asyncio.run(main())
+import concurrent.futures.thread
+print(concurrent.futures.ThreadPoolExecutor is concurrent.futures.thread.ThreadPoolExecutor)
+"""
+    assert python(place, code).splitlines() == ["True", "done", "True"]
+
+
 def test_several_threads_that_look_at_once_all_find_a_whole_module(place: Place) -> None:
     (place.work / "slow.py").write_text("import decimal, email.message\nlast = 2\n")
     code = """

@@ -33,7 +33,7 @@ NEVER = {
     "importlib.metadata", "http.client", "email", "unittest", "multiprocessing", "xml", "urllib.request",
     "tomllib", "pdb", "doctest", "curses",
 }  # fmt: skip
-# asyncio imports socket, subprocess and logging; msgspec imports typing, datetime, decimal and uuid: a command that
+# asyncio imports socket and subprocess; msgspec imports typing, datetime, decimal and uuid: a command that
 # reads the log or runs a turn has those anyway. These it does not need.
 ENGINE = NEVER | {
     "json", "random", "tempfile", "zipfile", "pathlib", "difflib", "shutil", "importlib.resources", "ctypes",
@@ -42,20 +42,26 @@ ENGINE = NEVER | {
     "inspect", "ast", "dis", "tokenize", "ssl", "_ssl", "asyncio.sslproto", "gettext", "locale", "platform",
     "msgspec.inspect",
 }  # fmt: skip
+# What a call meets, built with the first one; asyncio's thread pool, and logging for what goes wrong.
+FIRST_CALL = {
+    "bridle.app.gates", "bridle.engine.layers", "bridle.safety.guards", "bridle.safety.permissions",
+    "bridle.safety.rules", "bridle.sessions.undoable", "bridle.tools.output", "concurrent.futures", "logging",
+}  # fmt: skip
 # Of ours, what a turn without settings, files to trust, hooks, calls, images and a schema never touches.
 TURN = ENGINE | {
     "shlex", "base64", "dataclasses", "bridle.clients.images", "bridle.clients.structured",
     "bridle.commands.prompts", "bridle.config.lines", "bridle.safety.hooks", "bridle.safety.shell.understanding",
     "bridle.safety.trust.changes", "bridle.safety.trust.launches", "bridle.base.http", "bridle.providers.remote",
-    "bridle.tools.patches", "bridle.tools.searching", "bridle.app.explaining",
-}  # fmt: skip
-OVER_HTTP = ENGINE | {
+    "bridle.tools.patches", "bridle.tools.searching", "bridle.app.explaining", "bridle.app.operations",
+    "bridle.base.daily_log", "textwrap", "string",
+} | FIRST_CALL  # fmt: skip
+OVER_HTTP = ENGINE | FIRST_CALL | {
     "bridle.providers.script", "bridle.providers.scripted", "bridle.providers.anthropic",
     "bridle.providers.openai_responses", "bridle.providers.local_servers",
 }  # fmt: skip
 # It tries out what could confine a command, for which it makes files.
 DOCTOR = ENGINE - {"tempfile", "random", "shutil", "bz2", "lzma", "platform", "ctypes"}
-OWN_MODULES = 160
+OWN_MODULES = 150
 """How many of ours a turn may import: finding and opening one costs more than running a small one."""
 # In a folder made for it, which is removed again; and the kernel's own ways to confine have no other door.
 TRIES_THE_SANDBOX = {"tempfile", "shutil", "random", "bz2", "lzma", "ctypes"}

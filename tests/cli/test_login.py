@@ -269,14 +269,13 @@ async def test_a_passphrase_of_the_environment_locks_a_new_store_and_without_it_
         assert (await bridle(place, *words, BRIDLE_PASSPHRASE=phrase)).code == 0
         locked = await bridle(place, *words)
         wrong = await bridle(place, *words, BRIDLE_PASSPHRASE=a_secret())
-    assert (locked.code, locked.result["reason"]) == (4, "CredentialsLocked")
-    assert f"The stored keys in {store(place)} are locked: set BRIDLE_PASSPHRASE." in locked.err
-    assert (wrong.code, wrong.result["reason"]) == (4, "CredentialsWrongKey")
-    assert (
-        f"BRIDLE_PASSPHRASE does not open the stored keys in {store(place)}. Nothing was changed."
-        in wrong.err
-    )
-    nowhere(place, phrase, locked.err, wrong.err)
+        listed = await bridle(place, "login", "--list")
+    assert (locked.code, locked.result["reason"]) == (4, "SessionsLocked")
+    assert "Your sessions are locked: set BRIDLE_PASSPHRASE. Nothing was changed." in locked.err
+    assert (wrong.code, wrong.result["reason"]) == (4, "SessionsWrongKey")
+    assert "BRIDLE_PASSPHRASE does not open your sessions. Nothing was changed." in wrong.err
+    assert f"The stored keys in {store(place)} are locked: set BRIDLE_PASSPHRASE." in listed.err
+    nowhere(place, phrase, locked.err, wrong.err, listed.err)
 
 
 def test_the_lock_is_changed_and_the_list_says_so(place: Place, secret: str) -> None:

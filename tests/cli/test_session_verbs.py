@@ -222,13 +222,8 @@ def test_prune_says_what_is_due(place: Place) -> None:
 
 def _made_old(place: Place, days: int) -> None:
     """As if every session had last been used so long ago."""
-    import apsw
-
-    connection = apsw.Connection(str(place.data / "sessions.db"))
-    connection.pragma("cipher", "aegis")
-    connection.pragma("key", "raw:" + (place.data / "sessions.key").read_text().strip())
-    connection.execute("update sessions set updated_ms = updated_ms - ?", (days * 86_400_000,))
-    connection.close()
+    with closing(place.database().connect(writing=True)) as connection:
+        connection.execute("update sessions set updated_ms = updated_ms - ?", (days * 86_400_000,))
 
 
 def test_content_that_expired_is_said_to_be_gone_and_the_session_does_not_go_on(place: Place) -> None:

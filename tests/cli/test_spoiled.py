@@ -11,7 +11,6 @@ import pytest
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import ToolResult
 from bridle.sessions import repairing
-from bridle.sessions.database import Database
 from cli.test_full_disk import SmallDisk
 from cli_kit import BRIDLE, Place, SignOfLife, kinds
 
@@ -54,10 +53,11 @@ def test_what_a_killed_run_left_beside_the_database_is_read_too(place: Place, di
     assert checked.out.startswith("Everything is whole: 1 session,")
 
 
-def spoil_an_event(path: Path) -> None:
+def spoil_an_event(place: Place) -> None:
     """Spoils a page that holds events, and not one without which nothing could be opened."""
+    database = place.database()
+    path = Path(database.path)
     whole = path.read_bytes()
-    database = Database(str(path.parent), now_ms=lambda: 0, notice=lambda _text: None)
     for page in range(1, len(whole) // 4096):
         data = bytearray(whole)
         data[page * 4096 + 100] ^= 1
@@ -71,8 +71,7 @@ def spoil_an_event(path: Path) -> None:
 def test_a_damaged_store_is_one_sentence_and_repair_leads_on(place: Place) -> None:
     model = place.script("say one\n---\nsay two\n---\nsay three\n")
     place.bridle("run", "-m", model, "first")
-    path = place.data / "sessions.db"
-    spoil_an_event(path)
+    spoil_an_event(place)
     refused = place.bridle("run", "-c", "-m", model, "second")
     assert refused.code == 1
     assert "bridle sessions repair" in refused.story[-1]

@@ -8,6 +8,7 @@ from bridle.clients.line.desk import GRACE_S
 from bridle.protocol.events import ContextAdded, UndoApplied
 from cli_kit import Place
 from cli_terminal import Sitting, sitting
+from secret_kit import tokens
 
 SCRIPT = (
     'call bash {"command": "sed -i s/one/ONE/ a.txt && rm gone.txt && mkdir new && echo made > new/b.txt"}\n'
@@ -122,6 +123,30 @@ def test_a_person_is_asked_at_the_shell(place: Place):
         person.types("s\n")
         assert person.ends() == 0
     assert files(place) == {**BEFORE, "a.txt": "mine\n"}
+
+
+def test_the_diff_shows_no_secrets_and_says_so(place: Place):
+    token = next(planted for planted in tokens() if planted.kind == "github-token")
+    (place.work / "make.sh").write_text(
+        f"echo hidden-away > .env\necho 'beside {token.text}' > a.txt\necho '{token.text}' > b.txt\n"
+    )
+    (place.work / "a.txt").write_text("before\n")
+    (place.work / "b.txt").write_text("«redacted:github-token»\n")
+    script = place.script('call bash {"command": "sh make.sh"}\n---\nsay done\n')
+    ran = place.bridle("run", "-y", "-m", script, "go")
+    assert ran.code == 0, ran.err
+    assert (place.work / ".env").read_text() == "hidden-away\n"
+    with sitting(place, "undo") as person:
+        person.sees("y undo · d diff · Enter keep ›")
+        person.types("d\n")
+        person.sees(
+            ".env: secret-looking, not shown", "-beside", "+before", "b.txt: what changes is secret-looking"
+        )
+        person.types("y\n")
+        assert person.ends() == 0
+        assert token.secret not in person.text
+        assert "hidden-away" not in person.text
+    assert not (place.work / ".env").exists()
 
 
 def answers(person: Sitting, key: str) -> None:

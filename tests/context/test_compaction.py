@@ -192,11 +192,12 @@ def test_a_later_compaction_takes_the_summary_of_an_earlier_one_in(told: Told, g
 
 @given(conversations(), GOALS)
 def test_a_kept_fold_goes_on_as_the_conversation_does(told: Told, goal: Goal) -> None:
-    event = summarised(told.entries, goal)
-    assume(event is not None)
-    told.tell(event)
+    if (event := summarised(told.entries, goal)) is not None:
+        told.tell(event)
+    if told.conversation.turn_is_open:
+        told.tell(e.TurnEnded(stop="cancelled"))
     kept = told.conversation.folded()
-    assume(kept is not None)
+    assert kept is not None
     again = Conversation.restored(kept)
     assert (again.entries, again.epoch, again.answers) == (
         told.entries,
@@ -252,6 +253,16 @@ def test_a_last_result_that_is_too_large_by_itself_gives_way_too():
     event = summarised(told.entries, Goal(tokens=1000, summary_tokens=100, most_tokens=3000))
     assert event.cleared == ("c2",)
     assert event.tokens_after < 3000
+
+
+def test_what_a_cleared_result_leaves_behind_counts_too():
+    told = Told()
+    told.turn("make it fast", [("calls", ["z" * 400]), ("calls", ["z" * 2000] * 2)], "", ends=False)
+    for most in range(300, 1200):
+        plan = plan_summary(told.entries, Goal(tokens=200, summary_tokens=150, most_tokens=most))
+        assert plan is not None
+        kept = plan.event(told.entries, "").tokens_after
+        assert kept <= most - 150 or len(plan.cleared) == 2, most
 
 
 def test_what_tools_and_files_say_never_becomes_a_summary():

@@ -12,20 +12,20 @@ import msgspec
 from bridle.app.fetching import web
 from bridle.app.folding import KeptFold
 from bridle.app.forwarders import Forwarders
-from bridle.app.gates import understanding
-from bridle.app.housekeeping import Housekeeping
+from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.sandboxing import foreign_folder, machine_spawn
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
-from bridle.app.trusting import require_trust, session_approvals
+from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import Ids
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders
+from bridle.context.sources import repository_root
 from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
@@ -33,7 +33,7 @@ from bridle.engine.resume import closing_events, not_after_the_end, orphans
 from bridle.engine.session import Session
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import (
     ContextAdded,
     Degraded,
@@ -105,10 +105,22 @@ class Engine:
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, env=env)
         self.store = SessionStore(
-            where.data, ids=self._ids, clock=clock, notice=notice, waits_for_room=waits_for_room
+            where.data,
+            ids=self._ids,
+            clock=clock,
+            notice=notice,
+            waits_for_room=waits_for_room,
+            key_wrap=stored.log_key,
+        )
+        self._notes = Notes(
+            where.state,
+            env.get(LOG_VARIABLE, ""),
+            clock=clock,
+            secrets=self.models.keys_in_use,
         )
         self._ground = Ground(
             where=where,
+            notes=self._notes,
             clock=clock,
             ids=self._ids,
             models=self.models,
@@ -120,9 +132,9 @@ class Engine:
         )
         self._open: dict[str, tuple[StoredLog, KeptFold]] = {}
         self._idle_s: dict[str, float] = {}
-        self._housekeeping = Housekeeping(self.store, where, env, clock)
+        self._housekeeping = Housekeeping(self.store, where, env, clock, self._notes)
         self.multiplexer = Multiplexer(
-            open_session=self._open_session,
+            open_session=self._opened,
             choose_model=self.models.choose,
             prompt_of=_prompt_of,
             ids=self._ids,
@@ -136,6 +148,7 @@ class Engine:
         return self._sandbox.adapter != UNCONFINED
 
     def connect(self, *, name: str, identity: IdentityClass = "human", answers: bool) -> InProcessConnection:
+        self._notes.detail("multiplex", "client attached", client=name, identity=identity)
         return self.multiplexer.connect(name=name, identity=identity, answers=answers)
 
     async def close(self) -> None:
@@ -147,6 +160,7 @@ class Engine:
             await self.models.close()
             await self._housekeeping.close()
             with ExitStack() as closing:
+                closing.callback(self._notes.close)
                 closing.callback(self.store.close)
                 for log, fold in self._open.values():
                     closing.callback(log.close)
@@ -163,6 +177,13 @@ class Engine:
             fold.at_close()
         finally:
             log.close()
+
+    async def _opened(self, command: CreateSession, client: str) -> Session:
+        try:
+            return await self._open_session(command, client)
+        except StoreError as failure:
+            self._notes.write("error", "store", "session not opened", reason=failure.reason)
+            raise
 
     async def _open_session(self, command: CreateSession, client: str) -> Session:
         options = session_options(command)
@@ -185,7 +206,9 @@ class Engine:
             settings.providers, store=settings.credential_store, helper=settings.credential_helper
         )
         self.known.configure(settings.models)
-        chosen = await self._chosen(command, settings)
+        self._notes.configure(settings.log_levels)
+        ground, keys_notice = await self._ground_of(cwd, command.env, approvals)
+        chosen = await self._chosen(command, settings, ground.models)
         log = self._open_log(command, cwd, options)
         try:
             past = _Past(Conversation(), 0)
@@ -193,7 +216,7 @@ class Engine:
                 past = await self._resumed(log, command.env, options)
                 self._check_model(past.conversation, chosen)
             composed = compose(
-                self._ground,
+                ground,
                 Opened(
                     log=log,
                     conversation=past.conversation,
@@ -207,7 +230,7 @@ class Engine:
             )
             composed.session.journal.originator = client
             await self._begin(
-                composed,
+                msgspec.structs.replace(composed, notices=(*composed.notices, *keys_notice)),
                 command,
                 log.log,
                 cwd,
@@ -224,13 +247,29 @@ class Engine:
         self._housekeeping.begin(cwd)
         return composed.session
 
-    async def _chosen(self, command: CreateSession, settings: SessionSettings) -> ModelChanged | None:
+    async def _ground_of(
+        self, cwd: str, env: Mapping[str, str], approvals: Approvals
+    ) -> tuple[Ground, tuple[Notice, ...]]:
+        """What a session in this folder stands on: with the keys of its project, where it has a secrets file."""
+        root = repository_root(cwd)
+        if not has_secrets_file(root):
+            return self._ground, ()
+        from bridle.app.project_secrets import ignored_by_git, project_keys
+
+        is_ignored = ignored_by_git(self._ground.spawn, root=root, env=env)
+        found = await project_keys(root, approvals=approvals, is_ignored=is_ignored)
+        models = self.models.of_project(root, found.values)
+        return msgspec.structs.replace(self._ground, models=models), (found.notice(),)
+
+    async def _chosen(
+        self, command: CreateSession, settings: SessionSettings, models: Models
+    ) -> ModelChanged | None:
         """The model of this run: named, configured, or found; None leaves a resumed session its own."""
         if command.model:
-            return self.models.choose(command.model)
+            return models.choose(command.model)
         if command.resume is not None:
             return None
-        return self.models.choose(settings.model) if settings.model else await self.models.default()
+        return models.choose(settings.model) if settings.model else await models.default()
 
     async def _resumed(self, log: StoredLog, env: Mapping[str, str], options: SessionOptions) -> _Past:
         """The stored conversation, if it is sound. Refused where something must be judged and nobody shall be asked."""
@@ -245,6 +284,7 @@ class Engine:
         found = orphans(conversation)
         if not found or options.on_orphan == "mark-unknown":
             return _Past(conversation, kept_until)
+        from bridle.app.gates import understanding
         from bridle.app.judging import Scene, refusal  # only after a crash
 
         scene = Scene(
@@ -348,8 +388,9 @@ async def running_engine(
 
 def session_store(env: Mapping[str, str]) -> SessionStore:
     """The stored sessions, to look at. Nothing is created by looking."""
-    clock = SystemClock()
-    return SessionStore(folders(env).data, ids=Ids(clock.now_ms, os.urandom), clock=clock)
+    clock, where = SystemClock(), folders(env)
+    stored = StoredKeys(where=where, env=env, clock=clock)
+    return SessionStore(where.data, ids=Ids(clock.now_ms, os.urandom), clock=clock, key_wrap=stored.log_key)
 
 
 def session_environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from bridle.app.gates import Gates, gates, understanding
+from bridle.app.session import session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
@@ -18,6 +19,7 @@ from bridle.protocol.events import CommandClass, CommandPart, Evidence, Mode, Ri
 from bridle.safety.asking import remembers
 from bridle.safety.closed import fail_closed
 from bridle.safety.grants import SavedGrants
+from bridle.safety.paths import session_folders
 from bridle.safety.permissions import STEPS, Decision, Permissions
 from bridle.safety.permitted import SOURCE, question
 from bridle.safety.queries import Query, Understand
@@ -97,11 +99,12 @@ def standing(
     settings = session_settings(options, where=where, cwd=cwd, env=env)
     chosen = mode or settings.mode
     saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
+    tools = (*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen))
     made = gates(
         settings,
-        tools=(*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen)),
+        session_registry(tools, settings, mode=lambda: chosen),
         where=where,
-        cwd=cwd,
+        here=session_folders(cwd, settings.options.add_dirs),
         understand=understand or understanding(env, cwd),
         mode=lambda: chosen,
         saved=saved if settings.persist_grants else None,

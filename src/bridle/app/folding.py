@@ -1,11 +1,22 @@
-"""The fold of a log, kept now and then, so that coming back to a long session reads only its end, after a crash too."""
+"""What is kept of a session beside its events: their fold, and a transcript where settings ask for one.
+
+The fold is kept now and then, and whenever a compaction made it small, so that coming back to a long session reads
+only its end, after a crash too.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bridle.engine.conversation import Conversation
+from bridle.protocol.events import Notice
 from bridle.sessions.log import StoredLog
+
+if TYPE_CHECKING:
+    from bridle.app.transcribing import Format, KeptTranscript
 
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept."""
@@ -14,26 +25,67 @@ _OF_ALL = 10
 
 
 class KeptFold:
-    """What is kept of one open session; `kept_until` is the event up to which that was done before."""
+    """What is kept of one open session; `kept_until` is the event up to which that was done before.
 
-    def __init__(self, log: StoredLog, conversation: Conversation, kept_until: int) -> None:
+    `say` is told, once, that a transcript cannot be written.
+    """
+
+    def __init__(
+        self,
+        log: StoredLog,
+        conversation: Conversation,
+        kept_until: int,
+        *,
+        transcript: KeptTranscript | None = None,
+        say: Callable[[Notice], object] = lambda _notice: None,
+    ) -> None:
         self._log = log
         self._conversation = conversation
         self._kept_until = kept_until
+        self._epoch = conversation.epoch
+        self._transcript = transcript
+        self._say = say
+        self._said = False
 
     async def after_turn(self) -> None:
-        """Keeps it if enough is new. The commit is waited for in another thread."""
+        """Keeps it if enough is new, or less is left of it. The commit is waited for in another thread."""
+        if self._transcript is not None:
+            await self._transcribe(self._transcript)
         last = self._conversation.last_id
-        if last - self._kept_until < max(FOLD_EVERY, last // _OF_ALL):
+        enough = last - self._kept_until >= max(FOLD_EVERY, last // _OF_ALL)
+        if not enough and self._epoch == self._conversation.epoch:
             return
         if (folded := self._conversation.folded()) is not None:
             await asyncio.to_thread(self._log.keep_fold, last, folded)
-            self._kept_until = last
+            self._kept_until, self._epoch = last, self._conversation.epoch
 
     def at_close(self) -> None:
         """The same at the end of a run, when nobody waits. Blocks for a commit."""
+        if self._transcript is not None:
+            self._transcript.catch_up()
         last = self._conversation.last_id
         if last - self._kept_until < FOLD_EVERY:
             return
         if (folded := self._conversation.folded()) is not None:
             self._log.keep_fold(last, folded)
+
+    async def _transcribe(self, transcript: KeptTranscript) -> None:
+        problem = await asyncio.to_thread(transcript.catch_up)
+        if problem is not None and not self._said:
+            message = f"The transcript cannot be written ({problem}). The session itself is kept."
+            self._say(Notice(reason="TranscriptNotWritten", message=message))
+        self._said = problem is not None
+
+
+def session_transcript(log: StoredLog, state: str, form: Format | None) -> KeptTranscript | None:
+    """The transcript of this session; None where settings want none."""
+    if form is None:
+        return None
+    from bridle.app.transcribing import KeptTranscript  # nobody pays for it who has none
+
+    return KeptTranscript(log, transcripts_of(state, log.session), form)
+
+
+def transcripts_of(state: str, session: str) -> str:
+    """The folder of what was transcribed of a session."""
+    return os.path.join(state, "transcripts", session)

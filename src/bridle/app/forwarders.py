@@ -54,24 +54,32 @@ class Forwarders:
         self._handed_env = {
             name: os.fsencode(env[name]) for name in (*_OPENS_THE_VAULT, *_LEADS_THERE) if name in env
         }
-        self._forwarders: dict[str, Forwarder] = {}
+        self._forwarders: dict[tuple[str, str], Forwarder] = {}
 
     def are_wanted(self, use: HelperUse) -> bool:
         return use == "always" or (use == "serve" and self._listening)
 
     def of(
-        self, endpoint: Endpoint, given: Callable[[], Given], oauth: Mapping[str, Any] | None
+        self,
+        endpoint: Endpoint,
+        given: Callable[[], Given],
+        oauth: Mapping[str, Any] | None,
+        *,
+        project: str = "",
     ) -> Forwarder:
-        """The forwarder of a provider. What is given is asked for again with each request."""
+        """The forwarder of a provider. What is given is asked for again with each request.
+
+        A project with keys of its own has forwarders of its own.
+        """
 
         def errand() -> Errand:
             return self._errand(endpoint, given(), oauth)
 
-        known = self._forwarders.get(endpoint.name)
+        known = self._forwarders.get((project, endpoint.name))
         if known is not None:
             known.errand = errand
             return known
-        self._forwarders[endpoint.name] = made = self._forwarder(errand)
+        self._forwarders[project, endpoint.name] = made = self._forwarder(errand)
         return made
 
     async def names(self) -> frozenset[str]:

@@ -3,57 +3,56 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from bridle.app.settings import SessionSettings
 from bridle.config.folders import Folders
 from bridle.engine.layers import known_and_visible, validated
-from bridle.engine.tools import BUILTIN, Registry, Tool, ToolLayer
+from bridle.engine.tools import Registry, Sight, ToolLayer
 from bridle.protocol.events import Mode
 from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded, workspace_policy
-from bridle.safety.paths import session_folders
+from bridle.safety.paths import SessionFolders, session_folders
 from bridle.safety.permissions import Permissions
 from bridle.safety.queries import Understand
-from bridle.safety.rules import named_by_user
+from bridle.safety.rules import denied_paths, named_by_user
+from bridle.safety.sensitive import SECRET_FILES
 from bridle.safety.shell.facts import Surroundings, Understanding
-from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
+from bridle.safety.sight import sight
 
 
 class Gates(msgspec.Struct, frozen=True):
-    """The objects a call passes before anybody is asked. `layers` stand in this order, outermost first."""
+    """The objects a call passes before anybody is asked. `layers` stand in this order, outermost first.
 
-    registry: Registry
+    `sight` is what a search or a listing may show, `understand` what reads commands.
+    """
+
     paths: PathPolicy
+    sight: Sight
+    understand: Understand
     permissions: Permissions
     layers: tuple[ToolLayer, ...]
 
 
 def gates(
     settings: SessionSettings,
+    registry: Registry,
     *,
-    tools: Iterable[Tool],
     where: Folders,
-    cwd: str,
+    here: SessionFolders,
     understand: Understand,
     mode: Callable[[], Mode],
     saved: SavedGrants | None,
 ) -> Gates:
-    """The gates of a session in `cwd`. `saved` is None where no yes is kept."""
-    registry = Registry()
-    for tool in tools:
-        registry.register(tool, BUILTIN)
-    registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
-    registry.show_while("web_fetch", lambda: settings.sandbox.network == "inherit")
-    here = session_folders(cwd, settings.options.add_dirs)
+    """The gates of a session in these folders. `saved` is None where no yes is kept."""
     paths = workspace_policy(
         here,
         where.all,
         mode=settings.paths,
-        allowed=session_folders(cwd, settings.allowed_paths).added,
-        secret_files=settings.secret_files,
+        allowed=session_folders(here.workspace, settings.allowed_paths).added,
+        secret_files=settings.secret_files or SECRET_FILES,
         named_by_user=named_by_user(settings.rules, here),
     )
     permissions = Permissions(
@@ -67,7 +66,8 @@ def gates(
         saved=saved,
     )
     layers = (known_and_visible(registry), validated(), guarded(paths, understand))
-    return Gates(registry, paths, permissions, layers)
+    seen = sight(paths, denied_paths(settings.rules, here))
+    return Gates(paths, seen, understand, permissions, layers)
 
 
 def understanding(env: Mapping[str, str], workspace: str) -> Understand:

@@ -1,23 +1,118 @@
-"""What an engine does beside its work, once a day: old content goes. What that takes is loaded when it is time."""
+"""What an engine does beside its work: once a day old content goes, and what goes wrong is noted.
+
+What that takes is loaded when it is time.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
 from bridle.protocol.errors import BridleError
+from bridle.protocol.events import Envelope
 from bridle.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from bridle.base.daily_log import DailyLog, Level
 
 GRACE_S = 2.0
 """So long an engine that has nothing else to do waits for old content to go."""
 _DAY_MS = 24 * 3600 * 1000
+LOG_VARIABLE = "BRIDLE_LOG"
+NOTED = frozenset({"Error", "StepFailed", "Degraded", "HookError", "HookTimeout", "MCPServerDown"})
+"""The kinds of events that the operational log takes at its usual level: what goes wrong."""
+NOTED_IN_DETAIL = NOTED | {
+    "SessionCreated",
+    "SessionEnded",
+    "StepStarted",
+    "StepEnded",
+    "ToolCallStarted",
+    "ToolResult",
+    "Notice",
+    "TurnEnded",
+    "TurnTiming",
+}
+"""Those it takes when somebody asked for more."""
+
+
+class Notes:
+    """The operational log of an engine, opened with its first line. `wanted` are levels as `BRIDLE_LOG` gives them.
+
+    `secrets` are the keys in use: none of them is ever written.
+    """
+
+    def __init__(
+        self,
+        state: str,
+        wanted: str,
+        *,
+        clock: Clock,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._state = state
+        self._wanted = wanted
+        self._clock = clock
+        self._secrets = secrets
+        self._log: DailyLog | None = None
+        self.kinds = NOTED_IN_DETAIL if wanted else NOTED
+        if wanted:
+            self._opened()  # what cannot be read is said before anything begins
+
+    def configure(self, wanted: str) -> None:
+        """What the settings say, for what begins from here on. The environment and options have been heard first."""
+        if wanted and not self._wanted:
+            self.close()
+            self._log, self._wanted, self.kinds = None, wanted, NOTED_IN_DETAIL
+            self._opened()
+
+    def event(self, envelope: Envelope, provider: str) -> None:
+        """Notes an event of a kind that is in `kinds`."""
+        from bridle.app.operations import entry_of
+
+        if (entry := entry_of(envelope.event, provider)) is not None:
+            level, component, msg, fields = entry
+            self._opened().write(
+                level, component, msg, session=envelope.session, turn=envelope.turn, **fields
+            )
+
+    def detail(self, component: str, msg: str, **fields: str | float | None) -> None:
+        """Notes something that only matters to whoever asked for more."""
+        if self._wanted:
+            self._opened().write("debug", component, msg, **fields)
+
+    def write(self, level: Level, component: str, msg: str, **fields: str | float | None) -> None:
+        """Notes what happened outside of sessions."""
+        self._opened().write(level, component, msg, **fields)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def _opened(self) -> DailyLog:
+        if self._log is None:
+            from bridle.app.operations import open_log
+
+            self._log = open_log(self._state, self._wanted, clock=self._clock, secrets=self._secrets)
+        return self._log
+
+
+def log_wanted(
+    env: Mapping[str, str], *, level: str | None, verbose: bool, to_stderr: bool
+) -> Mapping[str, str]:
+    """The environment with what the options say about the operational log."""
+    asked = [part for part in (level or ("debug" if verbose else ""), "stderr" if to_stderr else "") if part]
+    if not asked:
+        return env
+    if level is None and not verbose and (before := env.get(LOG_VARIABLE)):
+        asked.insert(0, before)
+    return {**env, LOG_VARIABLE: ",".join(asked)}
 
 
 class Housekeeping:
@@ -26,7 +121,15 @@ class Housekeeping:
     What is cut off goes on with the next engine. The first day there is nothing to do.
     """
 
-    def __init__(self, store: SessionStore, where: Folders, env: Mapping[str, str], clock: Clock) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        where: Folders,
+        env: Mapping[str, str],
+        clock: Clock,
+        notes: Notes | None = None,
+    ) -> None:
+        self._notes = notes
         self._store = store
         self._where = where
         self._env = env
@@ -51,14 +154,20 @@ class Housekeeping:
             return
         await asyncio.wait((self._task,), timeout=GRACE_S)
         self._stop.set()
-        with contextlib.suppress(BridleError):  # what failed is tried again
+        try:
             await self._task
+        except BridleError as failure:  # it is tried again
+            if self._notes is not None:
+                self._notes.write("warning", "store", "old content stays", reason=failure.reason)
 
     def _sweep(self, cwd: str) -> None:
         from bridle.app.keeping import days_kept, sweep
 
         with self._store.shelf.elsewhere() as shelf:
-            sweep(shelf, self._where, days_kept(self._where, self._env, cwd), stopped=self._stop.is_set)
+            days = days_kept(self._where, self._env, cwd)
+            expired = sweep(shelf, self._where, days, stopped=self._stop.is_set)
+        if expired.sessions and self._notes is not None:
+            self._notes.write("info", "store", "old content went", sessions=len(expired.sessions))
         if not self._stop.is_set():
             _mark(self._marker, self._clock.now_ms())
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
+from bridle.app.folding import transcripts_of
 from bridle.base.ids import SESS, is_id
 from bridle.config.folders import Folders
 from bridle.config.tiers import load
@@ -81,4 +82,5 @@ def _is_session(text: str) -> bool:
 
 def _remove_outputs(where: Folders, sessions: Iterable[str]) -> None:
     for session in filter(_is_session, sessions):
-        shutil.rmtree(outputs_of(where, session), ignore_errors=True)
+        for folder in (outputs_of(where, session), transcripts_of(where.state, session)):
+            shutil.rmtree(folder, ignore_errors=True)

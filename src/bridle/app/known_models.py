@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from bridle.app.models import DEMO, Models
 from bridle.base.clock import Clock, iso_ms
@@ -28,7 +30,7 @@ ANSWER_TOKENS = 8192
 """How long an answer may be where nobody says."""
 
 
-class Listed(NamedTuple):
+class Listed(msgspec.Struct, frozen=True):
     """The models of a provider. `note` says why they are not its own list of today, where they are not."""
 
     models: tuple[ModelInfo, ...]

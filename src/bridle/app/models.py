@@ -1,14 +1,16 @@
 """Which models a caller has, and the provider behind each name.
 
 `provider:model` is read here. A provider is a preset, a `[providers.NAME]` section, or both; its key comes from the
-environment, or else from what `bridle login` stored. Nothing is contacted before a person chose a model, except servers
-on this machine.
+environment, the settings, the project's secrets file, or else from what `bridle login` stored. Nothing is contacted
+before a person chose a model, except servers on this machine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from bridle.app.stored_keys import LOGIN
@@ -27,9 +29,19 @@ if TYPE_CHECKING:
     from bridle.providers.scripted import ScriptedModel
 
 DEMO = "demo"
+PROJECT_FILE = ".bridle-secrets/env"
+"""The secrets file of a project (`app.project_secrets`), as people know it."""
 _NOT_OF_ENDPOINT = ("api_key", "oauth")
 SHORTEST_KEY = 8
 """What is shorter is no secret, and would turn up by chance."""
+
+
+class _Common:
+    """What the models of a process share, whichever project asks."""
+
+    def __init__(self) -> None:
+        self.chosen = ""
+        self.connections: HttpConnections | None = None
 
 
 class Models:
@@ -57,10 +69,11 @@ class Models:
         self._names_stored: frozenset[str] = frozenset()
         self._sections: dict[str, Mapping[str, Any]] = {}
         self._scripts: dict[str, ScriptedModel] = {}
-        self._chats: dict[str, RemoteModel] = {}
-        self._connections: HttpConnections | None = None
-        self._chosen = ""
+        self._chats: dict[tuple[str, str], RemoteModel] = {}
+        self._common = _Common()
         self._keys: set[str] = set()
+        self.project = ""
+        self.project_keys: Mapping[str, str] = {}
 
     def configure(
         self,
@@ -83,12 +96,21 @@ class Models:
         for name, section in sections.items():
             if self._sections.get(name) != section:
                 self._sections[name] = section
-                self._chats.pop(name, None)
+                for place in [place for place in self._chats if place[1] == name]:
+                    del self._chats[place]
+
+    def of_project(self, root: str, keys: Mapping[str, str]) -> Models:
+        """The same models for the sessions of one project, which has keys of its own in its secrets file."""
+        own = copy.copy(self)
+        own.project, own.project_keys = root, keys
+        for key in keys.values():
+            self._keep_out(key)
+        return own
 
     def choose(self, name: str) -> ModelChanged:
         """Reads `provider:model`, which a person has chosen, and makes sure that it can be asked."""
         chosen = self.named(name)
-        self._chosen = chosen.provider
+        self._common.chosen = chosen.provider
         return chosen
 
     def named(self, name: str) -> ModelChanged:
@@ -114,21 +136,22 @@ class Models:
 
     def chat(self, name: str) -> RemoteModel:
         """The provider of an endpoint. Raises when nobody knows it."""
-        if name not in self._chats:
+        place = (self.project, name)
+        if place not in self._chats:
             from bridle.providers.remote import RemoteModel
 
             endpoint = self.endpoint(name)
             if self._is_forwarding and self._forwarders is not None:
-                self._chats[name] = self._forwarded(endpoint, self._forwarders)
-                return self._chats[name]
-            self._chats[name] = RemoteModel(
+                self._chats[place] = self._forwarded(endpoint, self._forwarders)
+                return self._chats[place]
+            self._chats[place] = RemoteModel(
                 endpoint,
                 lambda: self._key(endpoint),
                 self.connections,
                 make_ready=lambda: self._make_ready(endpoint),
                 key_source=lambda: self._source_used(endpoint),
             )
-        return self._chats[name]
+        return self._chats[place]
 
     def endpoint(self, name: str) -> Endpoint:
         from bridle.providers.presets import configured, preset
@@ -157,7 +180,8 @@ class Models:
         """The endpoints whose key is at hand. Raises `CredentialError` where stored ones cannot be seen."""
         from bridle.providers.presets import with_keys
 
-        found = list(with_keys(self._env))
+        shell = {name: value for name, value in self._env.items() if value.strip()}
+        found = list(with_keys({**self.project_keys, **shell}))
         names = {endpoint.name for endpoint in found}
         for name in sorted(self._stored_names() - names):
             with contextlib.suppress(BridleError):
@@ -204,22 +228,24 @@ class Models:
     @property
     def connections(self) -> HttpConnections:
         """Connections to model servers, opened when the first one is needed."""
-        if self._connections is None:
+        if self._common.connections is None:
             from bridle.base.http import HttpConnections
 
-            self._connections = HttpConnections(env=self._env, clock=self._clock)
-        return self._connections
+            self._common.connections = HttpConnections(env=self._env, clock=self._clock)
+        return self._common.connections
 
-    def keys_in_use(self) -> frozenset[str]:
+    def keys_in_use(self) -> AbstractSet[str]:
         """The keys that were sent somewhere: they must appear nowhere else."""
-        stored = self.stored.secrets() if self.stored is not None else ()
-        return frozenset({*self._keys, *(secret for secret in stored if len(secret) >= SHORTEST_KEY)})
+        stored = self.stored.secrets if self.stored is not None else None
+        if not stored:  # asked for with every event
+            return self._keys
+        return self._keys | {secret for secret in stored if len(secret) >= SHORTEST_KEY}
 
     async def close(self) -> None:
         if self._forwarders is not None:
             await self._forwarders.close()
-        if self._connections is not None:
-            await self._connections.close()
+        if self._common.connections is not None:
+            await self._common.connections.close()
 
     def _split(self, name: str) -> tuple[str, str]:
         """At the first colon; `provider/model` too when the first part is a provider."""
@@ -249,7 +275,7 @@ class Models:
             return key, place
 
         section = self._sections.get(endpoint.name, {})
-        forwarder = forwarders.of(endpoint, given, section.get("oauth"))
+        forwarder = forwarders.of(endpoint, given, section.get("oauth"), project=self.project)
         return RemoteModel(
             endpoint,
             lambda: None,
@@ -271,12 +297,13 @@ class Models:
             self._keys.add(key)
 
     def _given_key(self, endpoint: Endpoint) -> tuple[str, str | None]:
-        """The key that the environment or the settings hold, and where; a key goes before every sign-in."""
-        own = "BRIDLE_API_KEY" if endpoint.name == self._chosen else ""
+        """The key that environment, settings or project hold, and where; a key goes before every sign-in."""
+        own = "BRIDLE_API_KEY" if endpoint.name == self._common.chosen else ""
         places = (
             (endpoint.key_env, self._env.get(endpoint.key_env or "")),
             (f"providers.{endpoint.name}.api_key", self._sections.get(endpoint.name, {}).get("api_key")),
             (own, self._env.get(own)),
+            (PROJECT_FILE, self.project_keys.get(endpoint.key_env or "")),
         )
         return next(((key, place) for place, key in places if key and key.strip()), ("", None))
 

@@ -5,16 +5,17 @@ A layer that is not built yet is absent.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.compacting import session_compactor
-from bridle.app.folding import KeptFold
-from bridle.app.gates import gates, understanding
+from bridle.app.folding import KeptFold, session_transcript
 from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
+from bridle.app.housekeeping import Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.sandboxing import clear_away, session_policy
@@ -33,33 +34,35 @@ from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import Dispatcher, ToolLayers
 from bridle.engine.journal import Journal
-from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.questions import Questions
 from bridle.engine.session import Court, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
-from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOrigin, ToolOutput
+from bridle.engine.tools import (
+    BUILTIN,
+    Registry,
+    RunTool,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolOrigin,
+    ToolOutput,
+)
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import Notice
+from bridle.protocol.events import Mode, Notice
 from bridle.protocol.messages import Parameters
 from bridle.providers.retry import retry
 from bridle.safety.grants import SavedGrants
-from bridle.safety.guards import guarded, rechecked
-from bridle.safety.permitted import permitted
-from bridle.safety.redacted import redacted
-from bridle.safety.rules import denied_paths
-from bridle.safety.sandboxed import sandboxed
-from bridle.safety.sight import sight
+from bridle.safety.paths import session_folders
 from bridle.safety.trust import Approvals
 from bridle.sessions.store import StoredLog
-from bridle.sessions.undoable import undoable
 from bridle.tools.builtin import builtin_tools
-from bridle.tools.exit_plan_mode import exit_plan_tool
+from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE, exit_plan_tool
 from bridle.tools.jobs import Jobs
-from bridle.tools.output import Spill, capped
 
 if TYPE_CHECKING:
+    from bridle.app.gates import Gates
     from bridle.app.judging import Scene
     from bridle.base.git_repository import Repository
     from bridle.safety.hooks.hooks import Hooks
@@ -80,6 +83,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     known: KnownModels
     spawn: Spawn
     fetch: Fetch
+    notes: Notes
     tools: tuple[Tool, ...] = ()
     room: Room | None = None
 
@@ -124,27 +128,41 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         bus=bus,
         conversation=conversation,
         secrets=ground.models.keys_in_use,
+        watched=ground.notes.kinds,
+        watch=lambda envelope: ground.notes.event(envelope, _provider_of(conversation)),
     )
     stopwatch = Stopwatch(clock)
     questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
     jobs = Jobs(journal.emit)
-    spill = Spill(os.path.join(ground.where.state, "outputs", log.session))
-    understand = understanding(env, cwd)
-    saved = SavedGrants(ground.where.state, clock.now_ms) if settings.persist_grants else None
-    gate = gates(
-        settings,
-        tools=(
-            *builtin_tools(jobs, ground.fetch),
-            exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan),
-        ),
-        where=ground.where,
-        cwd=cwd,
-        understand=understand,
-        mode=lambda: conversation.mode,
-        saved=saved,
+    tools = (
+        *builtin_tools(jobs, ground.fetch),
+        exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan),
     )
-    refused = [tool.name for tool in ground.tools if not gate.registry.register(tool, BROUGHT)]
-    here = gate.paths.folders
+    registry = session_registry(tools, settings, mode=lambda: conversation.mode)
+    refused = [tool.name for tool in ground.tools if not registry.register(tool, BROUGHT)]
+    saved = SavedGrants(ground.where.state, clock.now_ms) if settings.persist_grants else None
+    here = session_folders(cwd, options.add_dirs)
+
+    @functools.cache
+    def gate() -> Gates:
+        from bridle.app.gates import gates, understanding  # an answer without calls needs none of it
+
+        return gates(
+            settings,
+            registry,
+            where=ground.where,
+            here=here,
+            understand=understanding(env, cwd),
+            mode=lambda: conversation.mode,
+            saved=saved,
+        )
+
+    def shows_content(path: str) -> bool:
+        return gate().sight.shows_content(path)
+
+    def revoke(grant: str) -> bool:
+        return gate().permissions.revoke(grant)
+
     scratch = os.path.join(ground.where.state, "tmp", log.session)
     policy = session_policy(settings.sandbox, here, env=env, scratch=scratch)
     found = session_hooks(
@@ -163,16 +181,15 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     )
     hooks = found.hooks
     edits = ApprovedEdits(opened.approvals, cwd=cwd, sources=settings.sources)
-    seen = sight(gate.paths, denied_paths(settings.rules, here))
     undo = session_undo(
         log,
         journal,
-        paths=gate.paths,
+        paths=lambda: gate().paths,
         where=ground.where,
         clock=clock,
         ids=ground.ids,
         ask=questions.ask,
-        shows=seen.shows_content,
+        shows=shows_content,
     )
 
     async def system() -> str:
@@ -189,7 +206,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         fallback(settings.fallback_model, ground.models),
         instructions(
             system=system,
-            tools=gate.registry.schemas,
+            tools=registry.schemas,
             parameters=Parameters(effort=opened.settings.effort),
         ),
         compaction(compactor),
@@ -198,51 +215,70 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         retry(clock=clock, random=_random),
         affordable(limit),
     )
-    tool_layers = ToolLayers(
-        one_at_a_time=(
-            known_and_visible(gate.registry),
-            validated(),
-            guarded(gate.paths, understand),
-            hooked(hooks, gate.layers[1:]),
-            permitted(
-                gate.permissions,
-                questions.ask_permission,
-                edits.hearing(journal.emit),
-                hear=hooks.permission_requested if hooks is not None else None,
-            ),
-            hooked(hooks, gate.layers[1:], phase="after_permission"),
-            dry_run(options.dry_run),
-        ),
-        together=(
-            with_room(ground.room, journal, clock),
-            undoable(undo.keeper, stopwatch),
-            recorded(journal, rechecked(gate.paths, understand), stopwatch),
-            deadline(clock),
-            capped(spill),
-            redacted(ground.models.keys_in_use),
-            sandboxed(policy, understand),
-        ),
-    )
 
     async def end() -> None:
         await jobs.close()
         clear_away(scratch)
 
-    async def execute(call: ToolCall) -> ToolOutput:
-        context = ToolContext(
-            call=call,
-            session=log.session,
-            cwd=cwd,
-            env=env,
-            clock=clock,
-            spawn=spawn,
-            spilled=spill.path_of,
-            emit=journal.emit,
-            ask=questions.ask,
-            sight=seen,
-            dry_run=options.dry_run,
+    @functools.cache
+    def run_tool() -> RunTool:
+        """The tool layers, built with the first call: an answer without calls needs none of it."""
+        from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
+        from bridle.safety.guards import guarded, rechecked
+        from bridle.safety.permitted import permitted
+        from bridle.safety.redacted import redacted
+        from bridle.safety.sandboxed import sandboxed
+        from bridle.sessions.undoable import undoable
+        from bridle.tools.output import Spill, capped
+
+        paths, understand, checks = gate().paths, gate().understand, gate().layers[1:]
+        spill = Spill(os.path.join(ground.where.state, "outputs", log.session))
+
+        async def execute(call: ToolCall) -> ToolOutput:
+            context = ToolContext(
+                call=call,
+                session=log.session,
+                cwd=cwd,
+                env=env,
+                clock=clock,
+                spawn=spawn,
+                spilled=spill.path_of,
+                emit=journal.emit,
+                ask=questions.ask,
+                sight=gate().sight,
+                dry_run=options.dry_run,
+            )
+            return edits.ran(call, await call.definition.run(call.args, context))
+
+        layers = ToolLayers(
+            one_at_a_time=(
+                known_and_visible(registry),
+                validated(),
+                guarded(paths, understand),
+                hooked(hooks, checks),
+                permitted(
+                    gate().permissions,
+                    questions.ask_permission,
+                    edits.hearing(journal.emit),
+                    hear=hooks.permission_requested if hooks is not None else None,
+                ),
+                hooked(hooks, checks, phase="after_permission"),
+                dry_run(options.dry_run),
+            ),
+            together=(
+                with_room(ground.room, journal, clock),
+                undoable(undo.keeper, stopwatch),
+                recorded(journal, rechecked(paths, understand), stopwatch),
+                deadline(clock),
+                capped(spill),
+                redacted(ground.models.keys_in_use),
+                sandboxed(policy, understand),
+            ),
         )
-        return edits.ran(call, await call.definition.run(call.args, context))
+        return layers.around(execute)
+
+    async def run_call(call: ToolCall) -> ToolOutput:
+        return await run_tool()(call)
 
     model = Model(
         provider=ground.models.provider,
@@ -251,7 +287,13 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         stopwatch=stopwatch,
         price_of=ground.known.price_of,
     )
-    fold = KeptFold(log, conversation, opened.kept_until)
+    fold = KeptFold(
+        log,
+        conversation,
+        opened.kept_until,
+        transcript=session_transcript(log, ground.where.state, settings.transcript),
+        say=journal.emit,
+    )
     session = Session(
         journal=journal,
         bus=bus,
@@ -262,17 +304,21 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             journal=journal,
             clock=clock,
             stopwatch=stopwatch,
-            run_tool=tool_layers.around(execute),
-            concurrency=gate.registry.concurrency,
+            run_tool=run_call,
+            concurrency=registry.concurrency,
             watcher=hooks,
         ),
         questions=questions,
         stopwatch=stopwatch,
         ids=ground.ids,
         at_end=end,
-        revoke_grant=gate.permissions.revoke,
+        revoke_grant=revoke,
         slash=(
-            diff_command(lambda: _repository(spawn, cwd, env), cwd=cwd, shows=seen.shows_content),
+            diff_command(
+                lambda: _repository(spawn, cwd, env),
+                cwd=cwd,
+                shows=shows_content,
+            ),
             compact_command(compactor),
             pin_command(),
             *undo.commands,
@@ -296,12 +342,28 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     )
 
 
+def session_registry(
+    tools: Iterable[Tool], settings: SessionSettings, *, mode: Callable[[], Mode]
+) -> Registry:
+    """The built-in tools of a session, and when each is shown."""
+    registry = Registry()
+    for tool in tools:
+        registry.register(tool, BUILTIN)
+    registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
+    registry.show_while("web_fetch", lambda: settings.sandbox.network == "inherit")
+    return registry
+
+
 def _court(scene: Scene | None, journal: Journal, questions: Questions, undo: SessionUndo) -> Court | None:
     if scene is None:
         return None
     from bridle.app.judging import crash_court  # only after a crash
 
     return crash_court(journal, questions, scene, undo.work).sit
+
+
+def _provider_of(conversation: Conversation) -> str:
+    return conversation.prefix.provider if conversation.prefix is not None else ""
 
 
 def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants | None) -> Iterator[Notice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -19,10 +19,11 @@ from bridle.context.sources import DEFAULT_SOURCES
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
-from bridle.safety.path_guard import PathMode
-from bridle.safety.permissions import Rule, Tier, parse_rule
-from bridle.safety.sensitive import SECRET_FILES
 from bridle.safety.trust import Approvals
+
+if TYPE_CHECKING:
+    from bridle.safety.path_guard import PathMode
+    from bridle.safety.rules import Rule, Tier
 
 _RULE_TIERS: Mapping[str, Tier] = {
     "local": "local",
@@ -58,6 +59,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_cost: float | None = None
     title: str | None = None
     headless: bool = False
+    transcript: str | None = None
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a session is composed from."""
+    """Everything a session is composed from. `secret_files`: None where the built-in list holds."""
 
     options: SessionOptions
     model: str | None
@@ -87,7 +89,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str
     warnings: tuple[str, ...]
     hooks: HookSettings = HookSettings()
-    secret_files: tuple[str, ...] = SECRET_FILES
+    secret_files: tuple[str, ...] | None = None
     persist_grants: bool = True
     waiting: tuple[WorkspaceFile, ...] = ()
     require_trust: bool = False
@@ -97,6 +99,8 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_paths: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
+    log_levels: str = ""
+    transcript: Literal["events", "envelope", "chain"] | None = None
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -154,7 +158,7 @@ def session_settings(
             failure_policy=tiers.get("hook_defaults.failure_policy") or "closed",
             allow_project_hooks=options.allow_project_hooks,
         ),
-        secret_files=tuple(tiers.get("permissions.secret_files") or SECRET_FILES),
+        secret_files=tuple(tiers.get("permissions.secret_files") or ()) or None,
         persist_grants=tiers.get("permissions.persist") is not False,
         waiting=tiers.waiting,
         require_trust=options.require_trust or bool(tiers.get("trust.required")),
@@ -168,6 +172,8 @@ def session_settings(
         allowed_paths=tuple(tiers.get("allowed_paths") or ()),
         compaction=_compaction(tiers),
         idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
+        log_levels=tiers.get("log.levels") or "",
+        transcript=_transcript(tiers),
     )
 
 
@@ -177,7 +183,16 @@ def _compaction(tiers: Tiers) -> CompactionSettings:
     return CompactionSettings(**{name: value for name, value in given.items() if value not in (None, "auto")})
 
 
+def _transcript(tiers: Tiers) -> Literal["events", "envelope", "chain"] | None:
+    form = tiers.get("transcript.format")
+    return None if form == "off" else form
+
+
 def _flag_rules(options: SessionOptions) -> list[Rule]:
+    if not options.deny and not options.allow:
+        return []
+    from bridle.safety.rules import parse_rule
+
     return [
         *(parse_rule(text, "deny", origin="--deny") for text in options.deny),
         *(parse_rule(text, "allow", origin="--allow") for text in options.allow),
@@ -192,6 +207,7 @@ def _flag_options(options: SessionOptions) -> list[Option]:
         ("--network", "sandbox.network", options.network),
         ("--effort", "effort", options.effort),
         ("--max-cost", "budget.usd_per_session", options.max_cost),
+        ("--no-transcript", "transcript.format", options.transcript),
     )
     return [Option(name, key, value) for name, key, value in given if value is not None]
 
@@ -199,6 +215,8 @@ def _flag_options(options: SessionOptions) -> list[Option]:
 def _file_rules(tiers: Tiers) -> list[Rule]:
     rules: list[Rule] = []
     for written in tiers.written("permissions.rules"):
+        from bridle.safety.rules import Rule
+
         value = written.value
         rules.append(
             Rule(
@@ -229,6 +247,8 @@ def _listed_tools(tiers: Tiers) -> list[Rule]:
 
 
 def _listed_rule(text: str, verdict: Verdict, origin: Origin) -> Rule:
+    from bridle.safety.rules import parse_rule
+
     tier = _RULE_TIERS.get(origin.tier, "flags")
     try:
         return parse_rule(text, verdict, tier=tier, origin=origin.shown)

@@ -1,24 +1,30 @@
-"""The stored credential of a provider, ready for its next request; and where credentials are stored.
+"""The stored credential of a provider, ready for its next request; where credentials are stored; and the wrap of the
+session log's key, which has the same lock.
 
 Nothing is opened, and nothing of `credentials` imported, where nothing is stored.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
-from bridle.protocol.errors import ProviderError
+from bridle.protocol.errors import BridleError, ProviderError, StoreError
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
     from bridle.credentials.encrypted import EncryptedStore
     from bridle.credentials.keychain import KeychainStore
+    from bridle.credentials.locks import Keys, LockKind
     from bridle.credentials.records import Credential
     from bridle.credentials.store import BackEnd
+    from bridle.credentials.wrapping import KeyWrap
+    from bridle.sessions.database import Database
 
 LOGIN = "bridle login"
 """Where a stored credential comes from, as people know it."""
@@ -33,6 +39,67 @@ def store_path(where: Folders) -> str:
 
 def key_path(where: Folders) -> str:
     return os.path.join(where.data, KEY_FILE)
+
+
+_OF_THE_LOG = {
+    "CredentialsLocked": "SessionsLocked",
+    "CredentialsWrongKey": "SessionsWrongKey",
+    "CredentialsDamaged": "StoreBadKey",
+}
+
+
+def log_key_path(where: Folders) -> str:
+    return os.path.join(where.data, "sessions.key")
+
+
+class LogKey:
+    """The wrap of the session log's key (`sessions.keys.KeyWrap`). What goes wrong is told in the words of the log."""
+
+    def __init__(self, path: str, made: Callable[[], KeyWrap]) -> None:
+        self._path = path
+        self._made = made
+        self._wrap: KeyWrap | None = None
+
+    def wrap(self, key: bytes, *, like: bytes | None = None) -> bytes:
+        with self._told() as wrap:
+            return wrap.wrap(key, like=like)
+
+    def unwrap(self, data: bytes) -> bytes:
+        with self._told() as wrap:
+            return wrap.unwrap(data)
+
+    def is_settled(self, data: bytes) -> bool:
+        with self._told() as wrap:
+            return wrap.is_settled(data)
+
+    def lock_kind(self) -> LockKind | None:
+        """How the key is locked; None where there is none, or one from before keys were wrapped. Needs no key."""
+        try:
+            data = files.read_limited(self._path, 4096).data
+        except FileNotFoundError:
+            return None
+        with self._told() as wrap:
+            lock = wrap.lock_of(data)
+        return None if lock is None else lock.kind
+
+    def unlock(self) -> None:
+        """Makes sure that the key can be had, where there is one. Raises `StoreError`."""
+        if self.lock_kind() is not None:
+            self.unwrap(files.read_limited(self._path, 4096).data)
+
+    @contextlib.contextmanager
+    def _told(self) -> Generator[KeyWrap]:
+        if self._wrap is None:
+            self._wrap = self._made()
+        try:
+            yield self._wrap
+        except BridleError as failure:
+            reason = _OF_THE_LOG.get(failure.reason, failure.reason)
+            database = os.path.join(os.path.dirname(self._path), "sessions.db")
+            raise StoreError(reason, **{**failure.data, "path": database, "key_path": self._path}) from None
+
+
+_OPENERS = ("BRIDLE_PASSPHRASE", "BRIDLE_MACHINE_KEY")
 
 
 class StoredKeys:
@@ -53,15 +120,18 @@ class StoredKeys:
         self._clock = clock
         self._ask = ask
         self._notice = notice
+        self._keys: Keys | None = None
         self._encrypted: EncryptedStore | None = None
         self._keychain: KeychainStore | None = None
         self._current: dict[str, Credential | None] = {}
-        self._secrets: set[str] = set()
+        self.secrets = {env[name] for name in _OPENERS if env.get(name)}
+        """What must appear nowhere: what opens the store, and what was found in it."""
+        self.log_key = LogKey(log_key_path(where), self._log_wrap)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is surely nothing, without opening anything."""
-        return self.back_end == "encrypted" and not os.path.lexists(store_path(self._where))
+        return self.back_end == "encrypted" and self._is_file_missing
 
     @property
     def store(self) -> EncryptedStore | KeychainStore:
@@ -72,10 +142,10 @@ class StoredKeys:
     def encrypted(self) -> EncryptedStore:
         if self._encrypted is None:
             from bridle.credentials.encrypted import EncryptedStore
-            from bridle.credentials.locks import Keys
 
-            keys = Keys(env=self._env, key_path=key_path(self._where), ask=self._ask, notice=self._notice)
-            self._encrypted = EncryptedStore(store_path(self._where), keys)
+            self._encrypted = EncryptedStore(
+                store_path(self._where), self._shared_keys(), made=self._lock_log_likewise
+            )
         return self._encrypted
 
     @property
@@ -85,6 +155,63 @@ class StoredKeys:
 
             self._keychain = KeychainStore(os.path.join(self._where.state, "keyring.lock"))
         return self._keychain
+
+    def relock(self, kind: LockKind, passphrase: str = "") -> None:
+        """Locks the file another way, and with it the key of the session log.
+
+        Whatever happens in between, each of the two says by itself how it is locked, and the log opens either way.
+        """
+        database = self._log_database()
+        wrap = self._log_wrap()
+        with database.errors():
+            files.private_folder(self._where.data)
+            with database.locked():
+                self.encrypted.relock(
+                    kind,
+                    passphrase,
+                    before=lambda lock: database.key_file.rewrap(lambda data: wrap.with_lock(data, lock)),
+                )
+                database.key_file.settle()
+
+    def _lock_log_likewise(self) -> None:
+        """The first credential was stored: the log's key gets the lock of the store, where both can be opened."""
+        if not os.path.lexists(log_key_path(self._where)):
+            return
+        database, before = self._log_database(), self.log_key.lock_kind()
+        with contextlib.suppress(BridleError, OSError), database.locked():
+            database.key_file.rewrap(self._log_wrap().followed)
+        if self.log_key.lock_kind() != before:
+            self._notice("Your sessions have the same lock as your stored keys now.")
+
+    def _log_database(self) -> Database:
+        from bridle.sessions.database import Database
+
+        return Database(
+            self._where.data, now_ms=self._clock.now_ms, notice=self._notice, key_wrap=self.log_key
+        )
+
+    def _log_wrap(self) -> KeyWrap:
+        from bridle.credentials.wrapping import KeyWrap
+
+        return KeyWrap(
+            self._shared_keys(),
+            path=log_key_path(self._where),
+            store_lock=lambda: None if self._is_file_missing else self.encrypted.lock(),
+        )
+
+    @property
+    def _is_file_missing(self) -> bool:
+        return not os.path.lexists(store_path(self._where))
+
+    def _shared_keys(self) -> Keys:
+        """One for the store and the log: nobody types a passphrase twice."""
+        if self._keys is None:
+            from bridle.credentials.locks import Keys
+
+            self._keys = Keys(
+                env=self._env, key_path=key_path(self._where), ask=self._ask, notice=self._notice
+            )
+        return self._keys
 
     def providers(self) -> frozenset[str]:
         """The providers that have a credential. Raises `CredentialError` where that cannot be seen."""
@@ -123,15 +250,10 @@ class StoredKeys:
 
         return secret_of(found)
 
-    def secrets(self) -> frozenset[str]:
-        """What must appear nowhere: what was found, and what opened it."""
-        opening = (self._env.get(name, "") for name in ("BRIDLE_PASSPHRASE", "BRIDLE_MACHINE_KEY"))
-        return frozenset({*self._secrets, *filter(None, opening)})
-
     def _keep_out(self, found: Credential | None) -> None:
         from bridle.credentials.records import SignIn, secret_of
 
         if found is not None:
-            self._secrets.add(secret_of(found))
+            self.secrets.add(secret_of(found))
         if isinstance(found, SignIn) and found.refresh_token:
-            self._secrets.add(found.refresh_token)
+            self.secrets.add(found.refresh_token)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from bridle.app.models import PROJECT_FILE
 from bridle.base.clock import Clock
 from bridle.base.files import read_limited
 from bridle.config.folders import Folders
@@ -55,6 +56,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     reviewed: Reviewed | None = None
     launch: Launch | None = None
     when: str = "Bridle starts"
+    private: bool = False
+    """Its content stays where it is: no copy is kept, and no lock file that travels names it."""
 
     def is_trusted(self, approvals: Approvals) -> bool:
         return approvals.holds(self.digest, kind=self.kind, root=self.root, path=self.path)
@@ -77,7 +80,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     def approve(self, approvals: Approvals) -> None:
         """A person has seen all of it and said yes. The bytes they saw count, whatever the file holds by now."""
-        text = self.data if self.launch is None else None
+        text = self.data if self.launch is None and not self.private else None
         approvals.add(self.path, self.digest, kind=self.kind, root=self.root, text=text)
 
 
@@ -269,6 +272,7 @@ def project_items(
         *(_instruction_item(file) for file in files if file.scope == "project" and not file.outside),
         *_hook_items(tiers, root=root, cwd=cwd, where=where),
         *_server_items(tiers, root=root, env=env),
+        *_secrets_items(root),
     )
 
 
@@ -340,6 +344,38 @@ def written_hook(entry: Written) -> WrittenHook:
         scope="project" if origin.tier in ("project", "local") else "user",
         where=origin.name if origin.line is None else f"{origin.name}:{origin.line}",
         path=origin.path or "",
+    )
+
+
+def has_secrets_file(root: str) -> bool:
+    """Whether a project has a secrets file, whatever there is to say against it."""
+    return os.path.lexists(os.path.join(root, PROJECT_FILE))
+
+
+def _secrets_items(root: str) -> Iterator[Item]:
+    """The secrets file of the project, if it could count; a person is shown the names in it and no value."""
+    if not has_secrets_file(root):
+        return
+    from bridle.app.project_secrets import Unusable, digest_of, parse, read_private, without_values
+
+    try:
+        data = read_private(root)
+        names, text = list(parse(data)), without_values(data)
+    except Unusable:
+        return
+    yield Item(
+        kind="config",
+        root=root,
+        path=PROJECT_FILE,
+        shown=PROJECT_FILE,
+        digest=digest_of(data),
+        reviewed=Reviewed(
+            shown=PROJECT_FILE,
+            text=text,
+            kind="config",
+            wishes=tuple(f"give the key {name}" for name in names),
+        ),
+        private=True,
     )
 
 

@@ -21,11 +21,11 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.protocol.events import Notice
-from bridle.safety.path_guard import Blocked, PathPolicy, check_place, workspace_policy
 from bridle.safety.paths import Target, session_folders
 from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
+    from bridle.safety.path_guard import PathPolicy
     from bridle.sessions.undo_commands import Ask, Talk
     from bridle.sessions.undo_keeper import Ground, Keeper
     from bridle.sessions.undo_service import Undo
@@ -59,7 +59,7 @@ def session_undo(
     log: StoredLog,
     journal: Journal,
     *,
-    paths: PathPolicy,
+    paths: Callable[[], PathPolicy],
     where: Folders,
     clock: Clock,
     ids: Ids,
@@ -73,12 +73,12 @@ def session_undo(
         return conversation.turn if conversation.turn_is_open else None
 
     def work() -> Undo:
-        return _undo(log, _ground(paths, where), paths, clock)
+        return _undo(log, _ground(paths(), where), paths(), clock)
 
     def keeper() -> Keeper:
         from bridle.sessions.undo_keeper import Keeper  # not before something is about to change
 
-        return Keeper(log.undo_store(), ground=_ground(paths, where), turn=turn, clock=clock)
+        return Keeper(log.undo_store(), ground=_ground(paths(), where), turn=turn, clock=clock)
 
     def talk() -> Talk:
         from bridle.sessions.undo_commands import Talk
@@ -108,10 +108,14 @@ def session_undo(
 
 
 class StoredUndo(msgspec.Struct, frozen=True):
-    """The undo of a session that nobody runs, and the journal its events go to."""
+    """The undo of a session that nobody runs, and the journal its events go to.
+
+    `hides` says whether the content of an absolute path must not be shown.
+    """
 
     work: Undo
     journal: Journal
+    hides: Callable[[str], bool]
 
 
 @contextmanager
@@ -119,11 +123,19 @@ def stored_undo(
     store: SessionStore, env: Mapping[str, str], session: str, *, add_dirs: Sequence[str] = ()
 ) -> Generator[StoredUndo]:
     """Opens a stored session for undoing, and closes it. Raises `SessionBusy` where it runs elsewhere."""
+    from bridle.config.tiers import load
     from bridle.engine.bus import Bus
+    from bridle.safety.path_guard import workspace_policy
+    from bridle.safety.sensitive import SECRET_FILES
+    from bridle.safety.sight import sight
 
     where, clock = folders(env), SystemClock()
     row = store.find(session)
-    paths = workspace_policy(session_folders(row.cwd, add_dirs), where.all)
+    secret_files = tuple(
+        load(where=where, cwd=row.cwd, env=env).get("permissions.secret_files") or SECRET_FILES
+    )
+    paths = workspace_policy(session_folders(row.cwd, add_dirs), where.all, secret_files=secret_files)
+    seen = sight(paths, lambda _path: False)
     log = store.open(row.id)
     try:
         kept = store.fold(row.id)
@@ -138,7 +150,11 @@ def stored_undo(
             conversation=conversation,
         )
         journal.originator = Ids(clock.now_ms, os.urandom).new("cli")
-        yield StoredUndo(_undo(log, _ground(paths, where), paths, clock), journal)
+        yield StoredUndo(
+            _undo(log, _ground(paths, where), paths, clock),
+            journal,
+            hides=lambda path: not seen.shows_content(path),
+        )
     finally:
         log.close()
 
@@ -164,6 +180,8 @@ def _refusal(path: str, paths: PathPolicy) -> str | None:
 
     The path is meant as it stands, links and all: whoever writes it follows none of them.
     """
+    from bridle.safety.path_guard import Blocked, check_place
+
     try:
         status = os.lstat(path)
     except OSError:

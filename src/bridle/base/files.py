@@ -57,7 +57,7 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o600, durable: bool = T
             os.unlink(temporary)
         raise
     if durable:
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -66,7 +66,8 @@ def _write_all(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """What was made, renamed or removed in the folder is so after a power cut too."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -90,7 +90,8 @@ _CHECKS_SIGNATURES = re.compile(r"%[-+ ]?[G(]")
 class Subcommand(NamedTuple):
     """What is always said to a subcommand, which options may follow, and how many names after them.
 
-    `content`: it looks into files of the working tree, so filters could run.
+    `content`: it looks into files of the working tree, so filters could run. `literal`: it can be told that paths are
+    no patterns; where it cannot, none may look like one.
     """
 
     always: tuple[str, ...] = ()
@@ -98,10 +99,12 @@ class Subcommand(NamedTuple):
     most_names: int = 1_000
     paths: bool = True
     content: bool = False
+    literal: bool = True
 
 
 SUBCOMMANDS: Mapping[str, Subcommand] = {
     "branch": Subcommand(("--show-current",), most_names=0, paths=False),
+    "check-ignore": Subcommand((), r"--quiet", literal=False),
     "config": Subcommand(("--null", "--includes", "--get-regexp"), most_names=1, paths=False),
     "diff": Subcommand(_DIFF, _DIFF_OPTIONS, most_names=2, content=True),
     "log": Subcommand(
@@ -167,7 +170,9 @@ def compose(
         raise GitRefused(f"git {subcommand} takes no paths here")
     if filtered_by is not None and (subcommand != "ls-files" or not is_plain_filter_name(filtered_by)):
         raise GitRefused(f"{filtered_by!r} is not a filter to ask for")
-    literal = () if filtered_by else ("--literal-pathspecs",)
+    if not known.literal and any(path.startswith(":") for path in paths):
+        raise GitRefused(f"git {subcommand} would take a path for a pattern")
+    literal = ("--literal-pathspecs",) if known.literal and not filtered_by else ()
     where = (f":(top,attr:filter={filtered_by})",) if filtered_by else tuple(paths)
     behind = ("--", *where) if known.paths else ()
     head = (program, "--no-pager", "--no-optional-locks", *literal, *_settings())

@@ -173,6 +173,13 @@ class Repository:
         answer = await self._ask("branch")
         return answer.output.decode("utf-8", "replace").strip() or None if answer.returncode == 0 else None
 
+    async def is_ignored(self, path: str) -> bool:
+        """Whether git leaves a path below `cwd` alone: what git ignores fits it, and git does not track it already."""
+        answer = await self._ask("check-ignore", options=("--quiet",), paths=(path,))
+        if answer.returncode not in (0, _NONE_FOUND):
+            _output(answer)
+        return answer.returncode == 0
+
     async def status(self, *, untracked: Literal["no", "normal", "all"] = "normal") -> Status:
         """What is not as it was committed. Paths are relative to `root`."""
         await self.root()

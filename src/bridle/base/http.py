@@ -15,7 +15,9 @@ import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.http_connection import Connection, Route
@@ -41,7 +43,7 @@ KEPT_IDLE_S: Final = 90.0
 MAX_KEPT_PER_ROUTE: Final = 8
 
 
-class Timeouts(NamedTuple):
+class Timeouts(msgspec.Struct, frozen=True):
     """Limits per phase, in seconds.
 
     `connect_s`: name lookup, proxy and TLS included. `write_s`: the server takes no more of the request.
@@ -58,7 +60,7 @@ class Timeouts(NamedTuple):
 DEFAULT_TIMEOUTS: Final = Timeouts()
 
 
-class Completed(NamedTuple):
+class Completed(msgspec.Struct, frozen=True):
     """A whole answer. `truncated`: it was longer than the limit and the rest was not read."""
 
     status: int
@@ -304,7 +306,7 @@ class HttpConnections:
         except BaseException:
             connection.abort()
             raise
-        answer = answer._replace(keep_alive=answer.keep_alive and sent)
+        answer = msgspec.structs.replace(answer, keep_alive=answer.keep_alive and sent)
         return StreamedResponse(answer, url.origin, connection, timeouts, self._release)
 
     async def _dial(self, url: Url, route: Route, timeouts: Timeouts) -> Connection:

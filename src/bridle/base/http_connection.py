@@ -5,7 +5,9 @@ Knows nothing of HTTP. The socket comes connected; who keeps it between requests
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
+
+import msgspec
 
 from bridle.base.clock import Clock, Timer
 from bridle.base.http_dial import HttpFault
@@ -23,7 +25,7 @@ _TOLERANCE_S: Final = 0.001
 """A timer may come this much early; arming it again for less would never end."""
 
 
-class Route(NamedTuple):
+class Route(msgspec.Struct, frozen=True):
     """Requests with the same route can share a connection."""
 
     secure: bool

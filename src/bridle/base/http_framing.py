@@ -10,14 +10,18 @@ Neither text ever holds a value of a header or bytes from the peer.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
+
+from bridle.base.regex import compiled_later
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_SIZE_LINE_BYTES: Final = 4 * 1024
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
-_SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_SIZE_LINE: Final = compiled_later(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _TRAILERS: Final = rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\r\n)*"
 _OURS: Final = frozenset(
     [
@@ -170,7 +174,7 @@ class Chunked:
 Body = Sized | UntilClose | Chunked
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True):
     """The head of an answer. Names are in lower case, repeated ones joined by commas."""
 
     status: int

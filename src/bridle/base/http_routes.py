@@ -6,7 +6,9 @@ query.
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +27,7 @@ _STORE_SIZE: Final = 10
 """Fewer hashed names than this are somebody's own additions, not the system's store."""
 
 
-class Url(NamedTuple):
+class Url(msgspec.Struct, frozen=True):
     """A checked http or https URL, without credentials and fragment. `host` has no brackets."""
 
     secure: bool
@@ -71,7 +73,7 @@ def _port(digits: str | None, default: int) -> int:
     return port
 
 
-class Proxy(NamedTuple):
+class Proxy(msgspec.Struct, frozen=True):
     """A proxy. Its credentials never show."""
 
     scheme: str

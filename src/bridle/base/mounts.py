@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
+
+from bridle.base.regex import compiled_later
 
 NETWORK = frozenset(
     {
@@ -15,7 +16,7 @@ NETWORK = frozenset(
 )  # fmt: skip
 """Kinds whose locks or shared memory cannot be relied on between machines."""
 
-_ESCAPE = re.compile(r"\\([0-7]{3})")
+_ESCAPE = compiled_later(r"\\([0-7]{3})")
 _MOUNTS = "/proc/self/mountinfo"
 
 

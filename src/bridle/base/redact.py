@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from bridle.base.secret_openings import Openings
+from bridle.base.secret_openings import FIRST, First, Openings
 from bridle.base.secret_shapes import BEFORE, Form, Shape
 
 Marker = Callable[[str], str]
@@ -100,8 +100,11 @@ class StreamRedactor:
     `known` to be secret are masked whatever they look like, and held back while they may be coming.
     """
 
-    def __init__(self, marker: Marker = stored_marker, *, known: Iterable[str] = ()) -> None:
+    def __init__(
+        self, marker: Marker = stored_marker, *, known: Iterable[str] = (), first: First = FIRST
+    ) -> None:
         self._marker = marker
+        self._first = first
         self._known = _KnownValues(known, marker("key"))
         self._held = ""
         self._before = ""  # what stands in front of the held text, back to the last secret
@@ -130,7 +133,7 @@ class StreamRedactor:
                 if not ended:
                     break
                 self._inside = None
-            openings = openings or Openings(buffer, self._before, final=final)
+            openings = openings or Openings(buffer, self._before, final=final, first=self._first)
             found = openings.first_from(position)
             start = found[0] if found else openings.end_of_clean(position)
             if start > position:

@@ -4,6 +4,9 @@ A regex costs 5 ns a character however simple it is, unless it begins with a lit
 is folded (small letters, rare letters to one, `_` to `-`, `=` to `:`), and each of a handful of scans looks for one
 sign in it, then at what stands around it. Folding keeps every character in its place. What is noticed is looked at
 again, exactly; what is not noticed is no secret.
+
+Scans take milliseconds to compile, as long as a short run takes to do everything else. So the first texts of a process
+are looked through for one literal after another, and as long as none is there, nothing is compiled.
 """
 
 import functools
@@ -12,6 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from bridle.base.regex import compiled_later
 from bridle.base.secret_shapes import SHAPES, Shape
 
 _LOOKAHEAD = 40
@@ -23,23 +27,46 @@ _ENDS_WITHIN = 24
 """An opening begins so many characters before the place where it is noticed, and ends so many behind it, at most."""
 _LONGEST_BEGINNING = 24
 """No opening has more characters."""
+_BETWEEN_DOTS = 6
+_DOTS_WITHIN = 40
+"""A shape `by_dot` has so many characters between its dots, the second at most so far from its beginning."""
+_FIRST_SIZE = 32 * 1024
+"""What is looked through before anything is compiled that takes long: about the events of a short run."""
+
+
+class First:
+    """The first texts of a process: as many as have so many characters together."""
+
+    def __init__(self, size: int = _FIRST_SIZE) -> None:
+        self._left = size
+
+    def has(self, text: str | bytes) -> bool:
+        """Whether a text is one of them. Each is asked about once."""
+        self._left -= len(text)
+        return self._left >= 0
+
+
+FIRST = First()
 
 
 class Openings:
     """Where openings stand in a text that follows on `before`. `final`: nothing follows the text."""
 
-    def __init__(self, text: str, before: str, *, final: bool) -> None:
+    def __init__(self, text: str, before: str, *, final: bool, first: First = FIRST) -> None:
         self._text = text
         self._final = final
         self._sure = 0  # before it, no opening goes unnoticed that matters
         self._noticed: Iterator[int] = iter(())
-        if len(text) >= _FEW:
+        self._has_none = first.has(text) and not _has_opening(text)
+        if len(text) >= _FEW and not self._has_none:
             self._sure = len(text) if final else len(text) - _LOOKAHEAD
             self._noticed = (place - len(before) for place in _noticed(before + text))
         self._place = next(self._noticed, None)
 
     def first_from(self, position: int) -> tuple[int, Shape] | None:
         """The first opening that may matter at `position` or behind it."""
+        if self._has_none:
+            return None
         table = _table()
         while self._place is not None:
             begin, end = max(self._place - _BEGINS_WITHIN, position), self._place + _ENDS_WITHIN
@@ -83,14 +110,17 @@ def _table() -> _Table:
             for first in {opening[0], opening[0].upper() if shape.any_case else opening[0]}:
                 by_first.setdefault(first, []).append(rest)
     search = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in by_first.items())
-    beginnings: dict[str, dict[int, set[str]]] = {}
-    for size in range(_LONGEST_BEGINNING, 0, -1):
-        for opening, shape in shapes.items():
-            if size < len(opening):
-                last = opening[size - 1]
-                for letter in {last, last.upper()} if shape.any_case else {last}:
-                    beginnings.setdefault(letter, {}).setdefault(size, set()).add(opening[:size])
-    return _Table(re.compile(search), shapes, beginnings)
+    return _Table(compiled_later(search), shapes, _beginnings(shapes))
+
+
+def _beginnings(shapes: dict[str, Shape]) -> dict[str, dict[int, set[str]]]:
+    cut = [(opening[:size], shape) for opening, shape in shapes.items() for size in range(1, len(opening))]
+    found: dict[str, dict[int, set[str]]] = {}
+    for beginning, shape in sorted(cut, key=lambda one: len(one[0]), reverse=True):
+        last = beginning[-1]
+        for letter in {last, last.upper()} if shape.any_case else {last}:
+            found.setdefault(letter, {}).setdefault(len(beginning), set()).add(beginning)
+    return found
 
 
 def _any_case(letter: str) -> str:
@@ -103,12 +133,26 @@ _SIGNS = "x-.:"
 _BEHIND_A_SEPARATOR = r"[a-z0-9\-]{10}"
 _BEHIND_A_LETTER = r"[a-z0-9\-+/%:.]{10}"
 """What stands at least behind openings that end with a sign."""
+_BEHIND_IN_JSON = r"(?=[a-z0-9\-+/%:.\\]{10})"
+"""The same for all of them: `ask_user` is no key; inside JSON a slash has a backslash."""
+_FOLLOWED = "x-."
+"""Openings that end so have that behind them."""
 
 
-def might_hold_secret(data: bytes) -> bool:
-    """False only if there is no secret in the text: the text in UTF-8, or that text inside JSON."""
-    folded = data.translate(_FOLD)
-    return any(scan.search(folded) for scan in _scans())
+class Prefilter:
+    """Says of a text in UTF-8, or of that text inside JSON, whether it might hold a secret. False: there is none."""
+
+    def __init__(self, first: First) -> None:
+        self._first = first
+
+    def __call__(self, data: bytes) -> bool:
+        folded = data.translate(_FOLD)
+        if self._first.has(folded):
+            return any(literal in folded and regex.search(folded) for literal, regex in _literals())
+        return any(scan.search(folded) for scan in _scans())
+
+
+might_hold_secret = Prefilter(First())
 
 
 def _folded(text: str) -> bytes:
@@ -121,6 +165,37 @@ def _noticed(text: str) -> list[int]:
         if first := scan.search(folded):
             places += (match.start() for match in scan.finditer(folded, first.start()))
     return sorted(places)
+
+
+def _has_opening(text: str) -> bool:
+    """Whether any opening stands in the text that may matter."""
+    lower = text.lower()
+    has_dots = any(len(between) == _BETWEEN_DOTS for between in text.split(".")[1:-1])
+    dotted = text if has_dots else text[-_DOTS_WITHIN:]
+    for shape in SHAPES:
+        where = dotted if shape.by_dot else lower if shape.any_case else text
+        if any(opening in where for opening in shape.openings):
+            return True
+    return False
+
+
+@functools.cache
+def _literals() -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
+    """For every opening what stands in a folded text that has it, and a regex to look closer where that is there."""
+    found: dict[str, str] = {}
+    for shape in SHAPES:
+        if shape.by_dot:
+            found["."] = r"\.[a-z0-9\-]{6}\."
+            continue
+        for opening in shape.openings:
+            folded = opening.encode().translate(_FOLD).decode()
+            regex = re.escape(folded).replace("/", r"[/\\]{1,2}")
+            if shape.named:
+                regex += _given_to(folded)
+            elif folded[-1] in _FOLLOWED:
+                regex += _BEHIND_IN_JSON
+            found[max(folded.split("/"), key=len)] = regex
+    return tuple((literal.encode(), compiled_later(regex.encode())) for literal, regex in found.items())
 
 
 @functools.cache
@@ -144,9 +219,7 @@ def _scans() -> tuple[re.Pattern[bytes], ...]:
             after, slash, rest = re.escape(after).partition("/")
             end = f"{slash}{rest}".replace("/", r"[/\\]{1,2}") + gives
             if folded.endswith("-") and not shape.named:
-                end += (
-                    r"(?=[a-z0-9\-+/%:.\\]{10})"  # `ask_user` is no key; inside JSON a slash has a backslash
-                )
+                end += _BEHIND_IN_JSON
             if not sign:
                 alone.add(after + end)
             elif before:

@@ -16,6 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, urljoin
 
+import msgspec
+
 from bridle.base.clock import Clock
 from bridle.base.http import read_head
 from bridle.base.http_connection import Connection, Route
@@ -269,7 +271,7 @@ def parse_web_url(text: str) -> Url:
     if not authority.isascii():
         authority = _ascii(authority)
     url = parse_url(f"{scheme}{authority}{quote(target, safe=_KEPT_IN_A_TARGET, errors='replace')}")
-    return url._replace(host=url.host.removesuffix("."))
+    return msgspec.structs.replace(url, host=url.host.removesuffix("."))
 
 
 def _ascii(authority: str) -> str:

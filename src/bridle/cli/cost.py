@@ -19,6 +19,7 @@ from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.config import settings_here
+from bridle.cli.unlocking import sessions_unlocked
 from bridle.clients.tally import LOCAL, dollars, input_tokens, short_number
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import CostIncremented
@@ -64,7 +65,7 @@ def cost(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     since_ms = _since_ms(parsed.since)
     models = Models(env=env, clock=SystemClock())
     models.configure(settings_here(parsed, env).checked().get("providers") or {})
-    store = session_store(env)
+    store = session_store(sessions_unlocked(env))
     try:
         rows = [store.find(parsed.session)] if parsed.session else store.list()
         if parsed.session:

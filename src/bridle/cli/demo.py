@@ -14,6 +14,7 @@ from bridle.base.git import clean_environment, first_commit
 from bridle.base.processes import CannotStart, Processes
 from bridle.cli import safe
 from bridle.cli.run import run_prompt
+from bridle.cli.unlocking import sessions_unlocked
 from bridle.clients.print import Printer
 from bridle.clients.story import Story
 from bridle.config.folders import folders
@@ -26,7 +27,7 @@ PROMPT = "The cart total is wrong when an item is bought twice. Find out why and
 
 
 def demo(env: Mapping[str, str]) -> int:
-    return asyncio.run(run_demo(env))
+    return asyncio.run(run_demo(sessions_unlocked(env)))
 
 
 async def run_demo(env: Mapping[str, str]) -> int:

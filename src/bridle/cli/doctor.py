@@ -17,6 +17,8 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.engine import VERIFIED_ON_RESUME, session_store
+from bridle.app.operations import log_folder
+from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
@@ -118,6 +120,7 @@ def _model(found: _Found) -> Iterable[Row]:
 async def _model_row(found: _Found) -> Row:
     desk = ModelDesk(found.tiers, found.env)
     try:
+        await desk.read_project_keys()
         name, origin = found.tiers.get("model"), found.tiers.origin("model")
         if name and origin:
             chosen, source = desk.models.choose(name), origin.shown
@@ -155,9 +158,14 @@ async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Fou
 
 
 def _store(found: _Found) -> Iterable[Row]:
+    from bridle.cli.login_store import log_lock_row
+
     path = os.path.join(found.where.data, "sessions.db")
     if not os.path.lexists(path):
         return [_empty_store(found.where.data)]
+    locked, lock_words = log_lock_row(_stored_keys(found), found.where, found.env)
+    if locked:
+        return [Row("warn", "store", lock_words)]
     with closing(session_store(found.env)) as store:
         sessions = store.list()
         if sessions:  # the check that a resume makes; raises where something is not as it was written
@@ -167,7 +175,12 @@ def _store(found: _Found) -> Iterable[Row]:
         if file.read(len(_UNENCRYPTED)) == _UNENCRYPTED:
             return [Row("fail", "store", f"{path} is not encrypted")]
     size = sum(os.path.getsize(name) for name in (path, path + "-wal") if os.path.exists(name))
+    _, lock_words = log_lock_row(
+        _stored_keys(found), found.where, found.env
+    )  # opening may have wrapped its key
     text = f"{counted(len(sessions), 'session')}, {size / 1e6:.1f} MB, encrypted, {integrity}"
+    if lock_words:
+        return [Row("warn", "store", f"{text}; {lock_words}")]
     return [Row("ok", "store", text)]
 
 
@@ -186,13 +199,57 @@ def _empty_store(folder: str) -> Row:
 
 
 def _keys(found: _Found) -> Iterable[Row]:
-    from bridle.app.stored_keys import StoredKeys
     from bridle.cli.login_store import credentials_row
 
-    stored = StoredKeys(where=found.where, env=found.env, clock=SystemClock())
+    stored = _stored_keys(found)
     stored.back_end = found.tiers.get("credentials.store") or "encrypted"
     status, text = credentials_row(stored, found.where, found.env)
     return [Row(status, "keys", text)]
+
+
+def _secrets(found: _Found) -> Iterable[Row]:
+    """What comes of the secrets file of the project here, where there is one."""
+    from bridle.cli.project_keys import keys_here
+
+    here = asyncio.run(keys_here(found.env, working_folder()))
+    if here is None:
+        return []
+    _, keys = here
+    return [Row("warn" if keys.problem else "ok", "secrets", keys.notice().message.rstrip("."))]
+
+
+def _stored_keys(found: _Found) -> StoredKeys:
+    return StoredKeys(where=found.where, env=found.env, clock=SystemClock())
+
+
+def _helper(found: _Found) -> Iterable[Row]:
+    """Whether a process of its own holds the keys, and whether it can. Nothing is sent anywhere."""
+    use = found.tiers.get("credentials.helper") or "serve"
+    if use == "never":
+        return [Row("skip", "helper", "never: Bridle itself sends keys with its requests")]
+    if use == "serve":
+        return [Row("skip", "helper", "only for an engine that others can reach, which this is not")]
+    return [asyncio.run(_helper_row(found))]
+
+
+async def _helper_row(found: _Found) -> Row:
+    from bridle.app.forwarders import Forwarders
+    from bridle.base.processes import Processes
+
+    stored = _stored_keys(found)
+    stored.back_end = found.tiers.get("credentials.store") or "encrypted"
+    processes = Processes()
+    forwarders = Forwarders(processes, stored, where=found.where, env=found.env, clock=SystemClock())
+    try:
+        names = await forwarders.names()
+    finally:
+        await forwarders.close()
+        await processes.close()
+    if stored.is_empty:
+        return Row("ok", "helper", "always: a process of its own will hold stored keys; none are stored")
+    return Row(
+        "ok", "helper", f"always: a process of its own holds the keys of {counted(len(names), 'provider')}"
+    )
 
 
 def _sandbox(found: _Found) -> Iterable[Row]:
@@ -240,6 +297,8 @@ CHECKS: Mapping[str, Callable[[_Found], Iterable[Row]]] = {
     "model": _model,
     "store": _store,
     "keys": _keys,
+    "helper": _helper,
+    "secrets": _secrets,
     "sandbox": _sandbox,
     "config": _config,
     "terminal": _terminal,
@@ -258,6 +317,7 @@ def _paths(found: _Found) -> dict[str, str | list[str]]:
         "settings_files": _settings_files(found),
         "sessions": os.path.join(where.data, "sessions.db"),
         "key": os.path.join(where.data, "sessions.key"),
+        "log": log_folder(where.state),
     }
 
 
@@ -267,7 +327,12 @@ def _settings_files(found: _Found) -> list[str]:
 
 def _path_words(found: _Found) -> list[str]:
     where = found.where
-    named = (("config", where.config), ("data", where.data), ("state", where.state))
+    named = (
+        ("config", where.config),
+        ("data", where.data),
+        ("state", where.state),
+        ("log", log_folder(where.state)),
+    )
     return [f"{name} {_one_line(_at_home(path, found.env))}" for name, path in named]
 
 

@@ -45,8 +45,10 @@ Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --den
 --no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
 -s, --sandbox auto|off|read-only|workspace-write says what commands may write, --network deny takes the network away.
 --max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
---effort off|low|medium|high|max says how much the model thinks.
+--effort off|low|medium|high|max says how much the model thinks. --no-transcript keeps no transcript file of this run.
 --append-system-prompt TEXT, or @FILE, adds your own words to the system text of this run.
+--env-file FILE adds NAME=value lines to the environment, such as keys; what the shell sets goes before it.
+--verbose notes every step in the operational log (bridle doctor), --log-level engine=debug less; also --log-to-stderr.
 --json prints one object at the end, --stream-json one line per event and run.result last; --output-format names either.
 """
 
@@ -57,7 +59,8 @@ bridle sessions — everything that was done is kept, encrypted, on this machine
   show ID [--json]                 what happened in one; --json is one object: the session and its events
   replay ID [--pace N] [--step]    as it went, N times as fast, or from Enter to Enter; nothing is run
   search WORDS [--all]             where people or models said that; "two words" in quotes stand together
-  export ID [--format F] [-o FILE] jsonl (as stored), markdown, or html: one page that needs nothing else
+  export ID [--format F] [-o FILE] jsonl (as stored), markdown, or html: one page that needs nothing else;
+                                   events or chain: a transcript for other tools
   import FILE|-                    an exported jsonl comes in again, for this folder
   branch ID [--at TURN]            a new session that begins as that one was when the turn had ended
   diff ID [ID]                     what one changed; what two changed differently; --stat without the lines
@@ -290,6 +293,9 @@ BRIDLE_API_KEY  the key for the provider of that model
 BRIDLE_MODE     the mode to use when --mode is not given
 BRIDLE_PROFILE  the profile to use when --profile is not given
 BRIDLE_CONFIG   a settings file on top of the others, as with --config
+BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMARY_TARGET_TOKENS
+                as context.max_tokens, context.compact_at and context.summary_tokens
+BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
 BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a passphrase
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64

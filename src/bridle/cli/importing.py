@@ -18,13 +18,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real one would import typing
     from collections.abc import Sequence
     from importlib.abc import Loader
+    from typing import Any
 
 PUT_OFF = frozenset(
     {
         "asyncio.sslproto",  # for a connection with TLS
+        "concurrent.futures",  # for asyncio to run something in a thread pool
         "gettext",  # for argparse in other languages
         "inspect",  # for asyncio to find misuse
         "locale",  # for subprocess to decode output, which we do ourselves
+        "logging",  # for asyncio to say what went wrong
         "msgspec.inspect",  # for making a JSON schema
         "platform",  # for uuid to find a network card
         "ssl",  # for a connection with TLS
@@ -48,9 +51,32 @@ def _one_or_many(one: str, many: str, number: int) -> str:
     return one if number == 1 else many
 
 
+class _Logger:
+    """A logger that is made when it has something to say. While logging is not loaded, nobody wants debug lines."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def debug(self, message: str, *values: object) -> None:
+        if type(sys.modules["logging"]) is not _Empty:
+            self.__getattr__("debug")(message, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        import logging
+
+        return getattr(logging.getLogger(self._name), name)
+
+
 ANSWERS: dict[tuple[str, str, str], object] = {
     # Of every plain socket it is asked whether it is an SSLSocket. While ssl is not loaded, none is.
     ("asyncio.base_events", "ssl", "SSLSocket"): (),
+    # Names for what to wait for, which asyncio makes its own.
+    ("asyncio.tasks", "concurrent.futures", "FIRST_COMPLETED"): "FIRST_COMPLETED",
+    ("asyncio.tasks", "concurrent.futures", "FIRST_EXCEPTION"): "FIRST_EXCEPTION",
+    ("asyncio.tasks", "concurrent.futures", "ALL_COMPLETED"): "ALL_COMPLETED",
+    # What asyncio logs with: an exception nobody took. A run without one has nothing to log.
+    ("asyncio.log", "logging", "getLogger"): _Logger,
+    ("asyncio.futures", "logging", "DEBUG"): 10,
     # A signal handler must not be a coroutine function.
     ("asyncio.coroutines", "inspect", "iscoroutinefunction"): _is_async,
     # What becomes the docstring of a data class that has none.
@@ -67,8 +93,7 @@ ANSWERS: dict[tuple[str, str, str], object] = {
 def import_less(put_off: frozenset[str] = PUT_OFF) -> None:
     """From here on, importing one of these modules costs next to nothing until it is used.
 
-    None of them may be a package. What is imported already stays as it is, and whoever finds modules in a way of their
-    own is asked first.
+    What is imported already stays as it is, and whoever finds modules in a way of their own is asked first.
     """
     standard = (place for place, finder in enumerate(sys.meta_path) if finder is BuiltinImporter)
     sys.meta_path.insert(next(standard, 0), _Finder(put_off))
@@ -141,7 +166,7 @@ class _Empty(ModuleType):
     """A module that is not loaded yet."""
 
     def __getattr__(self, name: str) -> object:
-        if name == "__path__":  # the import system asks everybody; none of these is a package
+        if name == "__path__":  # the import system asks everybody; a package has its own
             raise AttributeError(name)
         asking = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the caller
         answer = ANSWERS.get((asking, self.__name__, name))

@@ -216,15 +216,41 @@ def lock_stored(desk: LoginDesk, kind: LockKind) -> int:
         raise UsageError("The system keychain has locks of its own")
     if kind == "machine" and not desk.env.get(MACHINE_KEY):
         raise UsageError(f"Set {MACHINE_KEY} first: 32 bytes, as 64 hex digits or base64")
-    store = desk.stored.encrypted
     if not desk.stored.is_empty:
-        store.list()  # the old key comes first, so that nobody chooses a new one in vain
+        desk.stored.encrypted.list()  # the old key comes first, so that nobody chooses a new one in vain
+    desk.stored.log_key.unlock()
     phrase = new_passphrase(desk.env, "The new passphrase (hidden) › ") if kind == "passphrase" else ""
-    store.relock(kind, phrase)
+    desk.stored.relock(kind, phrase)
     from bridle.app.stored_keys import key_path
 
     words = lock_words(kind, key_path(desk.where))
-    return say(f"{words[0].upper()}{words[1:]}.\n")
+    also = " Your sessions too." if desk.stored.log_key.lock_kind() is not None else ""
+    return say(f"{words[0].upper()}{words[1:]}.{also}\n")
+
+
+def log_lock_row(stored: StoredKeys, where: Folders, env: Mapping[str, str]) -> tuple[bool, str]:
+    """For `doctor`: whether the session log cannot be looked at here, and what there is to say of its lock."""
+    from bridle.app.stored_keys import key_path
+
+    kind = stored.log_key.lock_kind()
+    if kind is None:
+        return False, "its key is not wrapped yet"
+    if not _has_key(kind, env):
+        return (
+            True,
+            f"{lock_words(kind, key_path(where))}; {_variable(kind)} is not set, so it was not looked at",
+        )
+    if stored.is_empty or (kept := stored.encrypted.lock_kind()) in (kind, None):
+        return False, ""
+    return False, f"locked another way than stored keys: bridle login --lock {kept}"
+
+
+def _has_key(kind: LockKind, env: Mapping[str, str]) -> bool:
+    return kind == "automatic" or bool(env.get(_variable(kind)))
+
+
+def _variable(kind: LockKind) -> str:
+    return MACHINE_KEY if kind == "machine" else PASSPHRASE
 
 
 def credentials_row(
@@ -241,14 +267,8 @@ def credentials_row(
     kind = stored.encrypted.lock_kind()
     assert kind is not None
     words = lock_words(kind, key_path(where))
-    unlocked = {
-        "automatic": True,
-        "machine": bool(env.get(MACHINE_KEY)),
-        "passphrase": bool(env.get(PASSPHRASE)),
-    }
-    if not unlocked[kind]:
-        variable = MACHINE_KEY if kind == "machine" else PASSPHRASE
-        return "warn", f"{words}; {variable} is not set, so stored keys are not found"
+    if not _has_key(kind, env):
+        return "warn", f"{words}; {_variable(kind)} is not set, so stored keys are not found"
     text = f"{counted(len(stored.providers()), 'provider')}, encrypted, {words}"
     if kind == "automatic":
         if os.stat(key_path(where)).st_mode & 0o077:

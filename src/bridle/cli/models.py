@@ -18,7 +18,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
-from bridle.cli.config import counted, settings_here
+from bridle.cli.config import counted, settings_here, working_folder
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.credentials.records import CredentialError
@@ -70,6 +70,8 @@ class _Wanted(NamedTuple):
 def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     tiers = settings_here(parsed, env).checked()
     desk = ModelDesk(tiers, env)
+    if (problem := asyncio.run(desk.read_project_keys())) is not None:
+        tell(problem)
     if parsed.filter and not parsed.keys and (rows := _known_rows(parsed.filter, desk)):
         return (
             say_json({"default": _name(desk.configured()), "models": rows})
@@ -104,6 +106,19 @@ class ModelDesk:
 
     async def close(self) -> None:
         await self.models.close()
+
+    async def read_project_keys(self) -> str | None:
+        """Takes in the keys of the project here, if its secrets file counts; says why it does not."""
+        from bridle.cli.project_keys import keys_here
+
+        found = await keys_here(self._env, working_folder())
+        if found is None:
+            return None
+        root, keys = found
+        self.models = self.models.of_project(root, keys.values)
+        self.known = KnownModels(self.models, state=folders(self._env).state, clock=SystemClock())
+        self.known.configure(self._tiers.get("models") or {})
+        return keys.notice().message if keys.problem else None
 
     def configured(self) -> ModelChanged | None:
         """The model that settings name, if they name one that exists. Nobody is asked."""
@@ -210,7 +225,7 @@ class ModelDesk:
         return None
 
     def _holds(self, variable: str) -> bool:
-        return bool(self._env.get(variable, "").strip())
+        return bool((self._env.get(variable, "") or self.models.project_keys.get(variable, "")).strip())
 
 
 def _wanted(text: str | None, desk: ModelDesk) -> _Wanted | None:
@@ -283,13 +298,17 @@ def _say_rows(rows: Sequence[ModelRow]) -> int:
 
 async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool, refresh: bool) -> int:
     try:
-        found, note = await _models_of(desk, wanted.provider, refresh=refresh)
+        listed = await _models_of(desk, wanted.provider, refresh=refresh)
     finally:
         await desk.close()
-    if note:
-        tell(note)
+    if listed.note:
+        tell(listed.note)
     part = wanted.part.lower()
-    rows = [row for row in _rows(wanted.provider, found, desk.configured()) if part in row.info.name.lower()]
+    rows = [
+        row
+        for row in _rows(wanted.provider, listed.models, desk.configured())
+        if part in row.info.name.lower()
+    ]
     if as_json:
         return say_json({"default": _name(desk.configured()), "models": rows})
     if not rows:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bridle.app.engine import Engine, running_engine, session_environment, session_store
+from bridle.app.housekeeping import log_wanted
 from bridle.app.models import DEMO
 from bridle.cli import silence_stdout, tell, tolerate_characters
+from bridle.cli.env_file import with_env_file
 from bridle.cli.stdin import prompt_of
 from bridle.cli.unlocking import unlocked
 from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
@@ -40,6 +42,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     tolerate_characters()
     printer = Printer(form=form, out=sys.stdout, story=say, telling=Story())
     try:
+        env = with_env_file(env, parsed.env_file)
         schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
         printer.expect(schema)
         content = _content(parsed, schema, say, env)
@@ -47,7 +50,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     except BridleError as failure:
         printer.fail(failure)
         return printer.finish()
-    env = unlocked(env, model=parsed.model)
+    env = unlocked(with_log_options(env, parsed), model=parsed.model)
     asyncio.run(_run(printer, create, content, parsed.timeout, env))
     code = printer.finish(log_digest=None if form == "text" else _log_digest(printer.session, env))
     if printer.unwritten:
@@ -205,8 +208,14 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "add_dirs": [os.path.abspath(folder) for folder in parsed.add_dir],
             "title": " ".join(parsed.name.split())[:TITLE_CHARS] if parsed.name else None,
             "headless": parsed.verb == "run",
+            "transcript": parsed.transcript,
         },
     )
+
+
+def with_log_options(env: Mapping[str, str], parsed: argparse.Namespace) -> Mapping[str, str]:
+    """The environment with what the options say about the operational log."""
+    return log_wanted(env, level=parsed.log_level, verbose=parsed.verbose, to_stderr=parsed.log_to_stderr)
 
 
 def _form(parsed: argparse.Namespace) -> Format:

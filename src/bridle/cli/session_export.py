@@ -1,4 +1,4 @@
-"""`bridle sessions export`: a session as JSON lines, as Markdown, or as one HTML page; to stdout or into a file."""
+"""`bridle sessions export`: a session as JSON lines, as a transcript or as a page; to stdout or into a file."""
 
 from __future__ import annotations
 
@@ -54,6 +54,14 @@ def _parts(store: SessionStore, row: SessionRow, form: str) -> Iterator[bytes]:
             from bridle.clients.as_html import html
 
             return _encoded(html(row.title, _facts(row), clean(records)))
+        case "events":
+            from bridle.clients.as_events import events_lines
+
+            return events_lines(clean(records))
+        case "chain":
+            from bridle.clients.as_chain import chain_lines
+
+            return chain_lines(clean(records))
         case _:
             return jsonl(records)
 

@@ -1,4 +1,4 @@
-"""`bridle sessions repair` and `rekey`: the whole database looked at, what is whole saved, or encrypted anew."""
+"""`bridle sessions repair` and `rekey`: the whole database looked at, what can be read saved, or encrypted anew."""
 
 from __future__ import annotations
 

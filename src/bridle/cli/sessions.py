@@ -14,6 +14,7 @@ from bridle.app.engine import session_store
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.session_words import age, day, notes
+from bridle.cli.unlocking import sessions_unlocked
 from bridle.clients.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, is_expired
@@ -23,7 +24,7 @@ CHANGING = frozenset({"branch", "import", "rename", "pin", "delete", "prune"})
 
 
 def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    with closing(session_store(env)) as store:
+    with closing(session_store(sessions_unlocked(env))) as store:
         match parsed.action:
             case "show":
                 return _show_json(store, parsed.id) if parsed.json else _show(store, parsed.id)

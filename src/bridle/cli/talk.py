@@ -18,9 +18,10 @@ from bridle.app.undoing import UNDO_DOES
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli import say, tolerate_characters
+from bridle.cli.env_file import with_env_file
 from bridle.cli.first_run import DEMO, choose_model
 from bridle.cli.history import PromptHistory
-from bridle.cli.run import session_wanted, tell
+from bridle.cli.run import session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.trust import review_settings
@@ -52,8 +53,9 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _print_sessions(env)
         raise UsageError("bridle talks at a terminal. For scripts and pipes: bridle run PROMPT")
     tolerate_characters()
+    env = with_env_file(env, parsed.env_file)
     review_settings(parsed, env)
-    return asyncio.run(_talk(parsed, unlocked(env, model=parsed.model)))
+    return asyncio.run(_talk(parsed, unlocked(with_log_options(env, parsed), model=parsed.model)))
 
 
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -231,6 +233,15 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
 
         return paths_below(cwd)
 
+    def pin(session: str, pinned: bool) -> None:
+        engine.store.pin(session, pinned=pinned)
+
+    def branch(session: str, turn: int | None) -> str:
+        from bridle.app.keeping import branch_session
+
+        engine.store.shelf.writer.settle()  # the turn that just ended is one to branch from
+        return branch_session(engine.store, engine.store.find(session), folders(env), turn=turn)
+
     return Reach(
         paths=paths,
         edit=edit,
@@ -238,6 +249,8 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
         sessions=lambda: _listed(engine.store, env, cwd),
         title_of=lambda session: _title(engine.store, session),
         rename=engine.store.rename,
+        pin=pin,
+        branch=branch,
         promote=promote,
         prompts=(*DOES.items(), *GIT_DOES.items(), *COMPACT_DOES.items(), *UNDO_DOES.items()),
         is_local=lambda model: _is_local(engine, model),

@@ -165,7 +165,7 @@ def _emit(path: str, approvals: Approvals, items: Sequence[Item]) -> int:
     entries: list[Approval] = []
     for item in items:
         last = approvals.last(kind=item.kind, root=item.root, path=item.path)
-        if item.is_trusted(approvals):
+        if item.is_trusted(approvals) and not item.private:
             when_ms = last.approved_ms if last is not None else SystemClock().now_ms()
             entries.append(
                 Approval(
@@ -223,7 +223,7 @@ def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Map
         named = ()
     drifted: list[tuple[State, str]] = []
     for item in _items(approvals, cwd, env):
-        if not item.is_trusted(approvals):
+        if not item.is_trusted(approvals) and not (item.private and parsed.lockfile is not None):
             known = any((entry.kind, entry.path) == (item.kind, item.path) for entry in named)
             state: State = "changed" if known else item.state(approvals)
             drifted.append((state, item.shown))

@@ -14,6 +14,7 @@ from bridle.app.undoing import StoredUndo, stored_undo
 from bridle.base.visible import visible
 from bridle.cli import say, tell
 from bridle.cli.stdin import typed_line
+from bridle.cli.unlocking import sessions_unlocked
 from bridle.clients.story import Story
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import ContextAdded
@@ -28,7 +29,7 @@ EXIT_STOPPED = 1
 
 def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """Returns 0 when it was done or there was nothing to do, 1 when it was not done."""
-    with closing(session_store(env)) as store:
+    with closing(session_store(sessions_unlocked(env))) as store:
         row, what = _meant(store, parsed)
         with stored_undo(store, env, row.id, add_dirs=parsed.add_dir) as stored:
             for cut_off in stored.work.cut_off():
@@ -97,7 +98,7 @@ def _agreed(stored: StoredUndo, plan: Plan) -> bool:
                         plan,
                         contents=stored.work.contents,
                         shown=stored.work.shown,
-                        hides=lambda _path: False,
+                        hides=stored.hides,
                     )
                     + "\n"
                 )

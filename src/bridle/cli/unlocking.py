@@ -1,13 +1,12 @@
-"""Before a session begins at a terminal: the passphrase of the stored keys, if they have one and nobody gave it."""
+"""Before anything is opened at a terminal: the passphrase of stored keys and sessions, where nobody gave it yet."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 
 from bridle.app.models import DEMO
-from bridle.app.stored_keys import StoredKeys, store_path
+from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.cli import tell
 from bridle.config.folders import folders
@@ -15,41 +14,60 @@ from bridle.protocol.errors import BridleError
 
 TRIES = 3
 _VARIABLE = "BRIDLE_PASSPHRASE"
+_WRONG = frozenset({"CredentialsWrongKey", "SessionsWrongKey"})
+_KEYS = "Passphrase for your stored keys (hidden; Enter goes on without) › "
+_SESSIONS = "Passphrase for your sessions (hidden) › "
 
 
 def unlocked(env: Mapping[str, str], *, model: str | None) -> Mapping[str, str]:
-    """The environment, with the passphrase that a person typed. As it was where none is needed or nobody is there.
+    """The environment for a session with a model, with the passphrase that a person typed.
 
-    What is wrong with the store is left for whoever needs a key of it.
+    As it was where none is needed or nobody is there. What is wrong is left for whoever needs what is locked.
     """
-    where = folders(env)
-    if (
-        env.get(_VARIABLE)
-        or (model or "").partition(":")[0] == DEMO
-        or not os.path.lexists(store_path(where))
-    ):
-        return env
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
-        return env
-    from bridle.cli.hidden import hidden_line
+    return _unlocked(env, keys=(model or "").partition(":")[0] != DEMO)
 
-    clock = SystemClock()
+
+def sessions_unlocked(env: Mapping[str, str]) -> Mapping[str, str]:
+    """The same for a command that only looks at stored sessions: it needs no key of a provider."""
+    return _unlocked(env, keys=False)
+
+
+def _unlocked(env: Mapping[str, str], *, keys: bool) -> Mapping[str, str]:
+    if env.get(_VARIABLE) or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return env
+    stored = _stored(env)
     try:
-        if StoredKeys(where=where, env=env, clock=clock).encrypted.lock_kind() != "passphrase":
-            return env
-        for _ in range(TRIES):
-            phrase = hidden_line("Passphrase for your stored keys (hidden; Enter goes on without) › ")
-            if not phrase:
-                return env
-            given = {**env, _VARIABLE: phrase}
-            try:
-                StoredKeys(where=where, env=given, clock=clock).encrypted.unlock()
-            except BridleError as failure:
-                if failure.reason != "CredentialsWrongKey":
-                    raise
-                tell("That is not it.")
-            else:
-                return given
-    except (BridleError, EOFError):
+        log_has_one = stored.log_key.lock_kind() == "passphrase"
+        keys_have_one = keys and not stored.is_empty and stored.encrypted.lock_kind() == "passphrase"
+        if log_has_one or keys_have_one:
+            return _with_passphrase(env, log=log_has_one, keys=keys_have_one)
+    except (BridleError, OSError, EOFError):
         return env
     return env
+
+
+def _with_passphrase(env: Mapping[str, str], *, log: bool, keys: bool) -> Mapping[str, str]:
+    from bridle.cli.hidden import hidden_line
+
+    for _ in range(TRIES):
+        phrase = hidden_line(_SESSIONS if log else _KEYS)
+        if not phrase:
+            return env
+        given = {**env, _VARIABLE: phrase}
+        stored = _stored(given)
+        try:
+            if log:
+                stored.log_key.unlock()
+            if keys:
+                stored.encrypted.unlock()
+        except BridleError as failure:
+            if failure.reason not in _WRONG:
+                raise
+            tell("That is not it.")
+        else:
+            return given
+    return env
+
+
+def _stored(env: Mapping[str, str]) -> StoredKeys:
+    return StoredKeys(where=folders(env), env=env, clock=SystemClock())

@@ -70,9 +70,11 @@ class Parser(argparse.ArgumentParser):
         from bridle.config.schema import nearest
 
         name = word.partition("=")[0]
-        options = [option for action in self.arguments for option in action.option_strings]
-        near = nearest(name, options) if name.startswith("-") else None
-        hint = f" Did you mean {near}?" if near else ""
+        options = {
+            option.lstrip("-"): option for action in self.arguments for option in action.option_strings
+        }
+        near = nearest(name.lstrip("-"), options) if name.startswith("-") else None
+        hint = f" Did you mean {options[near]}?" if near else ""
         what = f'There is no option "{name}" here' if name.startswith("-") else f'"{word}" means nothing here'
         raise UsageError(f"{what}.{hint} See: bridle help {self._topic}".rstrip())
 
@@ -127,10 +129,15 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--max-cost", type=_dollars, metavar="USD")
     verb.add_argument("--effort", choices=("off", "low", "medium", "high", "max"))
     verb.add_argument("--dry-run", action="store_true")
+    verb.add_argument("--no-transcript", dest="transcript", action="store_const", const="off")
     verb.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    verb.add_argument("--env-file", metavar="FILE")
     verb.add_argument("--lockfile", metavar="FILE")
     verb.add_argument("--require-trust", action="store_true")
     verb.add_argument("--allow-project-hooks", action="store_true")
+    verb.add_argument("--verbose", action="store_true")
+    verb.add_argument("--log-level", metavar="LEVELS")
+    verb.add_argument("--log-to-stderr", action="store_true")
     verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
     _settings_options(verb)
 
@@ -183,7 +190,9 @@ def _sessions_words(sessions: Parser) -> None:
     export.add_argument("id", nargs="?")
     export.add_argument("--json", action="store_true")  # the default form is JSON
     export.add_argument("--session", dest="id_option", metavar="ID")
-    export.add_argument("--format", choices=("jsonl", "markdown", "md", "html"))
+    export.add_argument(
+        "--format", choices=("jsonl", "envelope", "events", "chain", "markdown", "md", "html")
+    )
     export.add_argument("-o", "--output", metavar="FILE")
     export.add_argument("--force", action="store_true")
     diff = action("diff")

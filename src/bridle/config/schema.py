@@ -149,8 +149,8 @@ DAYS = Kind(
     accepts=lambda value: value == "never" or WHOLE.accepts(value),
 )
 TOKENS = Kind(
-    wanted='"auto" or a whole number above 0',
-    accepts=lambda value: value == "auto" or WHOLE.accepts(value),
+    wanted='"auto", "off" or a whole number above 0',
+    accepts=lambda value: value in ("auto", "off") or WHOLE.accepts(value),
 )
 
 
@@ -172,7 +172,9 @@ NETWORK = one_of("a network choice", ("inherit", "deny"))
 ON_ERROR = one_of("an answer to errors", ("block", "warn"))
 PHASE = one_of("a phase", ("before_permission", "after_permission"))
 DETAIL = one_of("a level of detail", ("auto", "low", "high"))
-SUMMARY = one_of("a way to summarise", ("auto", "deterministic"))
+SUMMARY = one_of("a way to summarise", ("auto", "model", "deterministic"))
+CONTEXT_PRESET = one_of("a preset of the context", ("late", "messages", "fixed"))
+TRANSCRIPT = one_of("a form of transcripts", ("off", "events", "envelope", "chain"))
 FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
 DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
 
@@ -253,7 +255,17 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("sandbox.writable", TEXTS, "More folders commands may write to.", default=[]),
     Setting("context.sources", TEXTS, "Instruction files to look for.", default=["AGENTS.md"]),
-    Setting("context.max_tokens", TOKENS, "How much of a conversation is sent at most.", default="auto"),
+    Setting(
+        "context.preset",
+        CONTEXT_PRESET,
+        "Several of the settings below at once; whatever somebody wrote goes before it.",
+    ),
+    Setting(
+        "context.max_tokens",
+        TOKENS,
+        "How much of a conversation is sent at most: a number, what the model takes (auto), or no limit (off).",
+        default="auto",
+    ),
     Setting("context.compact_at", SHARE, "From which share of that on it is summarised.", default=0.7),
     Setting("context.recent_turns", WHOLE, "How many of the last turns stay as they are.", default=6),
     Setting("context.max_messages", WHOLE, "From how many messages on it is summarised in any case."),
@@ -261,9 +273,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "context.summary",
         SUMMARY,
-        "Who writes the summary: the model where its window is known, or nobody.",
+        "Who writes the summary: the model, nobody, or the model where its window is known (auto).",
         default="auto",
     ),
+    Setting("context.summary_tokens", WHOLE, "How long a summary may be.", default=3_000),
     Setting(
         "multimodal.max_image_bytes", WHOLE, "The largest image that is read from a file.", default=8_388_608
     ),
@@ -288,6 +301,13 @@ SETTINGS: tuple[Setting, ...] = (
         "How long a session without clients and without work stays open.",
         default=1800,
     ),
+    Setting(
+        "transcript.format",
+        TRANSCRIPT,
+        "Keep a plain text file of every session in this form, beside the encrypted log.",
+        default="off",
+    ),
+    Setting("log.levels", TEXT, "What the operational log takes: debug, or engine=debug,provider=off."),
     Setting("ui.reader", FLAG, "Plain text that only grows, for screen readers.", default=False),
     Setting("ui.theme", TEXT, "The colours."),
     Setting("ui.quiet_cost", FLAG, "Leave out the cost line.", default=False),
@@ -324,6 +344,11 @@ OTHER_NAMES: Mapping[str, str] = {
     "default_model": "model",
     "api_key_env": "key_env",
     "tool_pattern": "tool",
+    "max_context_tokens": "max_tokens",
+    "max_input_tokens": "max_tokens",
+    "compact_at_ratio": "compact_at",
+    "compress_at_ratio": "compact_at",
+    "summary_target_tokens": "summary_tokens",
 }
 """Names that are understood besides ours, where ours exists."""
 

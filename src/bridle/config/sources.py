@@ -13,7 +13,19 @@ import msgspec
 from bridle.config.checking import Report, folded, line_of, unknown_clause, validated, wrong_value
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.reading import Tier
-from bridle.config.schema import Lines, Node, Path, Setting, Table, canonical, key_of, nearest, path_of, tree
+from bridle.config.schema import (
+    Lines,
+    Node,
+    Path,
+    Setting,
+    Table,
+    canonical,
+    key_of,
+    nearest,
+    node_at,
+    path_of,
+    tree,
+)
 
 VARIABLES: Mapping[str, str] = {
     "BRIDLE_MODEL": "model",
@@ -21,6 +33,9 @@ VARIABLES: Mapping[str, str] = {
     "BRIDLE_MODE": "mode",
     "BRIDLE_PROFILE": "profile",
     "BRIDLE_SANDBOX": "sandbox.mode",
+    "BRIDLE_MAIN_MAX_CONTEXT_TOKENS": "context.max_tokens",
+    "BRIDLE_MAIN_COMPACT_AT_RATIO": "context.compact_at",
+    "BRIDLE_MAIN_SUMMARY_TARGET_TOKENS": "context.summary_tokens",
 }
 """The variables that are settings."""
 
@@ -91,7 +106,8 @@ def environment_sources(env: Mapping[str, str]) -> Given:
         if not name.startswith("BRIDLE_") or not env[name]:
             continue
         if name in VARIABLES:
-            _add(given, "environment", name, path_of(VARIABLES[name]), env[name])
+            path = path_of(VARIABLES[name])
+            _add(given, "environment", name, path, _typed(env[name], path))
         elif name not in OTHER_VARIABLES:
             close = nearest(name, (*VARIABLES, *OTHER_VARIABLES))
             clause = "is not a variable Bridle knows" + (f" (nearest: {close})" if close else "")
@@ -155,6 +171,13 @@ def value_of(text: str, setting: Setting | None) -> Any:
     if setting is not None and not setting.kind.accepts(value) and setting.kind.accepts(text):
         return text
     return value
+
+
+def _typed(text: str, path: tuple[str, ...]) -> Any:
+    """What a variable holds: its text where the setting takes that, else the number or flag it spells."""
+    node = node_at(path)
+    setting = None if node is None else node.setting
+    return text if setting is None or setting.kind.accepts(text) else value_of(text, setting)
 
 
 def nested(path: Sequence[str], value: Any) -> Table:

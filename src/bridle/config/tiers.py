@@ -38,6 +38,8 @@ from bridle.config.workspace import (
 
 T = TypeVar("T")
 
+PRESET: Path = ("context", "preset")
+
 
 class Written(msgspec.Struct, frozen=True):
     """An entry of a list whose tiers add up, and where it stands."""
@@ -180,7 +182,8 @@ def load(
     may = _Consent(is_acked, allow_project_hooks, waiting)
     project = _workspace_sources(cwd, merged(source.values for source in own), may, problems)
     problems += [*environment.problems, *flags.problems]
-    return Tiers([*own, *project, *explicit, *environment.sources, *flags.sources], problems, waiting)
+    sources = [*own, *project, *explicit, *environment.sources, *flags.sources]
+    return Tiers(_with_preset(sources), problems, waiting)
 
 
 class _Consent(msgspec.Struct, frozen=True):
@@ -189,6 +192,18 @@ class _Consent(msgspec.Struct, frozen=True):
     is_acked: Callable[[WorkspaceFile], bool]
     allow_hooks: bool
     waiting: list[WorkspaceFile]
+
+
+def _with_preset(sources: list[Source]) -> list[Source]:
+    """The preset that the highest tier chooses, right above the defaults: whatever somebody wrote goes before it."""
+    chosen = [source.values["context"]["preset"] for source in sources if _held(source.values, PRESET)]
+    if not chosen:
+        return sources
+    from bridle.config.context_presets import preset  # hardly anybody chooses one
+
+    defaults_source, *written = sources
+    values = {"context": preset(chosen[-1])}
+    return [defaults_source, Source("defaults", f"preset {chosen[-1]}", values), *written]
 
 
 def _own_source(tier: Tier, folder: str, problems: list[Problem]) -> list[Source]:

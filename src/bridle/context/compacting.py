@@ -58,14 +58,19 @@ def _always(_prefix: PrefixSet, _tokens: int) -> bool:
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how to compact. `max_tokens` None: as much as the model takes, less what its answer may need."""
+    """When and how to compact.
 
-    max_tokens: int | None = None
+    `max_tokens` None: as much as the model takes, less what its answer may need. `off`: nothing is compacted for its
+    length but what a provider refused. `summary`: `auto` asks the model where its window is known, `model` always.
+    """
+
+    max_tokens: int | Literal["off"] | None = None
     compact_at: float = 0.7
     recent_turns: int = 6
     max_messages: int | None = None
     recent_messages: int | None = None
-    summary: Literal["auto", "deterministic"] = "auto"
+    summary: Literal["auto", "model", "deterministic"] = "auto"
+    summary_tokens: int = SUMMARY_TOKENS
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +108,7 @@ class Compactor:
         self._around = around
         self._refused: dict[tuple[str, str], int] = {}
         self._estimated = (-1, 0, 0)  # of which epoch, so many messages, so many tokens
+        self._counted_prefix: tuple[PrefixSet | None, int] = (None, 0)
 
     @property
     def _conversation(self) -> Conversation:
@@ -111,7 +117,11 @@ class Compactor:
     def limit(self, prefix: PrefixSet) -> int:
         """How many tokens a request to this model may have."""
         window = self._around.window_of(prefix.provider, prefix.model)
-        limits = [self._settings.max_tokens, self._refused.get((prefix.provider, prefix.model))]
+        most = self._settings.max_tokens
+        limits = [
+            None if most == "off" else most,
+            self._refused.get((prefix.provider, prefix.model)),
+        ]
         if window is not None:
             limits.append(window - min(prefix.parameters.max_tokens or OUTPUT_RESERVE, window // 4))
         return min((limit for limit in limits if limit is not None), default=UNKNOWN_WINDOW)
@@ -161,13 +171,17 @@ class Compactor:
             return False
         if most is not None and len(self._conversation.messages) > most:
             return True
+        if self._settings.max_tokens == "off":
+            return False
         return self._tokens(prefix) >= math.floor(self.limit(prefix) * self._settings.compact_at)
 
     def _tokens(self, prefix: PrefixSet) -> int:
         """About how many tokens the next request has: as the provider counted, or an estimate."""
         if self._conversation.counted is not None:
             return request_tokens(self._conversation)
-        return prefix_tokens(prefix) + self._estimate()
+        if self._counted_prefix[0] is not prefix:
+            self._counted_prefix = (prefix, prefix_tokens(prefix))
+        return self._counted_prefix[1] + self._estimate()
 
     def _estimate(self) -> int:
         """About how many tokens the messages have. Costs what is new."""
@@ -231,7 +245,7 @@ class Compactor:
         tokens = math.floor(room / scale)
         return Goal(
             tokens=tokens,
-            summary_tokens=min(SUMMARY_TOKENS, max(tokens // 3, LEAST_SUMMARY)),
+            summary_tokens=min(settings.summary_tokens, max(tokens // 3, LEAST_SUMMARY)),
             most_tokens=math.floor(limit / scale) - fixed,
             recent_turns=recent_turns,
             recent_messages=recent_messages,
@@ -267,7 +281,11 @@ class Compactor:
 
         prefix, goal = draft.prefix, draft.goal
         window = self._around.window_of(prefix.provider, prefix.model)
-        if window is None or self._settings.summary != "auto" or goal.summary_tokens < LEAST_MODEL_SUMMARY:
+        if window is None and self._settings.summary == "model":
+            window = self.limit(prefix)
+        if window is None or self._settings.summary == "deterministic":
+            return None
+        if goal.summary_tokens < LEAST_MODEL_SUMMARY:
             return None
         asked = PrefixSet(
             provider=prefix.provider,

@@ -184,7 +184,7 @@ def _cleared_to_fit(kept: Sequence[Entry], most_tokens: int) -> tuple[str, ...]:
     for block in sorted(_results(kept), key=block_tokens, reverse=True):
         if over <= 0 or block_tokens(block) <= LARGE_RESULT:
             break
-        over -= block_tokens(block)
+        over -= block_tokens(block) - block_tokens(msgspec.structs.replace(block, text=COMPACTED))
         cleared.append(block.wire_id)
     return tuple(cleared)
 

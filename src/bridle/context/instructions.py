@@ -55,7 +55,7 @@ def instructions(
                 tools=visible,
                 parameters=parameters or Parameters(),
             )
-            if redacted(in_force) != current:
+            if current is None or redacted(in_force) != current:
                 step.emit(in_force)
         return await proceed(step)
 

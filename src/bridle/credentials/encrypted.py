@@ -19,13 +19,21 @@ LOCK_WAIT_S = 10.0
 class EncryptedStore:
     """A `CredentialStore` in one file. Nothing is made on disk before the first credential is put.
 
-    A file that cannot be opened, whatever the reason, is never written.
+    A file that cannot be opened, whatever the reason, is never written. `made` is called once a first file stands.
     """
 
-    def __init__(self, path: str, keys: Keys, *, random: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(
+        self,
+        path: str,
+        keys: Keys,
+        *,
+        random: Callable[[int], bytes] = os.urandom,
+        made: Callable[[], None] = lambda: None,
+    ) -> None:
         self.path = path
         self._keys = keys
         self._random = random
+        self._made = made
 
     def get(self, provider: str) -> Credential | None:
         return self._read()[1].get(provider)
@@ -39,6 +47,8 @@ class EncryptedStore:
             lock, found = self._read()
             found.update({credential.provider: credential for credential in credentials})
             self._write(lock or self._keys.new_lock(self._keys.wanted(), self._random), found)
+        if lock is None:
+            self._made()
 
     def delete(self, provider: str) -> bool:
         with self._writing():
@@ -55,10 +65,15 @@ class EncryptedStore:
     def list(self) -> list[Credential]:
         return [credential for _, credential in sorted(self._read()[1].items())]
 
-    def lock_kind(self) -> LockKind | None:
+    def lock(self) -> Lock | None:
         """How the file is locked; None where there is none. Needs no key."""
         data = self._bytes()
-        return None if data is None else self._header(data).lock.kind
+        return None if data is None else self._header(data).lock
+
+    def lock_kind(self) -> LockKind | None:
+        """The kind of that lock."""
+        lock = self.lock()
+        return None if lock is None else lock.kind
 
     def unlock(self) -> None:
         """Makes sure that the key at hand is the key of the file, and leaves what is in it unread."""
@@ -66,13 +81,19 @@ class EncryptedStore:
         if data is not None:
             self._key(self._header(data))
 
-    def relock(self, kind: LockKind, passphrase: str = "") -> None:
-        """Locks the file, or the one to come, another way. The old key must open it; the passphrase is the new one."""
+    def relock(
+        self, kind: LockKind, passphrase: str = "", *, before: Callable[[Lock], None] = lambda _lock: None
+    ) -> None:
+        """Locks the file, or the one to come, another way. The old key must open it; the passphrase is the new one.
+
+        `before` gets the new lock while the file still has the old one; where it raises, nothing has changed.
+        """
         with self._writing():
             _, found = self._read()
             lock = self._keys.new_lock(kind, self._random)
             if kind == "passphrase" and passphrase:
                 self._keys.remember(lock, passphrase)
+            before(lock)
             self._write(lock, found)
 
     def _read(self) -> tuple[Lock | None, dict[str, Credential]]:

@@ -21,6 +21,7 @@ LockKind: TypeAlias = Literal["automatic", "machine", "passphrase"]
 MACHINE_KEY = "BRIDLE_MACHINE_KEY"
 PASSPHRASE = "BRIDLE_PASSPHRASE"  # noqa: S105  the name of a variable
 KEY_BYTES = 32
+LOCK_WAIT_S = 10.0
 SALT_BYTES = 16
 
 MEMORY_KIB = 64 * 1024
@@ -120,6 +121,7 @@ class Keys:
         self._ask = ask
         self._notice = notice
         self._made: dict[Lock, bytes] = {}
+        self._typed = ""
         self._warned = False
 
     def wanted(self) -> LockKind:
@@ -163,6 +165,7 @@ class Keys:
     def forget(self) -> None:
         """Lets go of keys made of passphrases: the next one is asked for anew."""
         self._made.clear()
+        self._typed = ""
 
     def remember(self, lock: Lock, passphrase: str) -> None:
         """Takes a passphrase that a person has just chosen, so that nobody is asked for it again."""
@@ -170,7 +173,8 @@ class Keys:
 
     def _of_passphrase(self, lock: Lock, path: str) -> bytes:
         if lock not in self._made:
-            phrase = self._env.get(PASSPHRASE) or (self._ask() if self._ask else "")
+            phrase = self._env.get(PASSPHRASE) or self._typed or (self._ask() if self._ask else "")
+            self._typed = phrase
             if not phrase:
                 raise CredentialError("CredentialsLocked", path=path, problem=f"set {PASSPHRASE}")
             self._made[lock] = derived(lock, phrase)
@@ -178,13 +182,12 @@ class Keys:
 
     def _automatic(self, path: str, *, fresh: bool) -> bytes:
         if fresh and not os.path.lexists(self.key_path):
-            files.private_folder(os.path.dirname(self.key_path))
-            files.write_atomic(self.key_path, os.urandom(KEY_BYTES).hex().encode() + b"\n")
+            self._make_automatic(path)
         try:
             found = files.read_limited(self.key_path, 4 * KEY_BYTES).data
             mode = os.stat(self.key_path).st_mode
         except OSError as problem:
-            clause = f"its key in {self.key_path} cannot be read: {problem.strerror}"
+            clause = f"the key in {self.key_path} cannot be read: {problem.strerror}"
             raise CredentialError("CredentialsLocked", path=path, problem=clause) from None
         key = _from_hex(found.strip())
         if key is None or len(key) != KEY_BYTES:
@@ -196,6 +199,16 @@ class Keys:
                 f"{self.key_path} can be read by others. Make it yours alone: chmod 600 {self.key_path}"
             )
         return key
+
+    def _make_automatic(self, path: str) -> None:
+        """Makes the key once, whoever comes first: the store and the session log are locked with the same one."""
+        files.private_folder(os.path.dirname(self.key_path))
+        lock = files.FileLock(f"{self.key_path}.lock")
+        if not lock.acquire(timeout_s=LOCK_WAIT_S):
+            raise CredentialError("CredentialsBusy", path=path)
+        with lock:
+            if not os.path.lexists(self.key_path):
+                files.write_atomic(self.key_path, os.urandom(KEY_BYTES).hex().encode() + b"\n")
 
 
 def derived(lock: Lock, passphrase: str) -> bytes:

@@ -5,7 +5,7 @@ The fold sees the event as it was stored, so the model, the log, every client an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,7 +23,7 @@ E = TypeVar("E", bound=AnyEvent)
 
 
 class Journal:
-    """The events of one session, from the holder of its run lock."""
+    """The events of one session, from the holder of its run lock. `watch` hears of those of `watched` kinds."""
 
     def __init__(
         self,
@@ -34,6 +34,8 @@ class Journal:
         bus: Bus,
         conversation: Conversation,
         secrets: Callable[[], Iterable[str]] = tuple,
+        watched: Collection[str] = (),
+        watch: Callable[[Envelope], None] = lambda _envelope: None,
     ) -> None:
         self.session = session
         self.conversation = conversation
@@ -42,6 +44,8 @@ class Journal:
         self._clock = clock
         self._bus = bus
         self.secrets = secrets
+        self._watched = watched
+        self._watch = watch
 
     def emit(self, event: DurableEvent, *, originator: str | None = None) -> int:
         """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed."""
@@ -51,6 +55,8 @@ class Journal:
         self._log.append(envelope, payload)
         self.conversation.apply(envelope)
         self._bus.publish(envelope, payload)
+        if envelope.kind in self._watched:
+            self._watch(envelope)
         return number
 
     def show(self, event: LiveEvent) -> None:

@@ -277,6 +277,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2
     ),
     "StoreWrongKey": Sentence("{path} cannot be opened with the key in {key_path}.", 2),
+    "SessionsLocked": Sentence("Your sessions are locked: {problem}. Nothing was changed.", 4),
+    "SessionsWrongKey": Sentence("{source} does not open your sessions. Nothing was changed.", 4),
     "StoreBadKey": Sentence(
         "{key_path} holds no usable key ({problem}). Without it {path} cannot be read; nothing was changed. "
         "Put the key back, or move both files away to begin anew.",

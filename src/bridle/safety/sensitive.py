@@ -64,7 +64,7 @@ def is_policy_file(path: str) -> bool:
 # fmt: off
 SECRET_FILES: tuple[str, ...] = (
     # environment files
-    ".env", ".env.*", "*.env",
+    ".env", ".env.*", "*.env", ".bridle-secrets/**",
     # private keys and key stores
     "*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*",
     "id_ecdsa*", "id_ed25519*", "private_key", "private_key.txt", "*_private_key", ".ssh/*", ".gnupg/**",

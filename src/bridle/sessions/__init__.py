@@ -8,7 +8,7 @@ Is not    the meaning of events: conversations, costs and transcripts are folds 
 
 On disk, in one folder (0700, files 0600):
   sessions.db       everything, encrypted page by page; `-wal` and `-shm` beside it
-  sessions.key      the data key
+  sessions.key      the data key, wrapped by what locks the credential store
   sessions.lock     held while the database is created or migrated
   locks/LOG         held by the process that appends to that log
   tips/LOG          last id and chain of that log, written after each commit; no content

@@ -7,7 +7,7 @@ from bridle.protocol.events import Branched
 from bridle.sessions import reading
 from bridle.sessions.copying import Origin, new_session
 from bridle.sessions.shelf import Shelf
-from bridle.sessions.store import SessionRow
+from bridle.sessions.store import SessionRow, refuse_rest
 
 _ENDS = """select e.turn, e.id, e.chain from events e
   where e.log = ? and e.kind = 'TurnEnded' and e.agent_path is null order by e.id"""
@@ -18,6 +18,7 @@ def branch(shelf: Shelf, parent: SessionRow, *, turn: int | None = None) -> str:
 
     The parent may be running; nothing of it changes. Raises `UsageError` for a turn that has no end (yet).
     """
+    refuse_rest(parent)
     name = parent.name
     with shelf.database.errors():
         ends = shelf.reader().execute(_ENDS, (name.key,)).fetchall()

@@ -18,7 +18,7 @@ import apsw
 from bridle.base import files
 from bridle.base.mounts import network_filesystem
 from bridle.protocol.errors import StoreError
-from bridle.sessions import keys
+from bridle.sessions.keys import KeyFile, KeyWrap
 from bridle.sessions.schema import MIGRATIONS
 
 BUSY_TIMEOUT_MS = 5_000
@@ -63,13 +63,16 @@ class Database:
         now_ms: Callable[[], int],
         notice: Callable[[str], None],
         migrations: tuple[str, ...] = MIGRATIONS,
+        key_wrap: KeyWrap | None = None,
     ) -> None:
         self.folder = folder
         self.path = os.path.join(folder, "sessions.db")
         self.key_path = os.path.join(folder, "sessions.key")
+        self.key_file = KeyFile(self.key_path, database_path=self.path, wrap=key_wrap)
         self._now_ms = now_ms
         self._notice = notice
         self._migrations = migrations
+        self._key_wrap = key_wrap
         self._key: str | None = None
 
     def exists(self) -> bool:
@@ -79,7 +82,8 @@ class Database:
         """A connection to a database of this version's schema, created or migrated first where needed.
 
         On a disk that cannot be written it only reads, unless it is for `writing`. Raises `StoreError`:
-        `StoreUnwritable`, `StoreOnNetwork`, `StoreDamaged`, `StoreBadKey`, `StoreWrongKey` or `StoreNewer`.
+        `StoreUnwritable`, `StoreOnNetwork`, `StoreDamaged`, `StoreBadKey`, `StoreWrongKey` or `StoreNewer`; and
+        whatever the wrap of the key raises.
         """
         with self.errors():
             if self.exists() and _cannot_be_written(self.folder):
@@ -92,6 +96,7 @@ class Database:
                 self._create()
             connection = self._open_current()
             try:
+                self._settle_key()
                 if self._version(connection) < len(self._migrations):
                     self._upgrade(connection)
             except BaseException:
@@ -110,7 +115,7 @@ class Database:
             return self._open(self.path)
         except apsw.NotADBError:
             with self.locked():
-                if not keys.adopt_next(self.key_path, self._opens_with):
+                if not self.key_file.adopt_next(self._opens_with):
                     raise
             self._key = None
             return self._open(self.path)
@@ -164,7 +169,13 @@ class Database:
 
     def beside(self, folder: str) -> Database:
         """Another database of the same schema, in another folder."""
-        return Database(folder, now_ms=self._now_ms, notice=self._notice, migrations=self._migrations)
+        return Database(
+            folder,
+            now_ms=self._now_ms,
+            notice=self._notice,
+            migrations=self._migrations,
+            key_wrap=self._key_wrap,
+        )
 
     @contextlib.contextmanager
     def errors(self) -> Generator[None]:
@@ -205,7 +216,7 @@ class Database:
         with self.locked():
             if self.exists():
                 return
-            keys.make_key(self.key_path)
+            self.key_file.make()
             fresh = self.path + _NEW
             # A log left over from a deleted database would be replayed into the new one.
             _remove(fresh, *(name + side for name in (fresh, self.path) for side in _SIDE_FILES))
@@ -215,7 +226,7 @@ class Database:
                 connection.pragma("journal_mode", "wal")
                 self._migrate(connection)
             os.rename(fresh, self.path)
-            sync_folder(self.folder)
+            files.sync_folder(self.folder)
 
     def _upgrade(self, connection: Connection) -> None:
         self._notice("Database is upgrading…")
@@ -226,20 +237,30 @@ class Database:
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
         """Holds the lock under which the database is made, changed in form, or replaced."""
-        lock = files.FileLock(os.path.join(self.folder, "sessions.lock"))
+        lock = self._lock()
         if not lock.acquire(timeout_s=_LOCK_TIMEOUT_S):
             problem = "another Bridle is creating or upgrading it"
             raise StoreError("StoreUnwritable", path=self.path, problem=problem)
         with lock:
             yield
 
+    def _lock(self) -> files.FileLock:
+        return files.FileLock(os.path.join(self.folder, "sessions.lock"))
+
+    def _settle_key(self) -> None:
+        """Wraps a key that opened the database and is not wrapped as it should be, unless somebody is at it."""
+        lock = self._lock()
+        if not self.key_file.is_settled and lock.acquire():
+            with lock:
+                self.key_file.settle()
+
     def _open(self, path: str, *, alone: bool = False) -> Connection:
         return self.open_with(path, self.data_key(), alone=alone)
 
     def data_key(self) -> str:
-        """The key as 64 hex digits. Raises `StoreError("StoreBadKey")`."""
+        """The key as 64 hex digits. Raises `StoreError("StoreBadKey")`, and what the wrap of the key raises."""
         if self._key is None:
-            self._key = keys.read_key(self.key_path, database_path=self.path, notice=self._notice)
+            self._key = self.key_file.read(self._notice)
         return self._key
 
     def forget_key(self) -> None:
@@ -315,11 +336,3 @@ def _remove(*paths: str) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-
-
-def sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

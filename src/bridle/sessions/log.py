@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
 from bridle.protocol.events import Envelope
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
-from bridle.sessions.reading import LogName
+from bridle.sessions.reading import LogName, Record
 from bridle.sessions.writer import LogTail, Writer
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
 class StoredLog:
     """Implements `engine.ports.SessionLog`. Holds the run lock of its log until `close`.
 
-    Use it from one thread (`verify` may run in another).
+    Use it from one thread (`verify` and `records` may run in another).
     """
 
     def __init__(
@@ -91,6 +91,12 @@ class StoredLog:
             after = page[-1].id or after
             await asyncio.sleep(0)  # a long read lets others have their turn
         return found
+
+    def records(self, after: int) -> Iterator[Record]:
+        """Everything appended so far with an id above `after`. Blocks for a commit; may run in another thread."""
+        self._writer.wait_blocking(self._ticket, sync=False)
+        with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
+            yield from reading.all_records(connection, self._name, after)
 
     def verify(self, last: int | None = None) -> None:
         """Checks content, chain and tip, of the whole log or of its `last` events. Blocks while it reads.

@@ -26,8 +26,6 @@ _PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocation, pay
   from events where log = ? and id > ? order by id limit ?"""
 _CHECKED_PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob,
   salt, digest, chain from events where log = ? and id > ? order by id limit ?"""
-_WHOLE_ROW = """select log, id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob,
-  salt, digest, chain from events where log = ? and id = ?"""
 _OF_KINDS = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob
   from events where log = ? and kind in (select value from json_each(?)) and ts_ms >= ? order by id"""
 _LINK = "select chain from events where log = ? and id = ?"
@@ -139,20 +137,6 @@ def check_chain(connection: Connection, name: LogName, last: int | None = None) 
         for row in page:
             previous = _checked(connection, name, after + 1, previous, row)
             after += 1
-
-
-def proven(connection: Connection, name: LogName) -> Iterator[tuple[tuple[Any, ...], bytes]]:
-    """The rows of a log as they are stored, each with its content, until one is missing, unreadable or changed."""
-    number = 1
-    try:
-        previous = _origin(connection, name)
-        while (row := connection.execute(_WHOLE_ROW, (name.key, number)).fetchone()) is not None:
-            content = _content(connection, name, number, row[8], row[9])
-            previous = _checked(connection, name, number, previous, row[1:])
-            yield row, content
-            number += 1
-    except (apsw.Error, StoreError):
-        return
 
 
 def lost_logs(connection: Connection, folder: str) -> list[str]:

@@ -10,8 +10,8 @@ import contextlib
 import os
 import shutil
 
-from bridle.sessions import keys
-from bridle.sessions.database import Database, sync_folder
+from bridle.base.files import sync_folder
+from bridle.sessions.database import Database
 from bridle.sessions.repairing import refuse_while_running
 
 _REKEYED = ".rekeyed"
@@ -31,10 +31,10 @@ def rekey(database: Database) -> None:
                 connection.pragma("wal_checkpoint", "truncate")
                 os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
                 shutil.copyfile(database.path, fresh)
-            _encrypt_anew(database, fresh, keys.next_key(database.key_path))
+            _encrypt_anew(database, fresh, database.key_file.make_next())
             os.replace(fresh, database.path)
             sync_folder(database.folder)
-            keys.adopt_next(database.key_path, lambda _key: True)
+            database.key_file.adopt_next(lambda _key: True)
             sync_folder(database.folder)
         finally:
             with contextlib.suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Damage found, and what is whole saved: the database is never mended in place.
+"""Damage found, and what can be read saved: the database is never mended in place.
 
 `examine` reads everything: every page, every digest and link, every tip. `repair` puts the damaged files aside, where
-they stay, and writes what is whole into a new database: of each log the events up to the first one that cannot be
-proven. Where only the end of a log was lost, as a cut write-ahead log does, nothing needs to be rewritten.
+they stay, and writes what can be read into a new database (`rescuing`). Where only the end of a log was lost, as a cut
+write-ahead log does, nothing needs to be rewritten.
 """
 
 from __future__ import annotations
@@ -12,40 +12,31 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import apsw
 import msgspec
 
 from bridle.base import files
 from bridle.base.files import FileLock
-from bridle.protocol.codec import decode_payload
 from bridle.protocol.errors import StoreError
-from bridle.protocol.events import Envelope, SessionCreated
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
-from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.reading import LogName
+from bridle.sessions.rescuing import Rescued, rescue
+from bridle.sessions.salvaging import end_of_log, intact, logs_around, one_row
 from bridle.sessions.store import busy
 from bridle.sessions.tips import Tip, TipFile, tip_at
 
 MOST_PROBLEMS = 20
-_MOST_LOGS = 100_000
 _SIDE_FILES = ("", "-wal", "-shm")
-_ONE_OF = {"logs": "select * from logs where key = ?", "sessions": "select * from sessions where id = ?"}
-_ALL_OF = {
-    "aliases": "select * from aliases",
-    "undo_contents": "select * from undo_contents",
-    "undo_calls": "select * from undo_calls",
-    "undo_actions": "select * from undo_actions",
-}
 _LOGS = "select l.key, l.id, l.session from logs l order by l.key"
 
 
 class DamagedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log that is not whole: how many events of it are, what is wrong, how many are known to be lost.
+    """A log that is not whole: how many events of it are proven, what is wrong, how many are known to be lost.
 
-    `ends_early`: what is there is whole, and its end is missing.
+    `rest` is how many events behind the damage can be read; `rest_session` where a repair has put them. `ends_early`:
+    what is there is whole, and its end is missing.
     """
 
     session: str
@@ -55,6 +46,8 @@ class DamagedLog(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     lost: int
     ends_early: bool
+    rest: int = 0
+    rest_session: str = ""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +74,7 @@ def examine(database: Database) -> Report:
 
 
 def repair(database: Database) -> Report:
-    """Examines, and saves what is whole. Raises `SessionBusy` or `StoreInUse` while another Bridle is at work."""
+    """Examines, and saves what can be read. Raises `SessionBusy` or `StoreInUse` while another Bridle is at work."""
     if not database.exists():
         return Report(path=database.path)
     _opened(database).close()  # an older form is brought up to date first
@@ -95,10 +88,12 @@ def repair(database: Database) -> Report:
                 for found in report.damaged:
                     _accept_loss(database.folder, found)
                 return report
-            aside, fresh, tips = _saved(database, connection, report)
+            aside, fresh, rescued = _saved(database, connection, report)
+            report = _with_rests(report, rescued, aside)
         with database.errors():
-            _put_in_place(database, fresh, tips)
-        return msgspec.structs.replace(report, aside=aside)
+            _put_in_place(database, fresh, rescued.tips)
+            _write_report(report)
+        return report
 
 
 def words(report: Report) -> list[str]:
@@ -106,12 +101,20 @@ def words(report: Report) -> list[str]:
     if report.whole:
         sessions = "1 session" if report.sessions == 1 else f"{report.sessions:,} sessions"
         return [f"Everything is whole: {sessions}, {report.events:,} events."]
-    lines = [f"{report.path}: {problem}" for problem in report.problems]
+    lines: list[str] = []
+    if report.problems:
+        spared = "" if report.damaged else "; no event of any session is"
+        lines.append(f"{report.path} is damaged{spared}.")
     for found in report.damaged:
+        rest = "" if not found.rest else f"; {found.rest:,} more can be read behind the damage"
         lost = "" if not found.lost else f"; {found.lost:,} known to be lost"
-        lines.append(f"{found.session}: {found.problem}. {found.events:,} events are whole{lost}.")
+        lines.append(f"{found.session}: {found.problem}. {found.events:,} events are whole{rest}{lost}.")
+        if found.rest_session:
+            lines.append(
+                f"What was read behind the damage, to be read only: bridle sessions show {found.rest_session}"
+            )
     if report.aside:
-        lines.append(f"What is whole was saved into a new file. The damaged one is in {report.aside}.")
+        lines.append(f"What can be read was saved into a new file. The damaged one is in {report.aside}.")
     return lines
 
 
@@ -139,24 +142,16 @@ def _quick_check(connection: Connection) -> tuple[str, ...]:
         rows = [str(row[0]) for row in connection.execute(f"pragma quick_check({MOST_PROBLEMS})")]
     except apsw.Error as problem:
         return (str(problem),)
-    return () if rows == ["ok"] else tuple(rows)
+    lines = [line for row in rows for line in row.splitlines() if not line.startswith("***")]
+    return () if lines == ["ok"] else tuple(lines)
 
 
 def _logs(connection: Connection) -> tuple[list[LogName], bool]:
-    """The logs that can be read, and whether these are all."""
+    """The logs that can be found, and whether these are certainly all."""
     try:
         return [LogName(session, log_id, key) for key, log_id, session in connection.execute(_LOGS)], True
     except apsw.Error:
-        one = "select key, id, session from logs where key = ?"
-        rows = (_row(connection, one, key) for key in range(1, _MOST_LOGS))
-        return [LogName(row[2], row[1], row[0]) for row in rows if row is not None], False
-
-
-def _row(connection: Connection, statement: str, *values: Any) -> tuple[Any, ...] | None:
-    try:
-        return connection.execute(statement, values).fetchone()
-    except apsw.Error:
-        return None
+        return logs_around(connection), False
 
 
 def _examined(database: Database, connection: Connection) -> Report:
@@ -167,7 +162,7 @@ def _examined(database: Database, connection: Connection) -> Report:
     damaged = [found for name in logs if (found := _damage(database, connection, name)) is not None]
     if complete:
         damaged += [_gone(database.folder, log) for log in reading.lost_logs(connection, database.folder)]
-    counted = _row(connection, "select count(*) from events")
+    counted = one_row(connection, "select count(*) from events")
     return Report(
         path=database.path,
         sessions=len(logs),
@@ -187,19 +182,25 @@ def _damage(database: Database, connection: Connection, name: LogName) -> Damage
             follows = True
             reading.check_tip(connection, name, tip)
     except StoreError as failure:
-        events, chain = 0, b""
-        for row, _ in reading.proven(connection, name):
-            events, chain = row[1], row[12]
+        end = end_of_log(connection, name, tip)
+        events, link, rest = 0, b"", 0
+        for row, _ in intact(connection, name, end):
+            if row[1] == events + 1 and not rest:
+                events, link = row[1], row[12]
+            else:
+                rest += 1
         data = failure.data
-        lost = 0 if tip is None else max(0, tip.event_id - events)
+        at = data.get("event", events + 1) if follows else events + 1
+        lost = max(0, end - events - rest)
         return DamagedLog(
             session=name.session,
             log=name.log_id,
             events=events,
-            chain=chain,
-            problem=f"damaged at event {data.get('event', events + 1)}: {data.get('problem', failure.message)}",
+            chain=link,
+            problem=f"damaged at event {at}: {data.get('problem', failure.message)}",
             lost=lost,
             ends_early=follows and lost > 0,
+            rest=rest,
         )
     return None
 
@@ -229,20 +230,37 @@ def _accept_loss(folder: str, found: DamagedLog) -> None:
         os.unlink(_tip_path(folder, found.log))
 
 
-def _saved(
-    database: Database, connection: Connection, report: Report
-) -> tuple[str, Database, dict[str, Tip]]:
-    """Puts a copy of the damaged files aside, and beside it a new database with what is whole."""
+def _saved(database: Database, connection: Connection, report: Report) -> tuple[str, Database, Rescued]:
+    """Puts a copy of the damaged files aside, and beside it a new database with what can be read."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     aside = files.private_folder(os.path.join(database.folder, f"damaged-{stamp}-{os.urandom(2).hex()}"))
     for side in _SIDE_FILES:
         with contextlib.suppress(FileNotFoundError):
             shutil.copy2(database.path + side, os.path.join(aside, "sessions.db" + side))
-    told = [*words(report), "This is the damaged file, as it was; the key is where it was."]
-    files.write_atomic(os.path.join(aside, "report.txt"), "".join(f"{line}\n" for line in told).encode())
+    _write_report(msgspec.structs.replace(report, aside=aside))
     fresh = database.beside(files.private_folder(os.path.join(aside, "saved")))
     shutil.copy2(database.key_path, fresh.key_path)
-    return aside, fresh, _copied(connection, fresh)
+    names, _ = _logs(connection)
+    found = ((name.log_id, tip_at(_tip_path(database.folder, name.log_id))) for name in names)
+    return aside, fresh, rescue(connection, fresh, names, {log: tip for log, tip in found if tip is not None})
+
+
+def _with_rests(report: Report, rescued: Rescued, aside: str) -> Report:
+    damaged = tuple(
+        msgspec.structs.replace(found, rest_session=rescued.rests.get(found.session, ""))
+        for found in report.damaged
+    )
+    return msgspec.structs.replace(report, damaged=damaged, aside=aside)
+
+
+def _write_report(report: Report) -> None:
+    told = [
+        *words(report),
+        "This is the damaged file, as it was; the key is where it was.",
+        *(f"What SQLite says: {problem}" for problem in report.problems),
+    ]
+    text = "".join(f"{line}\n" for line in told)
+    files.write_atomic(os.path.join(report.aside, "report.txt"), text.encode())
 
 
 def _put_in_place(database: Database, fresh: Database, tips: Mapping[str, Tip]) -> None:
@@ -255,83 +273,6 @@ def _put_in_place(database: Database, fresh: Database, tips: Mapping[str, Tip]) 
     files.private_folder(os.path.join(database.folder, "tips"))
     for log_id, tip in tips.items():
         _set_tip(database.folder, log_id, tip)
-
-
-def _copied(old: Connection, fresh: Database) -> dict[str, Tip]:
-    """What is whole, copied row by row; where each log ends now."""
-    with contextlib.closing(fresh.connect()) as new:
-        names, _ = _logs(old)
-        new.execute("begin immediate")
-        for name in names:
-            _copy_row(old, new, "logs", name.key)
-        tips = {name.log_id: _copy_log(old, new, name) for name in names}
-        for table in _ALL_OF:
-            _copy_table(old, new, table)
-        new.execute("update logs set searched_to = 0")
-        new.execute("commit")
-        new.pragma("wal_checkpoint", "truncate")
-    return tips
-
-
-def _copy_log(old: Connection, new: Connection, name: LogName) -> Tip:
-    """The proven events of a log with all that is derived from them, and the session they belong to."""
-    kept = _copy_row(old, new, "sessions", name.session)
-    if kept:
-        new.execute("update sessions set turns = 0, usd = 0, stop = null where id = ?", (name.session,))
-    tip = reading.end_of(new, name)
-    for row, content in reading.proven(old, name):
-        envelope = _envelope(name, row, content)
-        if not kept and isinstance(envelope.event, SessionCreated):
-            kept = _make_session(new, name, envelope, envelope.event)
-        if row[8] is None and row[9] is not None:
-            new.execute("insert or ignore into blobs values(?, ?)", (row[9], content))
-        new.execute(_insert("events", row), row)
-        if envelope.kind in PROJECTED:
-            project(new, name.key, name.log_id, envelope)
-        tip = Tip(row[1], row[12])
-    return tip
-
-
-def _envelope(name: LogName, row: tuple[Any, ...], content: bytes) -> Envelope:
-    _, event_id, kind, ts_ms, originator, turn, agent_path, invocation, *_ = row
-    return Envelope(
-        id=event_id,
-        kind=kind,
-        session=name.session,
-        originator=originator,
-        ts_ms=ts_ms,
-        event=decode_payload(kind, content),
-        turn=turn,
-        agent_path=() if agent_path is None else msgspec.json.decode(agent_path, type=tuple[str, ...]),
-        invocation=invocation,
-    )
-
-
-def _make_session(new: Connection, name: LogName, envelope: Envelope, created: SessionCreated) -> bool:
-    """A session whose own row is lost, as its first event tells it."""
-    new.execute(
-        "insert into sessions(id, log, cwd, root, profile, created_ms, updated_ms) values(?, ?, ?, ?, ?, ?, ?)",
-        (name.session, name.key, created.cwd, created.cwd, created.profile, envelope.ts_ms, envelope.ts_ms),
-    )
-    return True
-
-
-def _copy_row(old: Connection, new: Connection, table: str, key: int | str) -> bool:
-    row = _row(old, _ONE_OF[table], key)
-    if row is not None:
-        new.execute(_insert(table, row), row)
-    return row is not None
-
-
-def _copy_table(old: Connection, new: Connection, table: str) -> None:
-    """Row by row until one cannot be read: these tables can do without."""
-    with contextlib.suppress(apsw.Error):
-        for row in old.execute(_ALL_OF[table]):
-            new.execute(_insert(table, row), row)
-
-
-def _insert(table: str, row: tuple[Any, ...]) -> str:
-    return f"insert or replace into {table} values({', '.join('?' * len(row))})"
 
 
 def _set_tip(folder: str, log_id: str, tip: Tip) -> None:

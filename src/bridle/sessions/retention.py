@@ -168,7 +168,8 @@ def collect(shelf: Shelf) -> None:
     """Deletes blobs and copies of files nobody refers to, and gives the room back when there is much of it."""
     while shelf.writer.run(_delete_loose_blobs):
         pass
-    shelf.writer.run(sweep_contents)
+    now_ms = shelf.clock.now_ms()
+    shelf.writer.run(lambda connection: sweep_contents(connection, now_ms))
     with (
         contextlib.suppress(StoreError),
         shelf.database.errors(),
@@ -288,6 +289,7 @@ def _forget_derived(connection: Connection, key: int) -> None:
         "delete from folds where log = ?",
         "delete from undo_calls where log = ?",
         "delete from undo_actions where log = ?",
+        "delete from undo_awaited where log = ?",
     ):
         connection.execute(statement, (key,))
 

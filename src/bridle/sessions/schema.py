@@ -179,4 +179,19 @@ create trigger said_removed after delete on said begin
 end;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _UNDO, _LIFE)
+_SALVAGE = """
+-- What a repair could read behind a damage, as a session to be read only; the session it is the rest of.
+alter table sessions add column rest_of text;
+"""
+
+_UNDO_AWAITED = """
+-- Contents stored before the row that names them: nobody drops these in between. Forgotten after a day.
+create table undo_awaited(
+  log integer not null,
+  sha256 blob not null,
+  since_ms integer not null,
+  primary key (log, sha256)
+) strict, without rowid;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _UNDO, _LIFE, _SALVAGE, _UNDO_AWAITED)

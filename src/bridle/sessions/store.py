@@ -11,10 +11,11 @@ import msgspec
 from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids
-from bridle.protocol.errors import CommandRefused, StoreError
+from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
+from bridle.sessions.keys import KeyWrap
 from bridle.sessions.log import StoredLog
 from bridle.sessions.reading import LogName, Record
 from bridle.sessions.tips import Tip, TipFile, tip_at
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from bridle.sessions.shelf import Shelf
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
-  s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless
+  s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
+  s.rest_of
   from sessions s join logs l on l.key = s.log"""
 _ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
 _ONE = f"{_ROWS} where s.id = ?"
@@ -43,7 +45,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None
     while one is open. `renamed`: a person chose the title. `usd` is what is known to have been paid. `branch_of` is
     the session it was branched from, `imported_ms` when it came in from a file, `expired_ms` when its content was
-    deleted. `headless`: it was begun where nobody could be asked.
+    deleted. `headless`: it was begun where nobody could be asked. `rest_of`: it is what a repair could read behind a
+    damage of that session, to be read and not gone on with.
     """
 
     id: str
@@ -66,6 +69,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     imported_ms: int | None
     expired_ms: int | None
     headless: bool
+    rest_of: str | None = None
 
     @property
     def name(self) -> LogName:
@@ -76,7 +80,8 @@ class SessionStore:
     """Every session in `folder`. Nothing is made on disk before the first session is created.
 
     Reading methods block for a look at the database; writing ones for a commit. `notice` gets the sentences a
-    person should see ("Database is upgrading…"). Use it from one thread, and `close` it.
+    person should see ("Database is upgrading…"). `key_wrap` is what the data key is wrapped with, if with anything.
+    Use it from one thread, and `close` it.
     """
 
     def __init__(
@@ -87,11 +92,12 @@ class SessionStore:
         clock: Clock,
         notice: Callable[[str], None] = lambda text: None,
         waits_for_room: bool = False,
+        key_wrap: KeyWrap | None = None,
     ) -> None:
         self._folder = os.path.abspath(folder)
         self._ids = ids
         self._clock = clock
-        self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice)
+        self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice, key_wrap=key_wrap)
         self._writer = Writer(self._database, waits_for_room=waits_for_room)
         self._reading: Connection | None = None
 
@@ -143,10 +149,12 @@ class SessionStore:
     def open(self, session_id: str, *, accept_loss: bool = False) -> StoredLog:
         """Opens the session's log for appending and takes its run lock.
 
-        Raises `CommandRefused` (`UnknownSession`, `SessionBusy`), or `StoreError("LogDamaged")` when its end
-        was lost. A power cut can do that to the last events: with `accept_loss` the log goes on without them.
+        Raises `CommandRefused` (`UnknownSession`, `SessionBusy`), `UsageError` for one that is only to be read, or
+        `StoreError("LogDamaged")` when its end was lost. A power cut can do that to the last events: with `accept_loss`
+        the log goes on without them.
         """
         row = self._row(session_id)
+        refuse_rest(row)
         return self._opened(LogName(row.id, row.log, row.log_key), accept_loss=accept_loss)
 
     def list(self, *, cwd: str | None = None) -> list[SessionRow]:
@@ -156,7 +164,8 @@ class SessionStore:
     def newest(self, cwd: str) -> SessionRow:
         """The session used last in `cwd`. Raises `CommandRefused("NoSessionHere")`."""
         for row in self.list(cwd=cwd):
-            return row
+            if row.rest_of is None:
+                return row
         self._refuse_lost_logs()
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
@@ -342,6 +351,7 @@ def _session_row(row: tuple[Any, ...]) -> SessionRow:
         imported_ms,
         expired_ms,
         headless,
+        rest_of,
     ) = row
     return SessionRow(
         id=session,
@@ -364,6 +374,7 @@ def _session_row(row: tuple[Any, ...]) -> SessionRow:
         imported_ms=imported_ms,
         expired_ms=expired_ms,
         headless=bool(headless),
+        rest_of=rest_of,
     )
 
 
@@ -375,6 +386,15 @@ def _begins(session_id: str, text: str) -> bool:
 def _named(rows: list[SessionRow]) -> str:
     shown = ", ".join(f"{row.id} ({row.title})" if row.title else row.id for row in rows[:5])
     return shown if len(rows) <= 5 else f"{shown} and {len(rows) - 5} more"
+
+
+def refuse_rest(row: SessionRow) -> None:
+    """Raises `UsageError` for a session that has holes where its file was damaged."""
+    if row.rest_of is not None:
+        raise UsageError(
+            f"{row.id} is what could be read behind a damage of {row.rest_of}. It can be read and not gone on with: "
+            f"bridle sessions show {row.id}"
+        )
 
 
 def busy(session: str, lock: files.FileLock, *, run: str = "") -> CommandRefused:

@@ -89,6 +89,7 @@ class Keeper:
         self._clock = clock
         self._look: Look | None = None
         self._next_number = 0
+        self._sweeps = 0
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, call: ToolCall) -> Begun:
@@ -121,27 +122,34 @@ class Keeper:
         if not self._next_number:
             with store.elsewhere() as own:
                 own.forget_old(self._clock.now_ms())
-                settle(own, self._ground)
+                settle(own, self._ground, self._clock.now_ms())
                 self._next_number = own.next_number()
-        keep = store.keeping()
+        keep = store.keeping(self._clock.now_ms())
         named = tuple(_named(call, self._ground))
+
+        def new(kept: Kept) -> NewCall:
+            return NewCall(
+                number=self._next_number,
+                call_id=call.id,
+                turn=turn,
+                tool=call.name,
+                does=_does(call),
+                started_ms=self._clock.now_ms(),
+                kept=kept,
+            )
+
         if paths := exact_paths(call):
             kept = Kept(exact=True, seen=tuple(_looked_at(with_missing_folders(paths), keep)))
         else:
             kept = self._whole(keep, named)
-        new = NewCall(
-            number=self._next_number,
-            call_id=call.id,
-            turn=turn,
-            tool=call.name,
-            does=_does(call),
-            started_ms=self._clock.now_ms(),
-            kept=kept,
-        )
-        store.begin(new, keep.rest())
+            while kept.whole and not store.begin_whole(new(kept), keep.rest(), sweeps=self._sweeps):
+                self._look = None  # what an earlier session kept went meanwhile, and is read again
+                kept = self._whole(keep, named)
+        if not kept.whole:
+            store.begin(new(kept), keep.rest())
         self._next_number += 1
         return Begun(
-            number=new.number,
+            number=self._next_number - 1,
             kept=kept,
             missed=tuple(_beyond(call, self._ground)),
             named=named,
@@ -152,6 +160,7 @@ class Keeper:
         first = self._look is None
         if self._look is None:
             with self._store.elsewhere() as own:
+                self._sweeps = own.sweeps()
                 known = own.last_tree()
         else:
             known = self._look.tree
@@ -171,7 +180,7 @@ class Keeper:
         if not ran:
             store.end(begun.number, begun.kept)
             return
-        keep = store.keeping()
+        keep = store.keeping(self._clock.now_ms())
         if begun.kept.exact:
             changes, missed = _exact_changes(begun.kept, keep), list[Missed]()
         else:
@@ -189,7 +198,7 @@ class Keeper:
         store.end(begun.number, kept, keep.rest())
 
 
-def settle(store: UndoStore, ground: Ground) -> None:
+def settle(store: UndoStore, ground: Ground, now_ms: int) -> None:
     """Completes the call that was running when Bridle stopped: what differs now counts as its own.
 
     Of a call with others behind it nothing can be told any more.
@@ -198,7 +207,7 @@ def settle(store: UndoStore, ground: Ground) -> None:
     for at, row in enumerate(rows):
         if not row.open:
             continue
-        keep = store.keeping()
+        keep = store.keeping(now_ms)
         if row is not rows[-1]:
             missed = (*row.kept.missed, Missed(row.does, "unseen"))
             store.end(row.number, msgspec.structs.replace(row.kept, missed=missed))

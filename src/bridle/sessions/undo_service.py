@@ -64,7 +64,7 @@ class Undo:
         None where nothing is left to undo. Raises `UsageError` for a turn or call that is not there.
         """
         with self._store.elsewhere() as store:
-            settle(store, self._ground)
+            settle(store, self._ground, self._now_ms())
             rows = store.calls()
             wanted = _wanted(rows, what)
             if not any(row.kept.changes for row in wanted):
@@ -72,7 +72,7 @@ class Undo:
             calls = tuple(row.call_id for row in wanted)
             cut_off = _unfinished(store.actions(), calls)
             last = wanted[-1].number
-            keep = store.keeping()
+            keep = store.keeping(self._now_ms())
             steps = undo_steps(
                 wanted,
                 (row for row in rows if row.number > last and not row.undone),
@@ -98,7 +98,7 @@ class Undo:
             if not undone:
                 return None
             action = undone[-1]
-            keep = store.keeping()
+            keep = store.keeping(self._now_ms())
             steps = redo_steps(action, lambda path: _present(path, keep))
             keep.flush()
             rows = [row for row in store.calls() if row.call_id in action.calls]

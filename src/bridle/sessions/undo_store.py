@@ -36,6 +36,8 @@ _DROP_CALL = "delete from undo_calls where log = ? and number = ?"
 _END_CALL = "update undo_calls set open = 0, kept = ? where log = ? and number = ?"
 _ADD_ACTION = "insert into undo_actions values(?, ?, ?, ?, ?, 0, 0, ?, ?)"
 _ADD_CONTENT = "insert or ignore into undo_contents values(?, ?)"
+_AWAIT = "insert or replace into undo_awaited values(?, ?, ?)"
+_DROP_AWAITED = "delete from undo_awaited where since_ms < ?"
 _HAS_CONTENT = "select 1 from undo_contents where sha256 = ?"
 _ROOT_OF_LOG = "select cwd from sessions where id = (select session from logs where key = ?)"
 _LAST_LOG_HERE = """select max(log) from undo_calls where log in
@@ -93,9 +95,9 @@ class UndoStore:
 
     # Contents
 
-    def keeping(self) -> Keeping:
+    def keeping(self, now_ms: int) -> Keeping:
         """Takes contents in, part by part."""
-        return Keeping(self._writer)
+        return Keeping(self._writer, self._name.key, now_ms)
 
     def content(self, digest: bytes) -> bytes | None:
         """What has this digest, checked; None where it is gone."""
@@ -110,23 +112,36 @@ class UndoStore:
 
     def begin(self, call: NewCall, contents: Contents) -> None:
         """A call will run. It is stored before, or together with, whatever is appended to the log from now on."""
-        kept = msgspec.msgpack.encode(call.kept)
-        row = (
-            self._name.key,
-            call.number,
-            call.call_id,
-            call.turn,
-            call.tool,
-            call.does,
-            call.started_ms,
-            kept,
-        )
+        row = self._row(call)
 
         def insert(connection: Connection) -> None:
             _add_contents(connection, contents)
             connection.execute(_ADD_CALL, row)
 
         self._writer.change(insert)
+
+    def begin_whole(self, call: NewCall, contents: Contents, *, sweeps: int) -> bool:
+        """The same for a call that saw the whole tree, some of it as an earlier session knew it. Blocks for a commit.
+
+        False, and nothing is stored, where a content it relies on was dropped since there had been so many `sweeps`.
+        """
+        row = self._row(call)
+
+        def insert(connection: Connection) -> bool:
+            if _sweeps(connection) != sweeps:
+                named = {seen.state.sha256 for seen in call.kept.seen if seen.state is not None}
+                relied_on = named - contents.keys() - {b""}
+                if len(_stored(connection, relied_on)) < len(relied_on):
+                    return False
+            _add_contents(connection, contents)
+            connection.execute(_ADD_CALL, row)
+            return True
+
+        return self._writer.run(insert)
+
+    def _row(self, call: NewCall) -> tuple[Any, ...]:
+        about = (call.call_id, call.turn, call.tool, call.does, call.started_ms)
+        return (self._name.key, call.number, *about, msgspec.msgpack.encode(call.kept))
 
     def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
         """The call is over, stored as its beginning is. One that changed and saw nothing new leaves no trace."""
@@ -151,6 +166,10 @@ class UndoStore:
     def calls(self) -> list[CallRow]:
         """What is stored of this session's calls, in the order they began."""
         return _call_rows(self._settled(), self._name.key)
+
+    def sweeps(self) -> int:
+        """How often contents were dropped. As long as it stays the same, what is stored is."""
+        return _sweeps(self._settled())
 
     def last_tree(self) -> dict[str, Seen]:
         """The tree as this session knew it last, or another session of the same folder.
@@ -242,14 +261,16 @@ class UndoStore:
         """Drops what is older than `DAYS_KEPT`, of every session, and the contents nobody needs any more."""
         before_ms = now_ms - DAYS_KEPT * _DAY_MS
         if self._settled().execute(_OLD, (before_ms,)).fetchone() is not None:
-            self._writer.run(lambda connection: _forget(connection, before_ms))
+            self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
 
 
 class Keeping:
     """Contents on their way into the store; `rest` gives those that are not stored yet."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, log: int, now_ms: int) -> None:
         self._writer = writer
+        self._log = log
+        self._now_ms = now_ms
         self._contents: dict[bytes, bytes] = {}
         self._bytes = 0
 
@@ -260,9 +281,15 @@ class Keeping:
             self.flush()
 
     def flush(self) -> None:
-        """Stores what was given so far, and blocks until it is."""
-        if contents := self.rest():
-            self._writer.run(lambda connection: _add_contents(connection, contents))
+        """Stores what was given so far, and blocks until it is. The row that names it is awaited."""
+        contents = self.rest()
+
+        def insert(connection: Connection) -> None:
+            _add_contents(connection, contents)
+            connection.executemany(_AWAIT, ((self._log, digest, self._now_ms) for digest in contents))
+
+        if contents:
+            self._writer.run(insert)
 
     def rest(self) -> Contents:
         contents, self._contents, self._bytes = self._contents, {}, 0
@@ -298,23 +325,32 @@ def _one(connection: Connection, statement: str, *values: Any) -> tuple[Any, ...
     return found
 
 
+def _sweeps(connection: Connection) -> int:
+    (count,) = _one(connection, "pragma user_version")
+    return count
+
+
 def _stored(connection: Connection, digests: Iterable[bytes]) -> set[bytes]:
     return {digest for digest in digests if connection.execute(_HAS_CONTENT, (digest,)).fetchone()}
 
 
-def _forget(connection: Connection, before_ms: int) -> None:
+def _forget(connection: Connection, before_ms: int, now_ms: int) -> None:
     """A tree begins with a whole look, so a session keeps all of its calls until the last of them is old."""
     connection.execute("delete from undo_actions where started_ms < ?", (before_ms,))
     connection.execute(
         "delete from undo_calls where log not in (select log from undo_calls where started_ms >= ?)",
         (before_ms,),
     )
-    sweep_contents(connection)
+    sweep_contents(connection, now_ms)
 
 
-def sweep_contents(connection: Connection) -> None:
-    """Drops the contents that no call and no undo names any more, inside the caller's transaction."""
-    needed: set[bytes] = set()
+def sweep_contents(connection: Connection, now_ms: int) -> None:
+    """Drops the contents that no call and no undo names any more, inside the caller's transaction.
+
+    One whose row is still awaited stays for a day.
+    """
+    connection.execute(_DROP_AWAITED, (now_ms - _DAY_MS,))
+    needed: set[bytes] = {row[0] for row in connection.execute("select sha256 from undo_awaited")}
 
     def need(states: Iterable[State | None]) -> None:
         needed.update(state.sha256 for state in states if state is not None)
@@ -326,6 +362,6 @@ def sweep_contents(connection: Connection) -> None:
     for (items,) in connection.execute("select items from undo_actions"):
         need(state for item in _items.decode(items) for state in (item.before, item.after))
     stored = [row[0] for row in connection.execute("select sha256 from undo_contents")]
-    connection.executemany(
-        "delete from undo_contents where sha256 = ?", [(digest,) for digest in stored if digest not in needed]
-    )
+    if dropped := [(digest,) for digest in stored if digest not in needed]:
+        connection.executemany("delete from undo_contents where sha256 = ?", dropped)
+        connection.execute(f"pragma user_version = {(_sweeps(connection) + 1) % 2**31}")

@@ -17,6 +17,7 @@ from hashlib import sha256
 import msgspec
 
 from bridle.base.files import PathChanged, open_beneath, read_limited
+from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.sessions.undo_states import NEVER_THE_SAME, Missed, Seen, Signature, State
 
 MAX_DEPTH = 100
@@ -114,6 +115,8 @@ def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
     try:
         now_ns = time.time_ns()
         status = os.stat(name, dir_fd=where, follow_symlinks=False)
+        if may_be_stand_in(status.st_mode) and is_stand_in(name, where):
+            return Seen(encoded, NEVER_THE_SAME, None)
         return _seen(encoded, name, where, status, now_ns, limit, keep)
     except FileNotFoundError:
         return Seen(encoded, NEVER_THE_SAME, None)
@@ -251,7 +254,7 @@ class _Walk:
             old = known(path)
             mode = status.st_mode
             if mode & _KIND == stat.S_IFDIR or name == GIT:
-                if self._is_apart(name, path, status, fd):
+                if self._is_apart(name, path, status, fd) or (mode & stat.S_ISVTX and is_stand_in(name, fd)):
                     continue
                 folders.append((name, path))
                 is_as_before = old is not None and old.signature == (0, 0, 0, 0, mode)

@@ -71,15 +71,22 @@ def conflict(step: Step, plan: Plan, *, shown: Shown, now_ms: int) -> str:
 
 
 def diff(plan: Plan, *, contents: Contents, shown: Shown, hides: Callable[[str], bool]) -> str:
-    """What would change, as a unified diff from what is there now to what comes back."""
+    """What would change, as a unified diff from what is there now to what comes back. Secrets are not shown.
+
+    `hides` says of an absolute path whether nothing that is in it may be shown.
+    """
     parts: list[str] = []
     for step in plan.of("goes"):
         name = _name(step, shown)
         if hides(step.path):
-            parts.append(f"{name}: not shown because it may hold secrets")
+            parts.append(f"{name}: secret-looking, not shown")
             continue
         before, after = contents(step)
-        parts += _unified(name, before, after) if plan.is_redo else _unified(name, after, before)
+        old, new = _masked(before), _masked(after)
+        if old == new and before != after:
+            parts.append(f"{name}: what changes is secret-looking, not shown")
+            continue
+        parts += _unified(name, old, new) if plan.is_redo else _unified(name, new, old)
     lines = "\n".join(parts).split("\n")
     if len(lines) > MAX_DIFF_LINES:
         lines = [*lines[:MAX_DIFF_LINES], f"… {len(lines) - MAX_DIFF_LINES} more lines"]
@@ -175,6 +182,15 @@ def _unified(name: str, old: bytes | None, new: bytes | None) -> list[str]:
         (f"b/{name}" if new is not None else "/dev/null"),
     )
     return list(unified_diff(before, after, source, target, lineterm="", n=3))
+
+
+def _masked(data: bytes | None) -> bytes | None:
+    """A text without its secrets. It stays UTF-8 where it was."""
+    if data is None or not is_text(data):
+        return data
+    from bridle.base.redact import redact  # only for this
+
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _missed(missed: Sequence[Missed]) -> Iterator[str]:

@@ -18,9 +18,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -80,7 +79,7 @@ class Writer:
         self._full: StoreError | None = None
         self._wake = threading.Condition()
         self._rows: deque[_Row | Change] = deque()
-        self._jobs: deque[tuple[Callable[[Connection], Any], Future[Any]]] = deque()
+        self._jobs: deque[tuple[Callable[[Connection], Any], _Outcome[Any]]] = deque()
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -116,7 +115,7 @@ class Writer:
 
         What it raises is raised here and undoes the transaction; it does not end the writer.
         """
-        done: Future[Result] = Future()
+        done: _Outcome[Result] = _Outcome()
         with self._wake:
             self._ready()
             self._jobs.append((job, done))
@@ -137,7 +136,7 @@ class Writer:
 
     def wait_blocking(self, ticket: int, *, sync: bool) -> None:
         """The same for callers without an event loop."""
-        done: Future[None] = Future()
+        done: _Outcome[None] = _Outcome()
 
         def settle(error: StoreError | None) -> None:
             _fulfil(done, error)
@@ -306,6 +305,34 @@ class Writer:
             self._jobs.clear()
 
 
+class _Outcome(Generic[Result]):
+    """What comes of something another thread does: given once, waited for by one.
+
+    `concurrent.futures.Future` does this and more; importing it takes longer than all that a short session writes.
+    """
+
+    def __init__(self) -> None:
+        self._given = threading.Lock()
+        self._given.acquire()
+        self._result: Result | None = None
+        self._error: BaseException | None = None
+
+    def set_result(self, result: Result) -> None:
+        self._result = result
+        self._given.release()
+
+    def set_exception(self, error: BaseException) -> None:
+        self._error = error
+        self._given.release()
+
+    def result(self) -> Result:
+        """Blocks until there is one; raises what was given in its place."""
+        with self._given:
+            if self._error is not None:
+                raise self._error
+            return cast("Result", self._result)
+
+
 class _Transaction:
     """`BEGIN IMMEDIATE` … `COMMIT`, undone when anything is raised inside."""
 
@@ -405,7 +432,7 @@ def _settle(done: asyncio.Future[None], error: StoreError | None) -> None:
         done.set_exception(error)
 
 
-def _fulfil(done: Future[None], error: StoreError | None) -> None:
+def _fulfil(done: _Outcome[None], error: StoreError | None) -> None:
     if error is None:
         done.set_result(None)
     else:

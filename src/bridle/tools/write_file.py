@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
+from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.tools.diffs import Diff, diff_of
@@ -71,7 +72,10 @@ def _compare(resolved: str, path: str, new: str) -> Diff | None:
     except PermissionError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        mode = os.fstat(fd).st_mode
+        if may_be_stand_in(mode) and is_stand_in(resolved):
+            return diff_of(path, None, new)
+        if not stat.S_ISREG(mode):
             return None
         old, truncated = read_limited(fd, MAX_COMPARED_BYTES)
     finally:

@@ -18,6 +18,7 @@ from pathlib import Path
 from bridle.base.clock import Clock
 from bridle.clients.line.client import talk
 from bridle.clients.line.facts import Fact, Facts
+from bridle.clients.line.reach import Reach
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.clock import FakeClock
 from bridle.protocol import events as e
@@ -263,6 +264,7 @@ async def at_terminal(
     look: Look = COLOURLESS,
     clock: Clock | None = None,
     first_prompt: str | None = None,
+    reach: Reach | None = None,
     **more: object,
 ) -> AsyncIterator[tuple[Person, asyncio.Task[int]]]:
     """A person and the client in front of them. Time stands still unless a clock is given."""
@@ -270,7 +272,14 @@ async def at_terminal(
     person = Person(columns, rows, clock if isinstance(clock, FakeClock) else None)
     terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=look, stop=lambda: None)
     task = asyncio.create_task(
-        talk(connection, create, terminal, facts=facts(clock, **more), first_prompt=first_prompt)
+        talk(
+            connection,
+            create,
+            terminal,
+            facts=facts(clock, **more),
+            reach=reach or Reach(),
+            first_prompt=first_prompt,
+        )
     )
     try:
         yield person, task

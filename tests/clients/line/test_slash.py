@@ -48,6 +48,14 @@ def lines(name: str, arguments: str = "", *, now: Standing | None = None) -> tup
         ("resume 01J8", Do("resume", "01J8")),
         ("rename a title", Do("rename", "a title")),
         ("exit", Do("quit")),
+        ("sessions", Do("sessions")),
+        ("sessions:list", Do("sessions")),
+        ("sessions:resume 01J8", Do("resume", "01J8")),
+        ("sessions:pin", Do("pin")),
+        ("sessions pin off", Do("pin", "off")),
+        ("sessions:branch", Do("branch")),
+        ("sessions:branch 3", Do("branch", "3")),
+        ("sessions:export a.md", Do("export", "a.md")),
         ("init now", RunSlash(session="s", name="init", arguments="now")),
         ("nobody:knows", RunSlash(session="s", name="nobody:knows")),
     ],
@@ -86,6 +94,12 @@ def test_a_session_is_not_left_while_a_turn_runs() -> None:
     busy = standing(said, e.TurnStarted(input=1))
     assert lines("resume", now=busy) == ("A turn is running. /stop ends it, then /resume goes on.",)
     assert carry_out("stop", "", busy) == CancelTurn(session="s")
+
+
+def test_what_one_may_do_with_sessions_is_said_to_whoever_slips() -> None:
+    assert lines("sessions", "branch soon") == ("After which turn? /sessions branch NUMBER",)
+    (known,) = lines("sessions:drop")
+    assert known == ("What about them? /sessions list, resume ID, pin [off], branch [TURN], export [path]")
 
 
 def test_a_command_the_person_typed_can_be_stopped() -> None:

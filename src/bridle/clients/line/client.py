@@ -558,10 +558,12 @@ class _Client:
                 self._errands.list_sessions(self._session)
             case "copy":
                 self._errands.copy(self._screen.answer)
-            case "rename" | "export" | "promote":
+            case "rename" | "export" | "promote" | "pin" | "branch":
                 self._outbox.put(lambda: self._run_errand(what, words))
 
-    async def _run_errand(self, what: Literal["rename", "export", "promote"], words: str) -> None:
+    async def _run_errand(
+        self, what: Literal["rename", "export", "promote", "pin", "branch"], words: str
+    ) -> None:
         """What must not overtake the commands before it."""
         match what:
             case "rename":
@@ -570,6 +572,10 @@ class _Client:
                 await self._errands.export(self._session, self._view, words)
             case "promote":
                 self._errands.promote(self._view, words)
+            case "pin":
+                self._errands.pin(self._session, pinned=words != "off")
+            case "branch":
+                self._errands.branch(self._session, words)
 
     # Other sessions
 

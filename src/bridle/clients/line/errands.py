@@ -1,4 +1,4 @@
-"""What a slash command makes the client do beyond talking to the session: copy, rename, promote, export, list."""
+"""What a slash command makes the client do beyond talking to the session: copy, export, list, rename, pin, branch."""
 
 from __future__ import annotations
 
@@ -54,6 +54,26 @@ class Errands:
         self._reach.rename(session, title)
         view.title = visible(title, newlines=False)
         self._say(f'This session is now called "{view.title}".')
+
+    def pin(self, session: str, *, pinned: bool) -> None:
+        """Whether what was said and done here is kept for as long as there is room."""
+        if self._reach.pin is None:
+            raise CommandRefused("NotSupported", what="/sessions pin")
+        self._reach.pin(session, pinned)
+        kept = "★ This session is kept until you unpin it: /sessions pin off"
+        self._say(
+            kept
+            if pinned
+            else "This session is not pinned any more; its content expires like that of others."
+        )
+
+    def branch(self, session: str, turn: str) -> None:
+        """A new session that begins as this one was; one stays where one is."""
+        if self._reach.branch is None:
+            raise CommandRefused("NotSupported", what="/sessions branch")
+        made = self._facts.short_id(self._reach.branch(session, int(turn) if turn else None))
+        after = f"turn {turn}" if turn else "its last turn"
+        self._say(f"Branched: {made} begins as this session was after {after}. Go to it: /resume {made}")
 
     def promote(self, view: SessionView, grant_id: str) -> None:
         """Makes a remembered yes a rule of the person's own settings."""

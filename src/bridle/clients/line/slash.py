@@ -37,7 +37,9 @@ Local: TypeAlias = Literal[
     "doctor",
     "quit",
 ]
-Deed: TypeAlias = Literal["quit", "clear", "resume", "sessions", "rename", "copy", "export", "promote"]
+Deed: TypeAlias = Literal[
+    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote"
+]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 CYCLE: Final[tuple[Mode, ...]] = ("default", "auto", "plan")
@@ -49,7 +51,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("stop", ("stop", "cancel"), "stop the running turn"),
     ("clear", ("clear", "new"), "a new session; this one stays listed"),
     ("resume", ("resume",), "another session, picked from the list or by its id"),
-    ("sessions", ("sessions",), "the sessions of this folder"),
+    ("sessions", ("sessions",), "the sessions of this folder; this one: /sessions pin [off], branch [TURN]"),
     ("rename", ("rename",), "give this session a title: /rename words"),
     ("model", ("model",), "show the model, or change it: /model provider:model"),
     ("mode", ("mode",), f"show the mode, or change it: {' '.join(MODES)}"),
@@ -129,8 +131,10 @@ def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
             return CancelTurn(session=session) if view.running else Lines(("No turn is running.",))
         case "clear" | "resume" if view.running:
             return Lines((_BUSY.format(name=name),))
-        case "clear" | "resume" | "sessions" | "copy" | "export" | "quit":
+        case "clear" | "resume" | "copy" | "export" | "quit":
             return Do(command, arguments)
+        case "sessions":
+            return _sessions(arguments, now)
         case "rename":
             return Do("rename", arguments) if arguments else Lines(("Which title? /rename words",))
         case "model":
@@ -178,7 +182,8 @@ def nearest_words(name: str, reach: Reach) -> str:
 def _spelled(name: str, arguments: str) -> tuple[str, str]:
     """`/permissions:revoke 2` is `/permissions revoke 2`."""
     lead, colon, verb = name.partition(":")
-    return (lead, f"{verb} {arguments}") if colon and lead == "permissions" else (name, arguments)
+    spaced = colon and lead in ("permissions", "sessions")
+    return (lead, f"{verb} {arguments}".strip()) if spaced else (name, arguments)
 
 
 def _command(name: str) -> Local | None:
@@ -196,6 +201,30 @@ def _mode(name: str, view: SessionView, session: str) -> Outcome:
         if name == mode:
             return SetMode(session=session, mode=mode)
     return Lines((f"mode     {view.mode}    Change it: /mode NAME ({' '.join(MODES)})",))
+
+
+def _sessions(arguments: str, now: Standing) -> Outcome:
+    """The list, or what one may do with this session and with others."""
+    verb, _, words = arguments.partition(" ")
+    match verb, words.strip():
+        case (("" | "list"), ""):
+            return Do("sessions")
+        case (("resume" | "export"), words):
+            return carry_out(verb, words, now)
+        case "pin", "" | "off" as words:
+            return Do("pin", words)
+        case "branch", words if not words or _is_number(words):
+            return Do("branch", words)
+        case "branch", _:
+            return Lines(("After which turn? /sessions branch NUMBER",))
+        case _:
+            return Lines(
+                ("What about them? /sessions list, resume ID, pin [off], branch [TURN], export [path]",)
+            )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _permissions(arguments: str, view: SessionView, session: str) -> Outcome:

@@ -1,0 +1,63 @@
+"""A session as dotted events, one JSON object a line: who, what, when. A child's stand among the others. Pure.
+
+{"type": "tool.completed", "sessionId": "sess_…", "rootSessionId": "sess_…", "eventId": 17, …, "ts": 1700000000000}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from bridle.clients.telling import Telling, Told
+from bridle.protocol import events as e
+
+_encode = msgspec.json.Encoder().encode
+
+
+def events_lines(envelopes: Iterable[e.Envelope]) -> Iterator[bytes]:
+    """The transcript of a whole session, each line with its newline."""
+    form = EventsForm()
+    for envelope in envelopes:
+        yield from form.lines(envelope)
+
+
+class EventsForm:
+    """The same for a session as it grows: it takes the events in order, from the first one on."""
+
+    def __init__(self) -> None:
+        self._telling = Telling()
+        self._parents: dict[str, str | None] = {}
+
+    def lines(self, envelope: e.Envelope) -> Iterator[bytes]:
+        if isinstance(envelope.event, e.ChildStarted):
+            self._parents[envelope.event.invocation] = envelope.invocation
+        for told in self._telling.of(envelope):
+            yield _encode(self._line(told, envelope)) + b"\n"
+
+    def _line(self, told: Told, envelope: e.Envelope) -> dict[str, Any]:
+        line: dict[str, Any] = {
+            "type": told.name,
+            "sessionId": envelope.session,
+            "rootSessionId": envelope.session,
+            "eventId": envelope.id,
+            "turn": envelope.turn,
+            **self._invocation(envelope),
+            **told.fields,
+            "ts": envelope.ts_ms,
+        }
+        return {name: value for name, value in line.items() if value is not None}
+
+    def _invocation(self, envelope: e.Envelope) -> dict[str, Any]:
+        """Whose doing it is, for a child: an agent's own part of the session is named by its path in it."""
+        if not envelope.agent_path and envelope.invocation is None:
+            return {}
+        path = envelope.agent_path
+        return {
+            "agentSessionId": "/".join((envelope.session, *path)) if path else None,
+            "invocationId": envelope.invocation,
+            "parentInvocationId": self._parents.get(envelope.invocation or ""),
+            "agent": path[-1] if path else None,
+            "agentPath": list(path) or None,
+        }

@@ -1,0 +1,275 @@
+"""What happened in a session, under the dotted names other tools know: the vocabulary of transcripts. Pure.
+
+Only what has a name here is told; the log itself holds everything. Names and fields follow from events alone, so the
+same log always gives the same transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias, assert_never
+
+import msgspec
+
+from bridle.base.redact import redact
+from bridle.protocol import events as e
+from bridle.protocol.codec import is_expired
+from bridle.protocol.messages import FileMention, ImageBlock, InputBlock, Usage
+
+Fields: TypeAlias = dict[str, Any]
+
+DELEGATION = "delegate_agent"
+"""The tool whose calls concern an agent: the one its input names."""
+_HOOK_NOTICES = {"HookWarned": "warn", "HookPatched": "patch"}
+_HOOK_BLOCKS = frozenset({"HookBlocked", "HookFailed", "HookHashChanged", "HookNotApproved"})
+
+
+class Told(msgspec.Struct, frozen=True):
+    """One thing that happened: its dotted name, and what belongs to it."""
+
+    name: str
+    fields: Fields
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a permission is about."""
+
+    kind: Literal["tool", "agent"]
+    name: str
+
+    @property
+    def fields(self) -> Fields:
+        return {"targetType": self.kind, "targetName": self.name}
+
+
+class Telling:
+    """Takes the events of one session in order, from its first one on."""
+
+    def __init__(self) -> None:
+        self._said: dict[str | None, list[str]] = {}
+        """The words of each running answer, by the invocation that asked for it."""
+        self._targets: dict[str, Target] = {}
+
+    def of(self, envelope: e.Envelope) -> Iterator[Told]:
+        """What this event is called; nothing for one that has no name here, two names where it means two things."""
+        event = envelope.event
+        match event:
+            case e.SessionCreated():
+                yield Told("session.started", _session(event))
+            case e.SessionEnded(cause=cause):
+                yield Told("session.ended", {"cause": cause})
+            case e.InputAccepted():
+                yield Told("user.message", _message(event))
+            case e.ContextAdded(source="hook"):
+                yield Told("hook.fired", {"decision": "context", "text": e.text_of(event.content)})
+            case e.Notice(reason=reason) if reason in _HOOK_NOTICES:
+                yield Told("hook.fired", {"decision": _HOOK_NOTICES[reason], "message": event.message})
+            case e.HookTimeout() | e.HookError():
+                yield Told("hook.failed", _hook(event))
+            case e.StepStarted() | e.TextDelta() | e.StepEnded() | e.StepFailed() | e.CostIncremented():
+                yield from self._step(event, envelope.invocation)
+            case e.Compacted():
+                name = "agent.session.context_compacted" if envelope.agent_path else "context.compacted"
+                yield Told(name, _compacted(event))
+            case e.ToolCallRequested() | e.ToolCallStarted() | e.ToolResult():
+                yield from self._call(event)
+            case e.PermissionRequested() | e.PermissionDecided():
+                yield self._permission(event)
+            case e.ChildStarted() | e.ChildEnded():
+                yield from _child(event)
+            case e.TurnEnded():
+                yield from self._words(envelope.invocation, complete=False)
+                yield Told("turn.ended", _turn(event))
+            case e.UnknownEvent() if is_expired(event):
+                yield Told("content.expired", {"kind": event.kind})
+            case (
+                e.TurnStarted()
+                | e.TurnTiming()
+                | e.Cancelled()
+                | e.Branched()
+                | e.PrefixSet()
+                | e.ContextAdded()
+                | e.ThinkingDelta()
+                | e.BackgroundStarted()
+                | e.BackgroundEnded()
+                | e.UndoApplied()
+                | e.QuestionAsked()
+                | e.QuestionAnswered()
+                | e.TodosChanged()
+                | e.ModelChanged()
+                | e.ModeChanged()
+                | e.GrantAdded()
+                | e.GrantRevoked()
+                | e.MCPServerDown()
+                | e.Degraded()
+                | e.Notice()
+                | e.Error()
+                | e.CustomEvent()
+                | e.ToolCallProgress()
+                | e.StreamGap()
+                | e.TokenExpiring()
+                | e.Presence()
+                | e.ClientRequest()
+                | e.UnknownEvent()
+            ):
+                return
+            case _:
+                assert_never(event)
+
+    def _step(
+        self,
+        event: e.StepStarted | e.TextDelta | e.StepEnded | e.StepFailed | e.CostIncremented,
+        invocation: str | None,
+    ) -> Iterator[Told]:
+        match event:
+            case e.StepStarted():
+                self._said.pop(invocation, None)
+                yield Told("context.compiled", {"step": event.step})
+                request = {"step": event.step, "provider": event.provider, "model": event.model}
+                yield Told("model.request", request)
+            case e.TextDelta(text=text):
+                self._said.setdefault(invocation, []).append(text)
+                yield Told("model.text.delta", {"text": text})
+            case e.StepEnded():
+                yield from self._words(invocation, complete=True)
+                if event.stop == "content_filter":
+                    yield Told("model.content_filter", {"step": event.step})
+            case e.StepFailed():
+                self._said.pop(invocation, None)
+                if event.retry_in_ms is not None:
+                    yield Told("provider.retry", _retry(event))
+            case e.CostIncremented():
+                cost = {"provider": event.provider, "model": event.model, "usd": event.usd}
+                yield Told("model.usage", {**cost, **usage_fields(event.usage)})
+
+    def _words(self, invocation: str | None, *, complete: bool) -> Iterator[Told]:
+        """The answer as a whole; a turn that was cut off keeps the words somebody has read.
+
+        Put together it may show a secret that none of its parts did.
+        """
+        if text := "".join(self._said.pop(invocation, ())):
+            yield Told("model.text", {"text": redact(text), "complete": complete})
+
+    def _call(self, event: e.ToolCallRequested | e.ToolCallStarted | e.ToolResult) -> Iterator[Told]:
+        call: Fields = {"callId": event.call_id, "tool": event.tool}
+        match event:
+            case e.ToolCallRequested():
+                self._targets[event.call_id] = _target(event.tool, event.input)
+                yield Told("tool.requested", {**call, "step": event.step, "input": event.input})
+                if event.tool == DELEGATION:
+                    asked = {"callId": event.call_id, "agent": event.input.get("agent")}
+                    yield Told("agent.invocation.requested", asked)
+            case e.ToolCallStarted():
+                yield Told("tool.started", {**call, "input": event.input, "mutating": event.mutating})
+            case e.ToolResult():
+                self._targets.pop(event.call_id, None)
+                if event.reason in _HOOK_BLOCKS:
+                    yield Told("hook.fired", {"decision": "block", **call})
+                name = "tool.completed" if event.outcome == "ok" else "tool.failed"
+                yield Told(name, {**call, **_result(event)})
+
+    def _permission(self, event: e.PermissionRequested | e.PermissionDecided) -> Told:
+        target = self._targets.get(event.call_id) or Target("tool", event.tool)
+        about = {"callId": event.call_id, **target.fields}
+        if isinstance(event, e.PermissionRequested):
+            asked = {"decision": "ask", "risk": event.risk, "why": event.why, "input": event.input}
+            return Told("permission.requested", {**about, **asked})
+        name = "permission.granted" if event.verdict == "allow" else "permission.denied"
+        decided = {"decision": event.verdict, "decidedBy": event.decided_by, "rule": event.rule}
+        said = {"answeredBy": event.answered_by, "reason": event.reason, "note": event.note}
+        return Told(name, {**about, **decided, **said})
+
+
+def usage_fields(usage: Usage) -> dict[str, int]:
+    """The tokens of a request and its answer."""
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "cacheReadTokens": usage.cache_read_tokens,
+        "cacheWriteTokens": usage.cache_write_tokens,
+    }
+
+
+def _target(tool: str, given: Fields) -> Target:
+    agent = given.get("agent")
+    if tool == DELEGATION and isinstance(agent, str):
+        return Target("agent", agent)
+    return Target("tool", tool)
+
+
+def _session(event: e.SessionCreated) -> Fields:
+    return {
+        "cwd": event.cwd,
+        "profile": event.profile,
+        "mode": event.mode,
+        "resumed": event.resumed,
+        "sandbox": event.sandbox or None,
+    }
+
+
+def _message(event: e.InputAccepted) -> Fields:
+    return {
+        "text": e.text_of(event.content),
+        "images": _count(event.content, ImageBlock),
+        "files": [block.path for block in event.content if isinstance(block, FileMention)] or None,
+        "mode": event.mode,
+        "identity": event.identity,
+    }
+
+
+def _count(content: tuple[InputBlock, ...], kind: type[InputBlock]) -> int | None:
+    return sum(isinstance(block, kind) for block in content) or None
+
+
+def _hook(event: e.HookTimeout | e.HookError) -> Fields:
+    if isinstance(event, e.HookTimeout):
+        return {"event": event.event, "command": event.command, "timeoutMs": event.timeout_ms}
+    why = {"exitCode": event.exit_code, "message": event.message}
+    return {"event": event.event, "command": event.command, **why}
+
+
+def _compacted(event: e.Compacted) -> Fields:
+    return {
+        "why": event.why,
+        "by": event.by,
+        "summary": event.summary,
+        "tokensBefore": event.tokens_before,
+        "tokensAfter": event.tokens_after,
+        "summaryTokens": event.summary_tokens,
+        "messagesDropped": event.dropped.messages,
+        "messagesKept": event.kept.messages,
+        "resultsCleared": len(event.cleared),
+    }
+
+
+def _retry(event: e.StepFailed) -> Fields:
+    return {
+        "step": event.step,
+        "attempt": event.attempt,
+        "attempts": event.attempts,
+        "reason": event.reason,
+        "message": event.message,
+        "retryInMs": event.retry_in_ms,
+    }
+
+
+def _result(event: e.ToolResult) -> Fields:
+    return {
+        "outcome": event.outcome,
+        "content": event.content,
+        "reason": event.reason,
+        "durationMs": event.duration_ms,
+    }
+
+
+def _child(event: e.ChildStarted | e.ChildEnded) -> Iterator[Told]:
+    child = {"childInvocationId": event.invocation, "childAgent": event.agent}
+    if isinstance(event, e.ChildStarted):
+        yield Told("agent.invocation.started", {**child, "task": event.task})
+    else:
+        name = "agent.invocation.completed" if event.ok else "agent.invocation.failed"
+        yield Told(name, {**child, "result": event.result})
+
+
+def _turn(event: e.TurnEnded) -> Fields:
+    return {"stop": event.stop, "reason": event.reason, "message": event.message, "steps": event.steps}
