@@ -71,27 +71,49 @@ def served(script: str) -> Generator[Server]:
 def one_turn() -> list[Figure]:
     """`bridle run hi` with a configured endpoint: exec to the server having its request, and the whole run."""
     rounds = 9
-    arrived_s: list[float] = []
-    with scratch() as home, scratch() as cwd, served("say Hello from afar.\n") as server:
-        env = plain_env(home) | {_KEY_ENV: _KEY}
-        _configure(env["BRIDLE_HOME"], server.url)
+    arrived_s: dict[str, list[float]] = {"given": [], "stored": []}
+    with scratch() as home, scratch() as other, scratch() as cwd, served("say Hello from afar.\n") as server:
+        given, stored = plain_env(home) | {_KEY_ENV: _KEY}, plain_env(other)
+        for env in (given, stored):
+            _configure(env["BRIDLE_HOME"], server.url)
+        subprocess.run(
+            [BRIDLE, "login", "bench", "--no-check"],
+            input=_KEY,
+            text=True,
+            env=stored,
+            check=True,
+            capture_output=True,
+        )
 
-        def run() -> Child:
+        def run(key: str, env: dict[str, str]) -> Child:
             begun = time.monotonic()
             ran = child([BRIDLE, "run", "-m", "bench:some-model", "hi"], env=env, cwd=cwd)
             (at_s,) = server.take(1)
-            arrived_s.append(at_s - begun)
+            arrived_s[key].append(at_s - begun)
             return ran
 
-        bare, runs = interleaved(rounds, lambda: child([PYTHON, "-c", "pass"], env=env, cwd=cwd), run)
-    assert [one.out for one in runs] == [b"Hello from afar.\n"] * rounds
+        bare, runs, with_stored = interleaved(
+            rounds,
+            lambda: child([PYTHON, "-c", "pass"], env=given, cwd=cwd),
+            lambda: run("given", given),
+            lambda: run("stored", stored),
+        )
+    assert [one.out for one in runs + with_stored] == [b"Hello from afar.\n"] * rounds * 2
     floor, floor_cpu = middle([one.wall_s for one in bare]), middle([one.cpu_s for one in bare])
-    first, cpu = middle(arrived_s[1:]), middle([one.cpu_s for one in runs])
+    first, cpu = middle(arrived_s["given"][1:]), middle([one.cpu_s for one in runs])
+    by_login = middle(arrived_s["stored"][1:])
     how = f"N={rounds}, bare Python {floor * 1000:.1f} ms wall, {floor_cpu * 1000:.1f} ms CPU"
     return [
         Figure(name="http, exec to first request", value=first / floor, unit="x", target=9, how=how),
         Figure(name="http, one-turn run, CPU", value=cpu, unit="s", target=0.12, how=how),
         Figure(name="http, CPU ratio", value=cpu / floor_cpu, unit="x", how=how),
+        Figure(
+            name="http, first with a login",
+            value=by_login / first,
+            unit="x",
+            target=1.3,
+            how=f"N={rounds}, a stored key against one in the environment",
+        ),
     ]
 
 
