@@ -6,6 +6,7 @@ Nothing is opened, and nothing of `credentials` imported, where nothing is store
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Generator, Mapping
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from bridle.credentials.encrypted import EncryptedStore
     from bridle.credentials.keychain import KeychainStore
     from bridle.credentials.locks import Keys, LockKind
+    from bridle.credentials.oauth import OAuthClient
     from bridle.credentials.records import Credential
+    from bridle.credentials.renewing import Renewal
     from bridle.credentials.store import BackEnd
     from bridle.credentials.wrapping import KeyWrap
     from bridle.sessions.database import Database
@@ -226,20 +229,28 @@ class StoredKeys:
         if self.is_empty:
             self._current[provider] = None
             return
-        from bridle.credentials.forms import form_post
-        from bridle.credentials.oauth import client_of
-        from bridle.credentials.records import CredentialError
-        from bridle.credentials.renewing import Renewal
+        from bridle.credentials.records import CredentialError, SignIn
 
-        lock_path = os.path.join(self._where.state, "renewing.lock")
-        renewal = Renewal(self.store, lock_path=lock_path, clock=self._clock, post=form_post(connections))
         try:
-            client = client_of(provider, oauth) if oauth else None
-            found = await renewal.current(provider, client)
+            found = await asyncio.to_thread(self.store.get, provider)
+            if isinstance(found, SignIn):  # a key does not run out
+                found = await self._renewal(connections).current(provider, self._client(provider, oauth))
         except CredentialError as problem:
             raise ProviderError(problem.reason, **problem.data) from None
         self._current[provider] = found
         self._keep_out(found)
+
+    def _renewal(self, connections: Callable[[], HttpConnections]) -> Renewal:
+        from bridle.credentials.forms import form_post
+        from bridle.credentials.renewing import Renewal
+
+        lock_path = os.path.join(self._where.state, "renewing.lock")
+        return Renewal(self.store, lock_path=lock_path, clock=self._clock, post=form_post(connections))
+
+    def _client(self, provider: str, oauth: Mapping[str, Any] | None) -> OAuthClient | None:
+        from bridle.credentials.oauth import client_of
+
+        return client_of(provider, oauth) if oauth else None
 
     def key(self, provider: str) -> str | None:
         """What the last `make_ready` found."""
