@@ -177,6 +177,24 @@ def test_a_plain_key_stays_and_opens_where_it_cannot_be_wrapped_yet(home: Home, 
         assert home.locks == ["machine"]
 
 
+def test_a_key_that_does_not_open_the_store_locks_no_log(home: Home) -> None:
+    home.stored(**MACHINE).store.put(ApiKey(provider="work", secret=a_secret()))
+    with pytest.raises(StoreError) as refused:
+        home.create(**{MACHINE_KEY: made_key(7)})
+    assert refused.value.reason == "SessionsWrongKey"
+    assert not home.key.exists()
+    session = home.create(**MACHINE)
+    assert home.sessions(**MACHINE) == [session]
+
+
+def test_a_plain_key_is_not_wrapped_by_a_key_that_does_not_open_the_store(home: Home) -> None:
+    session = home.create_plain()
+    home.stored(**MACHINE).store.put(ApiKey(provider="work", secret=a_secret()))
+    assert home.sessions(**{MACHINE_KEY: made_key(7)}) == [session]
+    assert home.locks == []
+    assert (home.sessions(**MACHINE), home.locks) == ([session], ["machine"])
+
+
 def test_a_plain_key_that_does_not_open_the_log_is_left_as_it_is(home: Home) -> None:
     home.create_plain()
     home.key.write_text("0" * 64)
@@ -424,6 +442,25 @@ def test_while_the_lock_is_changed_whoever_opens_the_store_opens_the_log(home: H
             assert (home.stored(**MACHINE).providers(), home.sessions(**MACHINE)) == ({"work"}, [session])
             assert home.locks == ["machine"]
     assert before > 3
+    assert after > 1
+
+
+def test_where_one_passphrase_gives_way_to_another_both_open_the_log_until_the_new_one_is_used(home: Home) -> None:
+    session = home.create()
+    old, new = ({PASSPHRASE: a_secret()} for _ in range(2))
+    home.stored().relock("passphrase", old[PASSPHRASE])
+    after = 0
+    for _ in deaths(home, lambda: home.stored(**old).relock("passphrase", new[PASSPHRASE])):
+        try:
+            home.stored(**new).encrypted.unlock()
+        except BridleError:
+            assert home.sessions(**old) == [session]
+            continue
+        after += 1
+        if len(home.locks) == 2:
+            assert home.sessions(**old) == [session], "it is not used up by whoever has not heard of the new one"
+        assert home.sessions(**new) == [session]
+        assert home.refusal(**old)[0] == "SessionsWrongKey"
     assert after > 1
 
 

@@ -24,7 +24,8 @@ CHEAP = Lock(kind="passphrase", salt="00" * SALT_BYTES, memory_kib=8 * LANES, pa
 def key_wrap(vault: Vault, **env: str) -> KeyWrap:
     """What another process with this environment would wrap with."""
     keys = Keys(env=env, key_path=str(vault.key_path))
-    return KeyWrap(keys, path="sessions.key", store_lock=vault.open(**env).lock)
+    store = vault.open(**env)
+    return KeyWrap(keys, path="sessions.key", store_lock=store.lock, prove_store=store.unlock)
 
 
 @given(keys_of_32, keys_of_32)
@@ -189,17 +190,17 @@ def test_a_typed_passphrase_is_asked_for_once_for_all_wraps_of_a_file(vault: Vau
     writing = Keys(env={}, key_path=str(vault.key_path))
     writing.remember(old, "old")
     writing.remember(new, "new")
-    made = KeyWrap(writing, path="sessions.key", store_lock=lambda: old)
+    made = KeyWrap(writing, path="sessions.key", store_lock=lambda: old, prove_store=nothing)
     key = os.urandom(32)
     both = made.with_lock(made.wrap(key), new)
-    assert KeyWrap(keys, path="sessions.key", store_lock=lambda: None).unwrap(both) == key
+    assert KeyWrap(keys, path="sessions.key", store_lock=lambda: None, prove_store=nothing).unwrap(both) == key
     assert typed == ["new"]
 
 
 def test_a_wrong_passphrase_is_told_and_forgotten(vault: Vault) -> None:
     writing = Keys(env={}, key_path=str(vault.key_path))
     writing.remember(CHEAP, "right")
-    data = KeyWrap(writing, path="sessions.key", store_lock=lambda: CHEAP).wrap(os.urandom(32))
+    data = KeyWrap(writing, path="sessions.key", store_lock=lambda: CHEAP, prove_store=nothing).wrap(os.urandom(32))
     answers = iter(["wrong", "right"])
     reading = KeyWrap(
         Keys(env={}, key_path=str(vault.key_path), ask=lambda: next(answers)),

@@ -200,6 +200,7 @@ class StoredKeys:
             self._shared_keys(),
             path=log_key_path(self._where),
             store_lock=lambda: None if self._is_file_missing else self.encrypted.lock(),
+            prove_store=lambda: self.encrypted.unlock(),
         )
 
     @property

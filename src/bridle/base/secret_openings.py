@@ -148,7 +148,8 @@ class Prefilter:
     def __call__(self, data: bytes) -> bool:
         folded = data.translate(_FOLD)
         if self._first.has(folded):
-            return any(literal in folded and regex.search(folded) for literal, regex in _literals())
+            present = [regex for literal, regex in _literals() if literal in folded]
+            return any(regex.search(folded) for regex in present)
         return any(scan.search(folded) for scan in _scans())
 
 
@@ -169,14 +170,26 @@ def _noticed(text: str) -> list[int]:
 
 def _has_opening(text: str) -> bool:
     """Whether any opening stands in the text that may matter."""
+    exact, any_case, by_dot = _openings()
+    for opening in exact:  # plain loops: this is done for every text of a short run
+        if opening in text:
+            return True
     lower = text.lower()
+    for opening in any_case:
+        if opening in lower:
+            return True
     has_dots = any(len(between) == _BETWEEN_DOTS for between in text.split(".")[1:-1])
     dotted = text if has_dots else text[-_DOTS_WITHIN:]
+    return any(opening in dotted for opening in by_dot)
+
+
+@functools.cache
+def _openings() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """All of them: those that stand as they are, those in any case, and those of shapes `by_dot`."""
+    exact, any_case, by_dot = list[str](), list[str](), list[str]()
     for shape in SHAPES:
-        where = dotted if shape.by_dot else lower if shape.any_case else text
-        if any(opening in where for opening in shape.openings):
-            return True
-    return False
+        (by_dot if shape.by_dot else any_case if shape.any_case else exact).extend(shape.openings)
+    return tuple(exact), tuple(any_case), tuple(by_dot)
 
 
 @functools.cache

@@ -133,8 +133,9 @@ def _exclusive_or(left: bytes, right: bytes) -> bytes:
 class KeyWrap:
     """Wraps and unwraps with the keys that are to be had here.
 
-    `store_lock` says how the credential store is locked, None where there is none: what is wrapped follows it. `path`
-    is the file the key is kept in, for the sentences. Every method raises `CredentialError`.
+    `store_lock` says how the credential store is locked, None where there is none: what is wrapped follows it, once
+    `prove_store` has not raised: the keys at hand are those of the store. `path` is the file the key is kept in, for
+    the sentences. Every method raises `CredentialError`.
     """
 
     def __init__(
@@ -143,11 +144,13 @@ class KeyWrap:
         *,
         path: str,
         store_lock: Callable[[], Lock | None],
+        prove_store: Callable[[], None],
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._keys = keys
         self._path = path
         self._store_lock = store_lock
+        self._prove_store = prove_store
         self._random = random
 
     def wrap(self, key: bytes, *, like: bytes | None = None) -> bytes:
@@ -156,7 +159,12 @@ class KeyWrap:
         Where there is no store: under the lock that the file `like` has, the automatic one if that has none; and for a
         key that is new, as this environment wants it.
         """
-        return encoded((self._wrapped(key, self._store_lock() or self._own_lock(like)),))
+        lock = self._store_lock()
+        if lock is None:
+            lock = self._own_lock(like)
+        else:
+            self._prove_store()  # a lock takes any passphrase: a wrong one would lock the file for good
+        return encoded((self._wrapped(key, lock),))
 
     def unwrap(self, data: bytes) -> bytes:
         """The key of a file, by the first of its locks that opens."""
