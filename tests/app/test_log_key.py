@@ -445,7 +445,9 @@ def test_while_the_lock_is_changed_whoever_opens_the_store_opens_the_log(home: H
     assert after > 1
 
 
-def test_where_one_passphrase_gives_way_to_another_both_open_the_log_until_the_new_one_is_used(home: Home) -> None:
+def test_where_one_passphrase_gives_way_to_another_both_open_the_log_until_the_new_one_is_used(
+    home: Home,
+) -> None:
     session = home.create()
     old, new = ({PASSPHRASE: a_secret()} for _ in range(2))
     home.stored().relock("passphrase", old[PASSPHRASE])
@@ -458,7 +460,9 @@ def test_where_one_passphrase_gives_way_to_another_both_open_the_log_until_the_n
             continue
         after += 1
         if len(home.locks) == 2:
-            assert home.sessions(**old) == [session], "it is not used up by whoever has not heard of the new one"
+            assert home.sessions(**old) == [session], (
+                "it is not used up by whoever has not heard of the new one"
+            )
         assert home.sessions(**new) == [session]
         assert home.refusal(**old)[0] == "SessionsWrongKey"
     assert after > 1

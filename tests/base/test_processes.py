@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import sys
 import time
@@ -444,6 +445,81 @@ async def test_commands_do_not_survive_us_when_we_are_killed_outright():
         for pid in [int(line) for line in sink.data.split()]:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+
+KILLED_WHILE_STARTING = """
+import asyncio, os, signal
+from bridle.base.processes import Processes
+
+def start_and_die(starting):
+    os.write(1, b"%d\\n" % starting().pid)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    env = {"PATH": os.defpath}
+    await Processes(adopts_orphans=True).start(
+        ["sleep", "600"], cwd="/", env=env, on_output=lambda data: None, within=start_and_die
+    )
+
+asyncio.run(main())
+"""
+
+
+@linux_only
+async def test_a_command_does_not_survive_us_when_we_are_killed_before_anybody_knows_of_it():
+    sink = Sink()
+    outer = Processes()
+    env = ENV | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    engine = await outer.start(
+        [sys.executable, "-c", KILLED_WHILE_STARTING], cwd="/", env=env, on_output=sink
+    )
+    try:
+        [command] = [int(line) for line in await sink.until(1)]
+        assert gone_within(command, 5)
+    finally:
+        await engine.stop()
+        await outer.close()
+        for pid in [int(line) for line in sink.data.split()]:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def no_descriptor_left():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@linux_only
+async def test_without_descriptors_for_a_guardian_nothing_starts_and_none_is_lost():
+    open_before = len(os.listdir("/dev/fd"))
+    processes = Processes()
+    with no_descriptor_left(), pytest.raises(CannotStart) as refused:
+        await start(processes, "true")
+    assert (refused.value.argv0, refused.value.reason) == ("/bin/sh", "no resources")
+    assert len(os.listdir("/dev/fd")) == open_before
+    assert (await run(processes, "true")).returncode == 0
+    await processes.close()
+
+
+@linux_only
+async def test_a_process_ends_as_usual_where_its_guardian_was_killed_and_cannot_be_replaced():
+    before = set(children())
+    processes = Processes()
+    process = await start(processes, "read word; exit 7", stdin=b"go\n" * 100_000)
+    [guardian] = set(children()) - before - {process.pid}
+    os.kill(guardian, signal.SIGKILL)
+    os.waitid(os.P_PID, guardian, os.WEXITED | os.WNOWAIT)
+    with no_descriptor_left():
+        async with asyncio.timeout(10):
+            assert await process.wait() == 7
+    await run(processes, "true")
+    await processes.close()
+    assert set(children()) == before
 
 
 async def test_a_command_cannot_keep_the_guardian_waiting_by_inheriting_its_pipe(processes):

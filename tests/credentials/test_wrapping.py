@@ -28,6 +28,11 @@ def key_wrap(vault: Vault, **env: str) -> KeyWrap:
     return KeyWrap(keys, path="sessions.key", store_lock=store.lock, prove_store=store.unlock)
 
 
+def trusting(keys: Keys, lock: Lock | None) -> KeyWrap:
+    """A wrap that is told how the store is locked, and takes the keys for those of the store."""
+    return KeyWrap(keys, path="sessions.key", store_lock=lambda: lock, prove_store=lambda: None)
+
+
 @given(keys_of_32, keys_of_32)
 def test_a_key_comes_out_as_it_went_in_and_never_shows(key: bytes, lock_key: bytes) -> None:
     one = wrap(key, AUTOMATIC, lock_key, os.urandom(32))
@@ -190,23 +195,19 @@ def test_a_typed_passphrase_is_asked_for_once_for_all_wraps_of_a_file(vault: Vau
     writing = Keys(env={}, key_path=str(vault.key_path))
     writing.remember(old, "old")
     writing.remember(new, "new")
-    made = KeyWrap(writing, path="sessions.key", store_lock=lambda: old, prove_store=nothing)
+    made = trusting(writing, old)
     key = os.urandom(32)
     both = made.with_lock(made.wrap(key), new)
-    assert KeyWrap(keys, path="sessions.key", store_lock=lambda: None, prove_store=nothing).unwrap(both) == key
+    assert trusting(keys, None).unwrap(both) == key
     assert typed == ["new"]
 
 
 def test_a_wrong_passphrase_is_told_and_forgotten(vault: Vault) -> None:
     writing = Keys(env={}, key_path=str(vault.key_path))
     writing.remember(CHEAP, "right")
-    data = KeyWrap(writing, path="sessions.key", store_lock=lambda: CHEAP, prove_store=nothing).wrap(os.urandom(32))
+    data = trusting(writing, CHEAP).wrap(os.urandom(32))
     answers = iter(["wrong", "right"])
-    reading = KeyWrap(
-        Keys(env={}, key_path=str(vault.key_path), ask=lambda: next(answers)),
-        path="sessions.key",
-        store_lock=lambda: None,
-    )
+    reading = trusting(Keys(env={}, key_path=str(vault.key_path), ask=lambda: next(answers)), None)
     with pytest.raises(CredentialError) as refused:
         reading.unwrap(data)
     assert refused.value.reason == "CredentialsWrongKey"

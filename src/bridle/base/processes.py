@@ -319,9 +319,9 @@ class Processes:
             raise RuntimeError("these processes are closed")
         if not argv:
             raise ValueError("argv needs at least the program")
-        if self._guardian is None:
+        if not self._started:
             self._adopt()
-            self._guardian = _Guardian(self._mark)
+        self._tell_guardian()  # that there is one to look after what is started now
         self._started += 1
         mark = f"{self._mark}.{self._started}"
         if self._escapees is not None:
@@ -331,7 +331,8 @@ class Processes:
         call = Call(popen.pid, mark, within if within is not None and isinstance(within, Witness) else None)
         process = Process(popen, self._forget, ended, partial(self._hunt, call), terminate)
         self._running[process.pid] = process
-        self._tell_guardian()
+        with contextlib.suppress(CannotStart):  # it has just gone; the next start needs another one
+            self._tell_guardian()
         process.attach(pipes.ours, pipes.input)
         process.watch(self._open_pidfd(process.pid))
         return process
@@ -390,13 +391,16 @@ class Processes:
     def _forget(self, process: Process) -> None:
         # Before the leader is reaped, so that the guardian never knows a number that is free again.
         del self._running[process.pid]
-        self._tell_guardian()
+        with contextlib.suppress(CannotStart):
+            self._tell_guardian()
 
     def _tell_guardian(self) -> None:
-        if self._guardian is not None and not self._guardian.tell(self._running):
-            # Somebody killed it: a new one takes over all groups.
-            self._guardian.close()
-            self._guardian = _Guardian(self._mark, self._running)
+        """Raises `CannotStart` where somebody killed it and no other can take over all groups."""
+        guardian, self._guardian = self._guardian, None
+        if guardian is not None and not guardian.tell(self._running):
+            guardian.discard()
+            guardian = None
+        self._guardian = guardian or _Guardian(self._mark, self._running)
 
     def _open_pidfd(self, pid: int) -> int | None:
         if self._exit_watch == "thread" or not hasattr(os, "pidfd_open"):
@@ -495,7 +499,7 @@ class _Head:
 
 class _Guardian:
     """A tiny shell that outlives us by a moment: when our end of its pipe closes, it ends the groups in its list,
-    and what was started with a mark of ours and has escaped from them.
+    and what was started with a mark of ours and has escaped from them, or was not in the list yet.
 
     Only we hold the writing end, so the kernel closes it for us even after SIGKILL. The list is a file that it reads
     then and not before: to change it wakes nobody.
@@ -505,7 +509,7 @@ class _Guardian:
 trap '' HUP INT TERM
 read -r until_the_end
 { read -r mark; read -r groups; } <&1
-[ -n "$groups" ] || exit 0
+[ -n "$mark$groups" ] || exit 0
 for group in $groups; do kill -s TERM -- "-$group"; done
 sleep 0.3 || sleep 1
 for group in $groups; do kill -s KILL -- "-$group"; done
@@ -521,10 +525,13 @@ done
 
     def __init__(self, mark: str, groups: Iterable[int] = ()) -> None:
         self._mark = f"{MARK}={mark}" if mark else ""
-        self._list = _unnamed_file()
-        self._write(groups)
-        reading, self._pipe = os.pipe()
+        opened: list[int] = []
         try:
+            opened.append(_unnamed_file())
+            (self._list,) = opened
+            self._write(groups)
+            opened += os.pipe()
+            _, reading, self._pipe = opened
             self._popen = subprocess.Popen(
                 ["/bin/sh", "-c", self._SCRIPT, "bridle-guardian"],
                 cwd="/",
@@ -535,21 +542,34 @@ done
                 start_new_session=True,
             )
         except OSError as error:
-            os.close(self._pipe)
-            os.close(self._list)
+            for fd in opened:
+                os.close(fd)
             raise CannotStart("/bin/sh", _reason(error, "/")) from error
-        finally:
-            os.close(reading)
+        os.close(reading)
         self.pid = self._popen.pid
 
     def tell(self, groups: Iterable[int]) -> bool:
         """Replaces its list; False where it is gone and of no use any more."""
         if self._popen.poll() is not None:
             return False
-        self._write(groups)
+        try:
+            self._write(groups)
+        except OSError:
+            return False
         return True
 
+    def discard(self) -> None:
+        """Ends it before its pipe closes, or it would end the groups that are still wanted."""
+        self._popen.kill()
+        self._popen.wait()
+        os.close(self._pipe)
+        os.close(self._list)
+
     def close(self) -> None:
+        """For when everything has ended: it leaves at once, and looks for nothing."""
+        self._mark = ""
+        with contextlib.suppress(OSError):
+            self._write(())
         os.close(self._pipe)
         os.close(self._list)
         try:
