@@ -48,18 +48,24 @@ def now() -> Spent:
 class CallingModel:
     """Asks for one bash call per request, `steps` times, then ends the turn. Every call is a different one.
 
-    With a `floor`, that is done and timed before each answer, outside of what counts as the step.
+    With a `floor`, that is done and timed before every `floor_every`th answer, outside of what counts as the step.
     """
 
     name = "bench"
     wire = ScriptedWire()
 
     def __init__(
-        self, steps: int, *, filler_bytes: int = 0, floor: Callable[[str], None] | None = None
+        self,
+        steps: int,
+        *,
+        filler_bytes: int = 0,
+        floor: Callable[[str], None] | None = None,
+        floor_every: int = 1,
     ) -> None:
         self._wanted = steps
         self._filler = "." * filler_bytes
         self._floor = floor
+        self._floor_every = floor_every
         self._answered: Spent | None = None
         self.requests = 0
         self.body_bytes = 0
@@ -77,7 +83,7 @@ class CallingModel:
             yield ModelDone("end_turn")
             return
         command = f"{MUTATING} echo {self.output(request.answers).rstrip()}"
-        if self._floor is not None:
+        if self._floor is not None and request.answers % self._floor_every == 0:
             self._floor(command)
             self.floors.append(now().since(asked))
         self._answered = now()
@@ -101,14 +107,14 @@ def step() -> list[Figure]:
     before_s = _children_s()
     with tempfile.TemporaryFile() as file:
         floor = _Floor(file.fileno())
-        model = CallingModel(steps, floor=floor)
+        model = CallingModel(steps, floor=floor, floor_every=10)
         timing = asyncio.run(_turn_of_calls(model, steps))
     children_ms = (_children_s() - before_s - floor.children_s) / steps * 1000
     batches = in_batches(model.steps)
     walls_ms = [batch.wall_s * 1000 for batch in batches]
     owns_ms = [batch.own_s * 1000 for batch in batches]
     wall_ms, own_ms = middle(walls_ms), middle(owns_ms)
-    floor_ms = middle([batch.wall_s for batch in in_batches(model.floors)]) * 1000
+    floor_ms = middle([one.wall_s for one in model.floors]) * 1000
     how = f"{len(batches)} batches of {BATCH} steps"
     return [
         Figure(

@@ -48,7 +48,7 @@ class Sitting:
         return termios.tcgetattr(self._terminal)
 
     def types(self, text: str) -> None:
-        os.write(self._terminal, text.encode())
+        os.write(self._terminal, text.encode("utf-8", "surrogateescape"))
 
     def sees(self, *texts: str, within_s: float = TIMEOUT_S) -> None:
         self.waits(lambda: all(text in self.text for text in texts), " and ".join(texts), within_s=within_s)

@@ -278,6 +278,14 @@ def test_without_a_log_only_the_store_is_locked_anew(home: Home) -> None:
     assert home.locks == ["machine"]
 
 
+def test_a_damaged_log_key_keeps_nobody_from_storing_a_first_key(home: Home) -> None:
+    home.create()
+    home.key.write_bytes(b"{")
+    home.stored().store.put(ApiKey(provider="work", secret=a_secret()))
+    assert home.stored().providers() == {"work"}
+    assert home.key.read_bytes() == b"{"
+
+
 # A new data key, repair, a key that is lost, backups
 
 
@@ -339,6 +347,20 @@ def test_a_lost_automatic_key_is_said_and_nothing_takes_its_place(home: Home) ->
     assert home.sessions() == [session]
 
 
+def test_a_lost_automatic_key_of_the_log_is_not_replaced_by_a_first_stored_key(home: Home) -> None:
+    session = home.create()
+    path = Path(key_path(home.where))
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(BridleError) as refused:
+        home.stored().store.put(ApiKey(provider="work", secret=a_secret()))
+    assert refused.value.reason == "CredentialsLocked"
+    assert (path.exists(), Path(store_path(home.where)).exists()) == (False, False)
+    home.stored(**MACHINE).store.put(ApiKey(provider="work", secret=a_secret()))
+    path.write_bytes(kept)
+    assert home.sessions(**MACHINE) == [session]
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -355,6 +377,18 @@ def test_what_is_no_key_of_this_version_is_refused_and_kept(home: Home, content:
     assert found == reason
     assert str(home.where.data) in message
     assert home.key.read_bytes() == content
+
+
+def test_a_damaged_store_is_not_taken_for_a_damaged_log(home: Home) -> None:
+    store = Path(store_path(home.where))
+    session = home.create()
+    store.parent.mkdir(parents=True, exist_ok=True)
+    store.write_bytes(b"no store")
+    with home.store() as sessions, pytest.raises(BridleError) as refused:
+        rekeying.rekey(sessions.shelf.database)
+    assert refused.value.reason == "CredentialsDamaged"
+    assert str(store) in refused.value.message
+    assert home.sessions() == [session]
 
 
 def test_a_backup_opens_where_it_is_put_back_wrapped_or_from_before(home: Home, tmp_path: Path) -> None:
@@ -473,7 +507,8 @@ OPENS = f"{BEGINS} print(*(row.id for row in store.list()))"
 CREATES = f"{BEGINS} print(store.create('/code', profile='default').session)"
 
 
-def at_once(home: Home, code: str, number: int = 6) -> list[str]:
+def at_once(home: Home, *codes: str) -> list[str]:
+    """Runs all of them in processes of their own; what they say, sorted."""
     started = [
         subprocess.Popen(
             [sys.executable, "-c", code],
@@ -482,7 +517,7 @@ def at_once(home: Home, code: str, number: int = 6) -> list[str]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(number)
+        for code in codes
     ]
     ended = [process.communicate(timeout=60) for process in started]
     assert [err for _, err in ended if err] == []
@@ -491,10 +526,35 @@ def at_once(home: Home, code: str, number: int = 6) -> list[str]:
 
 def test_several_processes_wrap_one_key_together(home: Home) -> None:
     session = home.create_plain()
-    assert at_once(home, OPENS) == [session] * 6
+    assert at_once(home, *[OPENS] * 6) == [session] * 6
     assert (home.locks, home.sessions()) == (["automatic"], [session])
 
 
 def test_several_processes_begin_one_log_together(home: Home) -> None:
-    assert at_once(home, CREATES) == sorted(home.sessions())
+    assert at_once(home, *[CREATES] * 6) == sorted(home.sessions())
     assert len(home.sessions()) == 6
+
+
+REKEYS = f"""{BEGINS}
+from bridle.protocol.errors import BridleError
+from bridle.sessions import rekeying
+for _ in range(15):
+    try:
+        rekeying.rekey(store.shelf.database)
+    except BridleError as failure:
+        assert failure.reason in ("SessionBusy", "StoreInUse"), failure.reason
+"""
+CREATES_ONE_BY_ONE = """
+import os
+from contextlib import closing
+from bridle.app.engine import session_store
+for _ in range(15):
+    with closing(session_store(os.environ)) as store, closing(store.create("/code", profile="default")) as log:
+        print(log.session)
+"""
+
+
+def test_sessions_that_begin_while_the_data_key_is_changed_are_not_lost(home: Home) -> None:
+    first = home.create()
+    made = at_once(home, REKEYS, CREATES_ONE_BY_ONE, CREATES_ONE_BY_ONE)
+    assert sorted(home.sessions()) == sorted(" ".join([first, *made]).split())

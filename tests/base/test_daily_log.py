@@ -152,3 +152,11 @@ def test_levels_are_read_as_people_write_them():
         parse_levels("engine=loud", COMPONENTS)
     with pytest.raises(ValueError, match='no component "motor"'):
         parse_levels("motor=debug", COMPONENTS)
+
+
+def test_neither_text_that_is_none_nor_a_strange_file_in_the_folder_keeps_a_line_out(tmp_path: Path):
+    (tmp_path / "bridle-20260101.\N{SUPERSCRIPT TWO}.log").write_text("")
+    log = log_in(tmp_path, FakeClock())
+    log.write("warning", "engine", "degraded", what="name \udcff")
+    log.close()
+    assert [line["what"] for line in lines(tmp_path)] == ["name \\udcff"]

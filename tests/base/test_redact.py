@@ -310,7 +310,7 @@ def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(te
 
 
 def test_what_comes_first_is_looked_through_without_compiling_scans():
-    first = First(100)
+    first = First(500)
     might_hold_secret = Prefilter(first)
     _scans.cache_clear()
     assert not might_hold_secret(b"Nothing to find in here.")

@@ -27,8 +27,10 @@ async def run(place: Place, *words: str, **env: str) -> Ran:
 
 
 def echoed(request: Received) -> dict[str, object]:
-    """What a careless vendor does: it repeats the key in its complaint."""
-    return {"error": {"message": f"wrong key: {request.headers['authorization']}", "type": "auth"}}
+    """What a careless vendor does: it repeats the key in its complaint, the second time without a word that tells."""
+    sent = request.headers["authorization"]
+    message = f"wrong key: {sent}; nobody knows {sent.removeprefix('Bearer ')} here"
+    return {"error": {"message": message, "type": "auth"}}
 
 
 @pytest.mark.requirement("T6.5")
@@ -44,7 +46,7 @@ async def test_a_key_comes_from_the_environment_and_is_printed_nowhere(
     place: Place, env: dict[str, str], sent: str
 ) -> None:
     everything = ""
-    command = call("bash", command="env; echo done")
+    command = call("bash", command=f"env; echo {sent[::-1]} | rev; echo done")
     async with ModelServer.playing(command, say("ok")) as server:
         configure(place, server)
         ran = await run(place, "-y", "--stream-json", "what is there?", **env)

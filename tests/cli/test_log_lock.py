@@ -111,6 +111,34 @@ async def test_at_a_terminal_a_person_is_asked(place: Place, phrase: str) -> Non
     assert "Your sessions are locked" in await at_terminal(gives_nothing)
 
 
+@pytest.mark.parametrize(("typed", "said"), [(CTRL_D, "empty"), ("\udcff" + ENTER, "not UTF-8 text")])
+async def test_what_is_no_passphrase_is_said_and_locks_nothing(place: Place, typed: str, said: str) -> None:
+    def changes() -> str:
+        with sitting(place, "login", "--lock", "passphrase") as person:
+            person.sees("The new passphrase")
+            person.types(typed)
+            assert person.ends() == 2
+            return person.text
+
+    text = await at_terminal(changes)
+    assert said in text
+    assert "Traceback" not in text
+    assert not list(place.home.rglob("creds.enc"))
+
+
+async def test_giving_no_passphrase_leaves_stored_keys_locked(place: Place, phrase: str) -> None:
+    locked(place, phrase)
+
+    def gives_nothing() -> str:
+        with sitting(place, "login", "--list") as person:
+            person.sees("Passphrase (hidden)")
+            person.types(CTRL_D)
+            assert person.ends() == 4
+            return person.text
+
+    assert "are locked: set BRIDLE_PASSPHRASE" in (await at_terminal(gives_nothing)).replace("\n", "")
+
+
 def test_doctor_says_how_the_log_is_locked_and_asks_nobody(place: Place, phrase: str) -> None:
     def store_row(**env: str) -> tuple[str, str]:
         rows = place.bridle("doctor", "--offline", "--json", env=env).result["rows"]
@@ -177,3 +205,20 @@ def test_with_a_machine_key_nobody_is_asked_and_both_need_it(place: Place) -> No
         ["Your sessions are locked: set BRIDLE_MACHINE_KEY. Nothing was changed."],
     )
     assert not (place.data / "machine.key").exists()
+
+
+def test_a_log_key_that_is_no_file_is_told_in_one_sentence(place: Place) -> None:
+    assert place.bridle("run", "-m", "demo", "first words").code == 0
+    (key,) = place.home.rglob("sessions.key")
+    key.unlink()
+    key.mkdir()
+    ran = place.bridle("login", "--lock", "automatic")
+    assert (ran.code, len(ran.story)) == (2, 1)
+    assert "sessions.key holds no usable key (Is a directory)" in ran.story[0]
+
+
+def test_a_store_that_cannot_be_used_is_named_by_a_run_that_would_begin_the_log(place: Place) -> None:
+    store = place.home / ".config/bridle/creds.enc"
+    store.mkdir(parents=True)
+    ran = place.bridle("run", "-m", "demo", "first words")
+    assert (ran.code, ran.story[-1]) == (4, f"{store} cannot be used for stored keys: Is a directory.")

@@ -138,6 +138,7 @@ def test_exports_in_every_form(place: Place) -> None:
     written = place.bridle("sessions", "export", session, "-o", "it.html")
     assert (written.code, written.out) == (0, "Written: it.html\n")
     assert (place.work / "it.html").read_text() == page.out
+    assert (place.work / "it.html").stat().st_mode & 0o777 == 0o600
     again = place.bridle("sessions", "export", session, "-o", "it.html")
     assert (again.code, again.story) == (2, ["it.html is there already. Write over it: --force"])
     assert place.bridle("sessions", "export", session, "-o", "it.html", "--force").code == 0
@@ -275,6 +276,19 @@ def test_an_engine_lets_old_content_go_once_a_day_by_itself(place: Place) -> Non
     _ran(place, "another day")
     assert [row.id for row in place.sessions() if row.expired_ms is not None] == [old]
     place.verify(old)
+
+
+def test_old_content_that_cannot_go_disturbs_no_run(place: Place) -> None:
+    _ran(place)
+    _made_old(place, 31)
+    (lock,) = (place.data / "locks").iterdir()
+    lock.unlink()
+    lock.symlink_to(place.home / "nowhere")
+    (place.data / "swept").write_text("1")
+    done = place.bridle("run", "-m", "demo", "another day")
+    assert (done.code, "Traceback" in done.err) == (0, False)
+    assert [row.expired_ms for row in place.sessions()] == [None, None]
+    assert (place.data / "swept").read_text() == "1", "it is tried again"
 
 
 @pytest.mark.requirement("G33.5")

@@ -48,6 +48,16 @@ def test_a_setting_keeps_transcripts_and_an_option_leaves_one_out(place: Place) 
     assert kept(place) == []
 
 
+def test_a_transcript_that_has_no_place_is_said_also_where_one_turn_is_run(place: Place) -> None:
+    assert place.bridle("config", "set", "transcript.format", "events").code == 0
+    state = place.home / ".local/state/bridle"
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "transcripts").write_text("in the way")
+    done = place.bridle("run", "-y", "-m", place.script(SCRIPT), "say hi")
+    assert done.code == 0
+    assert done.err.count("The transcript cannot be written (File exists). The session itself is kept.") == 1
+
+
 @pytest.mark.requirement("D18.11")
 @pytest.mark.parametrize(
     "name",

@@ -26,6 +26,7 @@ def test_an_address_passes_through(url: str) -> None:
     [
         (PNG, "image/png"),
         (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF87a", "image/gif"),
         (b"GIF89a", "image/gif"),
         (b"RIFF\x00\x00\x00\x00WEBP", "image/webp"),
     ],

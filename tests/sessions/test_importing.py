@@ -173,10 +173,13 @@ def test_an_export_is_redacted_again_and_otherwise_keeps_its_bytes(tmp_path) -> 
         log = store.create("/work", profile="default")
         put(log, e.Notice(reason="x", message=f"the token is {secret}"))
         log.append(envelope(log, e.Notice(reason="x", message="y")), plain)
+        deep = {"reason": "x", "message": "y", "later": [{secret: 1}, [f"in a list: {secret}"]]}
+        log.append(envelope(log, e.Notice(reason="x", message="y")), msgspec.json.encode(deep))
         log.close()
-        first, second = jsonl(store.records(log.session))
-        (event, _) = clean(store.records(log.session))
-    assert secret.encode() not in first
+        first, second, third = jsonl(store.records(log.session))
+        (event, *_) = clean(store.records(log.session))
+    assert secret.encode() not in first + third
+    assert third.decode().count("«redacted:") == 2
     assert "«redacted:" in first.decode()
     assert plain in second
     assert "«redacted:" in event.event.message

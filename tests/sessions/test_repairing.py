@@ -17,7 +17,7 @@ from bridle.sessions.branching import branch
 from bridle.sessions.database import Database
 from bridle.sessions.schema import MIGRATIONS
 from bridle.sessions.searching import search
-from sessions.session_kit import filled, new_store, opened, put, raw, words
+from sessions.session_kit import filled, new_store, opened, put, python, raw, words
 from sessions.undo_kit import workshop
 
 LARGE = e.ToolResult(call_id="call_1", tool="bash", outcome="ok", content="x" * 9_000)
@@ -271,6 +271,46 @@ def test_nothing_is_replaced_while_another_bridle_is_at_work(tmp_path, change):
             change(database(tmp_path))
         assert used.value.reason == "StoreInUse"
     change(database(tmp_path))
+
+
+PEEKS = """
+import apsw
+from pathlib import Path
+from sessions.session_kit import raw
+
+other = raw(Path(sys.argv[1]))
+other.set_busy_timeout(0)
+try:
+    other.execute("select count(*) from sqlite_schema").fetchall()
+    print("free")
+except apsw.BusyError:
+    print("in use")
+"""
+
+CHANGES = """
+from pathlib import Path
+from bridle.sessions import rekeying, repairing
+from sessions.session_kit import python
+from sessions.test_repairing import PEEKS, database
+
+folder = Path(sys.argv[1])
+
+def look(event, arguments):
+    if event == "os.rename" and arguments[1] == str(folder / "sessions.db"):
+        print(python(PEEKS, str(folder)).communicate(timeout=60)[0].strip())
+
+sys.addaudithook(look)
+{"repair": repairing.repair, "rekey": rekeying.rekey}[sys.argv[2]](database(folder))
+"""
+
+
+@pytest.mark.parametrize("change", ["repair", "rekey"])
+def test_nobody_gets_at_a_database_that_is_about_to_be_replaced(tmp_path, change):
+    filled(tmp_path, words(5))
+    with contextlib.closing(raw(tmp_path)) as connection:
+        connection.execute("update events set digest = x'00' where id = 3")
+    told, _ = python(CHANGES, str(tmp_path), change).communicate(timeout=60)
+    assert told.splitlines() == ["in use"]
 
 
 # The key

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from bridle.sessions.undo_keeper import Begun
 from bridle.sessions.undo_states import NEVER_THE_SAME
 from bridle.sessions.undo_tree import Limits, look_around, signature_of
 from bridle.sessions.undo_words import interrupted
@@ -23,7 +24,7 @@ from sessions.undo_kit import Workshop, fresh_workshop, remove, tree_below, work
 
 NAMES = ("a", "b", "sub", "sub/c", "sub/d", "sub/deep", "sub/deep/e", "x\nname")
 OPERATIONS = st.tuples(
-    st.sampled_from(("write", "append", "remove", "folder", "link", "mode", "move", "again")),
+    st.sampled_from(("write", "append", "remove", "folder", "link", "mode", "move", "again", "many")),
     st.sampled_from(NAMES),
     st.sampled_from(NAMES),
     st.sampled_from((b"", b"one\n", b"two\n", b"\0\xff", b"long" * 100_000)),
@@ -56,6 +57,10 @@ def do(folder: Path, operation: tuple[str, str, str, bytes]) -> None:
                     path.chmod(0o750 if path.is_dir() else 0o640)
             case "move":
                 path.rename(target)
+            case "many":
+                path.mkdir(parents=True, exist_ok=True)
+                for number in range(300):  # more than is looked at in place
+                    (path / f"{number}").write_bytes(content[:10])
             case _:
                 path.write_bytes(path.read_bytes())
     except OSError:
@@ -92,6 +97,84 @@ def test_undo_gives_exactly_the_tree_before_and_redo_the_tree_after(tmp_path: Pa
 
     with closing(new_store(tmp_path / "data")) as store:
         always()
+
+
+STEPS = st.one_of(
+    st.just(("begin", None)),
+    st.tuples(st.just("end"), st.integers(0, 2)),
+    st.tuples(st.just("do"), OPERATIONS),
+)
+
+
+def test_what_is_changed_while_calls_overlap_is_undone_whichever_ends_first(tmp_path: Path):
+    @given(before=st.lists(OPERATIONS, max_size=4), steps=st.lists(STEPS, max_size=12))
+    @example(before=[], steps=[("begin", None), ("do", ("write", "a", "a", b"")), ("begin", None)])
+    @example(
+        before=[],
+        steps=[
+            ("begin", None),
+            ("begin", None),
+            ("do", ("write", "a", "a", b"")),
+            ("end", 1),
+            ("do", ("write", "a", "a", b"one\n")),
+        ],
+    )
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    def always(before, steps) -> None:
+        with fresh_workshop(store) as shop:
+            for operation in before:
+                do(shop.folder, operation)
+            tree = shop.tree()
+            running: list[Begun] = []
+            for what, how in steps:
+                if what == "begin":
+                    running.append(shop.begin())
+                elif running and what == "end":
+                    shop.end(running.pop(how % len(running)))
+                elif running:
+                    do(shop.folder, how)
+            for begun in running:
+                shop.end(begun)
+            if shop.tree() != tree:
+                shop.undo_last("session")
+                assert shop.tree() == tree
+
+    with closing(new_store(tmp_path / "data")) as store:
+        always()
+
+
+def many_files(folder: Path) -> None:
+    for number in range(300):
+        (folder / f"{number}").write_text("x")
+
+
+def many_folders(folder: Path) -> None:
+    for number in range(300):
+        (folder / f"{number}").mkdir()
+
+
+def large_file(folder: Path) -> None:
+    (folder / "large").write_bytes(bytes(1 << 20))
+
+
+@pytest.mark.parametrize("work", [many_files, many_folders, large_file])
+def test_what_takes_long_to_look_at_is_not_looked_at_in_place(tmp_path: Path, work):
+    """While a look in place lasts, nobody else gets their turn."""
+    with workshop(tmp_path / "data", tmp_path / "ws") as shop:
+        shop.call(lambda: (tmp_path / "ws" / "a").write_text("1"))
+        before = shop.tree()
+        begun = shop.begin()
+        work(tmp_path / "ws")
+        assert not shop.keeper.end_at_once(begun, ran=True)
+        shop.end(begun)
+        shop.undo_last()
+        assert shop.tree() == before
+        shop.call(lambda: None)  # sees that they are gone
+        begun = shop.begin()
+        (tmp_path / "ws" / "a").write_text("2")
+        assert shop.keeper.end_at_once(begun, ran=True)
+        shop.undo_last()
+        assert shop.tree() == before
 
 
 def test_what_somebody_else_changed_is_never_touched_without_a_word(tmp_path: Path):

@@ -18,7 +18,7 @@ from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.protocol.events import ToolCallStarted, UndoApplied
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
-from bridle.sessions.undo_keeper import Ground, Keeper
+from bridle.sessions.undo_keeper import Begun, Ground, Keeper
 from bridle.sessions.undo_service import Undo
 from bridle.sessions.undo_tree import USUAL, Limits
 from sessions.session_kit import new_store, put
@@ -62,12 +62,16 @@ class Workshop:
 
     def call(self, work: Callable[[], object], *named: str) -> str:
         """A call that does this; with `named`, one that can change only these files."""
-        self.begin(*named)
+        begun = self.begin(*named)
         work()
-        asyncio.run(self.keeper.end(self._begun, ran=True))
+        self.end(begun)
         return self._call.id
 
-    def begin(self, *named: str) -> None:
+    def end(self, begun: Begun) -> None:
+        if not self.keeper.end_at_once(begun, ran=True):
+            asyncio.run(self.keeper.end(begun, ran=True))
+
+    def begin(self, *named: str) -> Begun:
         self.calls += 1
         self.turn += 1
         paths = [os.path.join(self.folder, name) for name in named]
@@ -83,12 +87,13 @@ class Workshop:
             tool=NAMED if named else ANYTHING,
             subjects=tuple(Subject(kind="path", access="write", value=p, resolved=p) for p in paths),
         )
-        self._begun = asyncio.run(self.keeper.begin(self._call))
+        begun = self.keeper.begin_at_once(self._call) or asyncio.run(self.keeper.begin(self._call))
         intent = ToolCallStarted(
             call_id=self._call.id, tool=self._call.name, input={}, mutating=True, input_sha256=""
         )
         put(self.log, intent)
         asyncio.run(self.log.durable())
+        return begun
 
     def apply(self, plan, **options) -> UndoApplied:
         applied = self.undo.apply(plan, **options)

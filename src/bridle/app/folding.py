@@ -47,6 +47,12 @@ class KeptFold:
         self._say = say
         self._said = False
 
+    def notices(self) -> tuple[Notice, ...]:
+        """What is to be said when the session begins: whoever runs one turn is gone when it was transcribed."""
+        problem = None if self._transcript is None else self._transcript.prepare()
+        self._said = problem is not None
+        return () if problem is None else (_not_written(problem),)
+
     async def after_turn(self) -> None:
         """Keeps it if enough is new, or less is left of it. The commit is waited for in another thread."""
         if self._transcript is not None:
@@ -72,9 +78,13 @@ class KeptFold:
     async def _transcribe(self, transcript: KeptTranscript) -> None:
         problem = await asyncio.to_thread(transcript.catch_up)
         if problem is not None and not self._said:
-            message = f"The transcript cannot be written ({problem}). The session itself is kept."
-            self._say(Notice(reason="TranscriptNotWritten", message=message))
+            self._say(_not_written(problem))
         self._said = problem is not None
+
+
+def _not_written(problem: str) -> Notice:
+    message = f"The transcript cannot be written ({problem}). The session itself is kept."
+    return Notice(reason="TranscriptNotWritten", message=message)
 
 
 def session_transcript(log: StoredLog, state: str, form: Format | None) -> KeptTranscript | None:

@@ -156,9 +156,10 @@ class Housekeeping:
         self._stop.set()
         try:
             await self._task
-        except BridleError as failure:  # it is tried again
+        except (BridleError, OSError) as failure:  # it is tried again
             if self._notes is not None:
-                self._notes.write("warning", "store", "old content stays", reason=failure.reason)
+                reason = failure.reason if isinstance(failure, BridleError) else type(failure).__name__
+                self._notes.write("warning", "store", "old content stays", reason=reason)
 
     def _sweep(self, cwd: str) -> None:
         from bridle.app.keeping import days_kept, sweep

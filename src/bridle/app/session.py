@@ -338,6 +338,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             *_notices(settings, found, saved),
             *map(_name_taken, refused),
             *(undo.notices() if conversation.last_id else ()),
+            *fold.notices(),
         ),
     )
 

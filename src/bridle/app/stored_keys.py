@@ -49,6 +49,8 @@ _OF_THE_LOG = {
     "CredentialsWrongKey": "SessionsWrongKey",
     "CredentialsDamaged": "StoreBadKey",
 }
+_OF_KEYS = frozenset({"CredentialsLocked", "CredentialsWrongKey", "BadMachineKey"})
+"""What is wrong with a key that opens both."""
 
 
 def log_key_path(where: Folders) -> str:
@@ -60,6 +62,7 @@ class LogKey:
 
     def __init__(self, path: str, made: Callable[[], KeyWrap]) -> None:
         self._path = path
+        self._database_path = os.path.join(os.path.dirname(path), "sessions.db")
         self._made = made
         self._wrap: KeyWrap | None = None
 
@@ -77,18 +80,28 @@ class LogKey:
 
     def lock_kind(self) -> LockKind | None:
         """How the key is locked; None where there is none, or one from before keys were wrapped. Needs no key."""
-        try:
-            data = files.read_limited(self._path, 4096).data
-        except FileNotFoundError:
+        data = self._bytes()
+        if data is None:
             return None
         with self._told() as wrap:
             lock = wrap.lock_of(data)
         return None if lock is None else lock.kind
 
     def unlock(self) -> None:
-        """Makes sure that the key can be had, where there is one. Raises `StoreError`."""
-        if self.lock_kind() is not None:
-            self.unwrap(files.read_limited(self._path, 4096).data)
+        """Makes sure that the key can be had, where there is one and it is wrapped. Raises `StoreError`."""
+        if self.lock_kind() is not None and (data := self._bytes()) is not None:
+            self.unwrap(data)
+
+    def _bytes(self) -> bytes | None:
+        try:
+            return files.read_limited(self._path, 4096).data
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            clause = problem.strerror or "it cannot be read"
+            raise StoreError(
+                "StoreBadKey", path=self._database_path, key_path=self._path, problem=clause
+            ) from None
 
     @contextlib.contextmanager
     def _told(self) -> Generator[KeyWrap]:
@@ -97,9 +110,11 @@ class LogKey:
         try:
             yield self._wrap
         except BridleError as failure:
+            if failure.data.get("path") != self._path and failure.reason not in _OF_KEYS:
+                raise StoreError(failure.reason, **failure.data) from None  # it is about the store
             reason = _OF_THE_LOG.get(failure.reason, failure.reason)
-            database = os.path.join(os.path.dirname(self._path), "sessions.db")
-            raise StoreError(reason, **{**failure.data, "path": database, "key_path": self._path}) from None
+            about = {**failure.data, "path": self._database_path, "key_path": self._path}
+            raise StoreError(reason, **about) from None
 
 
 _OPENERS = ("BRIDLE_PASSPHRASE", "BRIDLE_MACHINE_KEY")
@@ -180,11 +195,13 @@ class StoredKeys:
         """The first credential was stored: the log's key gets the lock of the store, where both can be opened."""
         if not os.path.lexists(log_key_path(self._where)):
             return
-        database, before = self._log_database(), self.log_key.lock_kind()
-        with contextlib.suppress(BridleError, OSError), database.locked():
-            database.key_file.rewrap(self._log_wrap().followed)
-        if self.log_key.lock_kind() != before:
-            self._notice("Your sessions have the same lock as your stored keys now.")
+        database = self._log_database()
+        with contextlib.suppress(BridleError, OSError):
+            before = self.log_key.lock_kind()
+            with database.locked():
+                database.key_file.rewrap(self._log_wrap().followed)
+            if self.log_key.lock_kind() != before:
+                self._notice("Your sessions have the same lock as your stored keys now.")
 
     def _log_database(self) -> Database:
         from bridle.sessions.database import Database
@@ -200,8 +217,11 @@ class StoredKeys:
             self._shared_keys(),
             path=log_key_path(self._where),
             store_lock=lambda: None if self._is_file_missing else self.encrypted.lock(),
-            prove_store=lambda: self.encrypted.unlock(),
+            prove_store=self._open_store,
         )
+
+    def _open_store(self) -> None:
+        self.encrypted.unlock()
 
     @property
     def _is_file_missing(self) -> bool:
@@ -213,9 +233,18 @@ class StoredKeys:
             from bridle.credentials.locks import Keys
 
             self._keys = Keys(
-                env=self._env, key_path=key_path(self._where), ask=self._ask, notice=self._notice
+                env=self._env,
+                key_path=key_path(self._where),
+                ask=self._ask,
+                notice=self._notice,
+                is_needed=self._log_needs_automatic_key,
             )
         return self._keys
+
+    def _log_needs_automatic_key(self) -> bool:
+        with contextlib.suppress(BridleError):
+            return self.log_key.lock_kind() == "automatic"
+        return False
 
     def providers(self) -> frozenset[str]:
         """The providers that have a credential. Raises `CredentialError` where that cannot be seen."""

@@ -50,6 +50,14 @@ class KeptTranscript:
     def path(self) -> str:
         return os.path.join(self._folder, FILE_NAMES[self._format])
 
+    def prepare(self) -> str | None:
+        """Makes the folder; returns why that could not be done."""
+        try:
+            files.private_folder(self._folder)
+        except OSError as problem:
+            return problem.strerror or type(problem).__name__
+        return None
+
     def catch_up(self) -> str | None:
         """Writes what the log has and the file has not; returns why that could not be done. Blocks.
 

@@ -103,7 +103,7 @@ class DailyLog:
         entry = {
             "ts": iso_ms(now_ms),
             "level": level,
-            "component": component,
+            "component": self._clean(component),
             "msg": self._clean(msg),
             **about,
         }
@@ -115,6 +115,10 @@ class DailyLog:
             os.write(self._fd, line)
 
     def close(self) -> None:
+        with self._one_at_a_time:
+            self._close()
+
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -124,7 +128,7 @@ class DailyLog:
             return value
         for secret in self._secrets():
             value = value.replace(secret, "«redacted:key»")
-        value = redact(value)
+        value = redact(value).encode("utf-8", "backslashreplace").decode()
         return value if len(value) <= _TEXT_CHARACTERS else value[: _TEXT_CHARACTERS - 1] + "…"
 
     def _open(self, now_ms: int, more_bytes: int) -> None:
@@ -133,7 +137,7 @@ class DailyLog:
         while not (path == self._path and self._is_current() and self._has_room(more_bytes)):
             if path == self._path and self._is_current():
                 self._put_away(path)
-            self.close()
+            self._close()
             files.private_folder(self._folder)
             begins = not os.path.lexists(path)
             self._fd, self._path = os.open(path, _OPEN, 0o600), path
@@ -178,4 +182,4 @@ class DailyLog:
 def _age(name: str) -> tuple[str, float]:
     """By day, then by number; the file without one is the last of its day."""
     day, _, number = name.removesuffix(".log").partition(".")
-    return day, int(number) if number.isdigit() else float("inf")
+    return day, int(number) if number.isdecimal() else float("inf")

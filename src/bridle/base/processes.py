@@ -53,6 +53,7 @@ _DRAIN_S = 0.1
 _LAST_READS = 16
 """After that, at most what a full pipe can hold is still read."""
 _GUARDIAN_EXIT_S = 2.0
+_SCARCE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.3
 """How soon and how long it is looked again whether something of a process is still dying; each time twice as late."""
 
@@ -64,6 +65,13 @@ class CannotStart(Exception):
         super().__init__(f"cannot start {argv0}: {reason}")
         self.argv0 = argv0
         self.reason: Reason = reason
+
+
+def is_scarce(error: BaseException) -> bool:
+    """Whether this machine just had too little of something. What failed by it may work in a moment."""
+    if isinstance(error, CannotStart):
+        return error.reason == "no resources"
+    return isinstance(error, OSError) and error.errno in _SCARCE
 
 
 class Completed(NamedTuple):
@@ -200,11 +208,11 @@ class Process:
             try:
                 deliver(chunk)
             except Exception as error:  # noqa: BLE001  not ours: handed to whoever waits
-                self._fail(error)
+                self.fail(error)
                 return
 
-    def _fail(self, error: Exception) -> None:
-        """An output callback is broken: nobody can follow this process any more, so it ends."""
+    def fail(self, error: Exception) -> None:
+        """An output callback is broken: nobody can follow this process any more, so it ends. `wait` raises it."""
         self._failure = self._failure or error
         self.signal_group(signal.SIGKILL)
         for fd in list(self._pipes):
@@ -676,7 +684,7 @@ def _reason(error: OSError | ValueError, cwd: str) -> Reason:
             return "not found"
         case errno.E2BIG | errno.ENAMETOOLONG:
             return "too long"
-        case errno.EAGAIN | errno.ENOMEM | errno.EMFILE | errno.ENFILE:
+        case number if number in _SCARCE:
             return "no resources"
         case _:
             return "not executable"

@@ -126,6 +126,8 @@ class StreamRedactor:
         return self.flush()
 
     def _advance(self, buffer: str, *, final: bool) -> str:
+        if not buffer:
+            return ""
         position, done, openings = 0, list[str](), None
         while True:
             if self._inside is not None:

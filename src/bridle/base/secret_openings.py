@@ -31,7 +31,9 @@ _BETWEEN_DOTS = 6
 _DOTS_WITHIN = 40
 """A shape `by_dot` has so many characters between its dots, the second at most so far from its beginning."""
 _FIRST_SIZE = 32 * 1024
-"""What is looked through before anything is compiled that takes long: about the events of a short run."""
+_LEAST_SIZE = 200
+"""What is looked through before anything is compiled that takes long: about the events of a short run. However short it
+is, a text counts as so long."""
 
 
 class First:
@@ -42,7 +44,7 @@ class First:
 
     def has(self, text: str | bytes) -> bool:
         """Whether a text is one of them. Each is asked about once."""
-        self._left -= len(text)
+        self._left -= max(len(text), _LEAST_SIZE)
         return self._left >= 0
 
 

@@ -13,7 +13,10 @@ MAX_SECRET_BYTES = 64 * 1024
 
 
 def hidden_line(prompt: str) -> str:
-    """A line typed at the terminal, which shows nothing of it. Raises EOFError when there will be none."""
+    """A line typed at the terminal, which shows nothing of it; empty when there will be none.
+
+    Raises `UsageError` for what is no text.
+    """
     import getpass
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the echo comes back before we leave
@@ -21,6 +24,10 @@ def hidden_line(prompt: str) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)  # it would show what is typed
             return getpass.getpass(prompt, stream=sys.stdout if sys.stdout.isatty() else None)
+    except EOFError:
+        return ""
+    except UnicodeDecodeError:
+        raise UsageError("What was typed is not UTF-8 text; nothing was changed") from None
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -28,10 +35,7 @@ def hidden_line(prompt: str) -> str:
 def secret_from(prompt: str, *, what: str) -> str:
     """A secret: piped in whole, or else typed. Raises `UsageError` where nothing comes."""
     if sys.stdin.isatty():
-        try:
-            secret = hidden_line(prompt)
-        except EOFError:
-            secret = ""
+        secret = hidden_line(prompt)
     else:
         data = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
         if len(data) > MAX_SECRET_BYTES:

@@ -41,7 +41,7 @@ def _unlocked(env: Mapping[str, str], *, keys: bool) -> Mapping[str, str]:
         keys_have_one = keys and not stored.is_empty and stored.encrypted.lock_kind() == "passphrase"
         if log_has_one or keys_have_one:
             return _with_passphrase(env, log=log_has_one, keys=keys_have_one)
-    except (BridleError, OSError, EOFError):
+    except (BridleError, OSError):
         return env
     return env
 

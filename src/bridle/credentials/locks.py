@@ -105,7 +105,7 @@ class Keys:
     """Finds the key of a lock. A key made of a passphrase is kept for the life of this object: making it is slow.
 
     `ask` asks a person for the passphrase of a file; None where nobody can be asked. `notice` gets what a person
-    should see.
+    should see. `is_needed` says whether something has the automatic lock already: then a missing key is a lost one.
     """
 
     def __init__(
@@ -115,11 +115,13 @@ class Keys:
         key_path: str,
         ask: Callable[[], str] | None = None,
         notice: Callable[[str], None] = lambda _text: None,
+        is_needed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.key_path = key_path
         self._env = env
         self._ask = ask
         self._notice = notice
+        self._is_needed = is_needed
         self._made: dict[Lock, bytes] = {}
         self._typed = ""
         self._warned = False
@@ -147,7 +149,7 @@ class Keys:
                 return f"the key in {self.key_path}"
 
     def key(self, lock: Lock, *, path: str, fresh: bool = False) -> bytes:
-        """The 32 bytes that open `path`. With `fresh` the automatic key is made where there is none.
+        """The 32 bytes that open `path`. With `fresh` the automatic key is made where there is none and none was.
 
         Raises `CredentialError`: `CredentialsLocked` where the key is not to be had, `BadMachineKey`.
         """
@@ -181,7 +183,7 @@ class Keys:
         return self._made[lock]
 
     def _automatic(self, path: str, *, fresh: bool) -> bytes:
-        if fresh and not os.path.lexists(self.key_path):
+        if fresh and not os.path.lexists(self.key_path) and not self._is_needed():
             self._make_automatic(path)
         try:
             found = files.read_limited(self.key_path, 4 * KEY_BYTES).data

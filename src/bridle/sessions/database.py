@@ -28,6 +28,7 @@ _LEAST_ROOM_BYTES = 64 * 1024
 """With less, SQLite cannot even make the index of its write-ahead log."""
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NEW = ".new"
+_COPIED_BYTES = 1 << 20
 _VERSIONS = "select version, sha256 from schema_migrations"
 _HAS_VERSIONS = "select 1 from sqlite_schema where name = 'schema_migrations'"
 
@@ -110,15 +111,23 @@ class Database:
             raise StoreError("StoreOnNetwork", path=self.path, kind=kind)
 
     def _open_current(self) -> Connection:
-        """Opens it; where a change of key was cut off after the file was replaced, with the new key."""
-        try:
-            return self._open(self.path)
-        except apsw.NotADBError:
-            with self.locked():
-                if not self.key_file.adopt_next(self._opens_with):
-                    raise
-            self._key = None
-            return self._open(self.path)
+        """Opens what has the name, also where another process was just replacing it.
+
+        Where a change of key was cut off after the file was replaced, it is finished.
+        """
+        while True:
+            before = os.stat(self.path)
+            try:
+                connection = self._open(self.path)
+            except apsw.NotADBError:
+                with self.locked():
+                    self.key_file.adopt_next(self._opens_with)
+                self.forget_key()
+                connection = self._open(self.path)
+            if os.path.samestat(before, os.stat(self.path)):
+                return connection
+            connection.close()
+            self.forget_key()
 
     def _opens_with(self, key: str) -> bool:
         try:
@@ -154,10 +163,11 @@ class Database:
     def alone(self) -> Connection:
         """A connection beside which there is no other, in any process, until it is closed.
 
-        For what replaces the file: whoever had the old one open would go on writing into nothing. Raises
-        `StoreError("StoreInUse")`. Call it with `locked` held.
+        For what replaces the file, and closes it after that: whoever had the old one open would go on writing into
+        nothing. Raises `StoreError("StoreInUse")`. Call it with `locked` held, and copy the file with `copied` only.
         """
         with self.errors():
+            self.forget_key()  # whoever held the lock before may have changed it
             connection = self._open(self.path, alone=True)
             try:
                 connection.execute("begin exclusive")
@@ -318,6 +328,24 @@ class Database:
             if connection.in_transaction:
                 connection.execute("rollback")
             raise
+
+
+@contextlib.contextmanager
+def copied(path: str, target: str) -> Generator[None]:
+    """A new, private copy of a file that this process has a connection to; a missing one is left out.
+
+    The original stays open as long as this lasts: the system drops every lock of a process on a file, those of SQLite
+    too, when the process closes it once.
+    """
+    import shutil
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(FileNotFoundError):
+            source = stack.enter_context(open(path, "rb"))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with open(os.open(target, flags, 0o600), "wb") as copy:
+                shutil.copyfileobj(source, copy, _COPIED_BYTES)
+        yield
 
 
 def _cannot_be_written(folder: str) -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 
 from bridle.base.files import sync_folder
-from bridle.sessions.database import Database
+from bridle.sessions.database import Database, copied
 from bridle.sessions.repairing import refuse_while_running
 
 _REKEYED = ".rekeyed"
@@ -29,13 +28,12 @@ def rekey(database: Database) -> None:
         try:
             with contextlib.closing(database.alone()) as connection:
                 connection.pragma("wal_checkpoint", "truncate")
-                os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-                shutil.copyfile(database.path, fresh)
-            _encrypt_anew(database, fresh, database.key_file.make_next())
-            os.replace(fresh, database.path)
-            sync_folder(database.folder)
-            database.key_file.adopt_next(lambda _key: True)
-            sync_folder(database.folder)
+                with copied(database.path, fresh):
+                    _encrypt_anew(database, fresh, database.key_file.make_next())
+                    os.replace(fresh, database.path)
+                    sync_folder(database.folder)
+                    database.key_file.adopt_next(lambda _key: True)
+                    sync_folder(database.folder)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(fresh)

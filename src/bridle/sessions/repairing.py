@@ -20,7 +20,7 @@ from bridle.base import files
 from bridle.base.files import FileLock
 from bridle.protocol.errors import StoreError
 from bridle.sessions import reading
-from bridle.sessions.database import Connection, Database
+from bridle.sessions.database import Connection, Database, copied
 from bridle.sessions.reading import LogName
 from bridle.sessions.rescuing import Rescued, rescue
 from bridle.sessions.salvaging import end_of_log, intact, logs_around, one_row
@@ -88,10 +88,18 @@ def repair(database: Database) -> Report:
                 for found in report.damaged:
                     _accept_loss(database.folder, found)
                 return report
-            aside, fresh, rescued = _saved(database, connection, report)
+            aside = _aside(database)
+            with contextlib.ExitStack() as copies:
+                for side in _SIDE_FILES:
+                    copies.enter_context(
+                        copied(database.path + side, os.path.join(aside, "sessions.db" + side))
+                    )
+                _write_report(msgspec.structs.replace(report, aside=aside))
+                fresh, rescued = _saved(database, connection, aside)
+                with contextlib.suppress(apsw.Error):
+                    connection.pragma("wal_checkpoint", "truncate")
+                _put_in_place(database, fresh, rescued.tips)
             report = _with_rests(report, rescued, aside)
-        with database.errors():
-            _put_in_place(database, fresh, rescued.tips)
             _write_report(report)
         return report
 
@@ -230,19 +238,19 @@ def _accept_loss(folder: str, found: DamagedLog) -> None:
         os.unlink(_tip_path(folder, found.log))
 
 
-def _saved(database: Database, connection: Connection, report: Report) -> tuple[str, Database, Rescued]:
-    """Puts a copy of the damaged files aside, and beside it a new database with what can be read."""
+def _aside(database: Database) -> str:
+    """A folder of its own for the damaged files."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = files.private_folder(os.path.join(database.folder, f"damaged-{stamp}-{os.urandom(2).hex()}"))
-    for side in _SIDE_FILES:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(database.path + side, os.path.join(aside, "sessions.db" + side))
-    _write_report(msgspec.structs.replace(report, aside=aside))
+    return files.private_folder(os.path.join(database.folder, f"damaged-{stamp}-{os.urandom(2).hex()}"))
+
+
+def _saved(database: Database, connection: Connection, aside: str) -> tuple[Database, Rescued]:
+    """Makes a new database with what can be read, in the folder of the damaged one."""
     fresh = database.beside(files.private_folder(os.path.join(aside, "saved")))
     shutil.copy2(database.key_path, fresh.key_path)
     names, _ = _logs(connection)
     found = ((name.log_id, tip_at(_tip_path(database.folder, name.log_id))) for name in names)
-    return aside, fresh, rescue(connection, fresh, names, {log: tip for log, tip in found if tip is not None})
+    return fresh, rescue(connection, fresh, names, {log: tip for log, tip in found if tip is not None})
 
 
 def _with_rests(report: Report, rescued: Rescued, aside: str) -> Report:

@@ -25,12 +25,14 @@ from bridle.sessions.undo_states import (
     differences,
     tree_of,
 )
-from bridle.sessions.undo_store import NewCall, UndoStore
+from bridle.sessions.undo_store import Keeping, NewCall, TooMuch, UndoStore
 from bridle.sessions.undo_tree import USUAL, Keep, Limits, Look, look_around, look_at, newly_missed
 
 _DOES_CHARACTERS = 200
 _FEW = 256
 """To look at so many files again takes no longer than to hand the work to a thread."""
+_FEW_BYTES = 256 << 10
+"""Nor does it take long to read so much of them."""
 _INSTALLS = "installs packages"
 """What a command that fetches packages is said to do: it runs their scripts too, so its class is another one."""
 _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compared, never opened
@@ -85,11 +87,15 @@ class Keeper:
     ) -> None:
         self._store = store
         self._ground = ground
+        few = msgspec.structs.replace(ground.limits, entries=min(_FEW, ground.limits.entries))
+        self._few = msgspec.structs.replace(ground, limits=few)
         self._turn = turn
         self._clock = clock
         self._look: Look | None = None
         self._next_number = 0
         self._sweeps = 0
+        self._unended: set[int] = set()
+        self._unlooked = False
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, call: ToolCall) -> Begun:
@@ -104,27 +110,35 @@ class Keeper:
 
     def begin_at_once(self, call: ToolCall) -> Begun | None:
         """The same without waiting for a thread, where a look takes no longer than that; None where it might."""
-        return None if exact_paths(call) or not self._is_quick() else self._begin(call, self._turn())
+        if exact_paths(call) or not self._may_be_quick():
+            return None
+        try:
+            return self._begin(call, self._turn(), at_once=True)
+        except TooMuch:
+            return None
 
     def end_at_once(self, begun: Begun, *, ran: bool) -> bool:
         """The same for the end; False where it has to be waited for."""
-        if begun.kept.exact or not self._is_quick():
+        if begun.kept.exact or not self._may_be_quick():
             return False
-        self._end(begun, ran)
+        try:
+            self._end(begun, ran, at_once=True)
+        except TooMuch:
+            return False
         return True
 
-    def _is_quick(self) -> bool:
+    def _may_be_quick(self) -> bool:
         look = self._look
         return look is not None and len(look.tree) <= _FEW and not self._one_at_a_time.locked()
 
-    def _begin(self, call: ToolCall, turn: int | None) -> Begun:
+    def _begin(self, call: ToolCall, turn: int | None, *, at_once: bool = False) -> Begun:
         store = self._store
         if not self._next_number:
             with store.elsewhere() as own:
                 own.forget_old(self._clock.now_ms())
                 settle(own, self._ground, self._clock.now_ms())
                 self._next_number = own.next_number()
-        keep = store.keeping(self._clock.now_ms())
+        keep = self._keeping(at_once)
         named = tuple(_named(call, self._ground))
 
         def new(kept: Kept) -> NewCall:
@@ -140,13 +154,17 @@ class Keeper:
 
         if paths := exact_paths(call):
             kept = Kept(exact=True, seen=tuple(_looked_at(with_missing_folders(paths), keep)))
+        elif self._unended:
+            kept = Kept()  # what differs belongs to calls that run, and is looked at when they have ended
         else:
-            kept = self._whole(keep, named)
+            kept = self._whole(keep, named, at_once=at_once)
             while kept.whole and not store.begin_whole(new(kept), keep.rest(), sweeps=self._sweeps):
                 self._look = None  # what an earlier session kept went meanwhile, and is read again
                 kept = self._whole(keep, named)
         if not kept.whole:
             store.begin(new(kept), keep.rest())
+        if not kept.exact:
+            self._unended.add(self._next_number)
         self._next_number += 1
         return Begun(
             number=self._next_number - 1,
@@ -155,7 +173,19 @@ class Keeper:
             named=named,
         )
 
-    def _whole(self, keep: Keep, named: Sequence[str]) -> Kept:
+    def _keeping(self, at_once: bool) -> Keeping:
+        return self._store.keeping(self._clock.now_ms(), _FEW_BYTES if at_once else None)
+
+    def _around(self, known: Mapping[str, Seen], keep: Keep, *, first: bool = False, at_once: bool) -> Look:
+        """Everything there is to see; raises `TooMuch` where that is more than can be seen `at_once`."""
+        if not at_once:
+            return self._ground.around(known, keep, first=first)
+        look = self._few.around(known, keep)
+        if look.unlisted:
+            raise TooMuch
+        return look
+
+    def _whole(self, keep: Keep, named: Sequence[str], *, at_once: bool = False) -> Kept:
         """The tree as it is now, as what differs from what was known of it."""
         first = self._look is None
         if self._look is None:
@@ -164,7 +194,7 @@ class Keeper:
                 known = own.last_tree()
         else:
             known = self._look.tree
-        look = self._ground.around(known, keep, first=first)
+        look = self._around(known, keep, first=first, at_once=at_once)
         _deepen(look, named, keep)
         seen = [one for path, one in look.tree.items() if first or known.get(path) is not one]
         if not first:
@@ -175,24 +205,30 @@ class Keeper:
         unlisted = tuple(os.fsencode(path) for path in sorted(look.unlisted))
         return Kept(whole=first, seen=tuple(seen), unlisted=unlisted)
 
-    def _end(self, begun: Begun, ran: bool) -> None:
+    def _end(self, begun: Begun, ran: bool, *, at_once: bool = False) -> None:
+        """Of calls that overlap, the last to end has what all of them changed: nobody can tell whose it is."""
         store = self._store
-        if not ran:
-            store.end(begun.number, begun.kept)
+        others_run = not begun.kept.exact and len(self._unended) > 1
+        if others_run or not (ran or (self._unlooked and not begun.kept.exact)):
+            self._unlooked = self._unlooked or (ran and others_run)
+            self._unended.discard(begun.number)
+            store.end(
+                begun.number, msgspec.structs.replace(begun.kept, missed=begun.missed) if ran else begun.kept
+            )
             return
-        keep = store.keeping(self._clock.now_ms())
+        keep = self._keeping(at_once)
         if begun.kept.exact:
             changes, missed = _exact_changes(begun.kept, keep), list[Missed]()
         else:
-            before = (
-                self._look
-            )  # not the one of the beginning: of calls that overlap, the first to end has the change
+            before = self._look
             assert before is not None
-            after = self._ground.around(before.tree, keep)
+            after = self._around(before.tree, keep, at_once=at_once)
             _deepen(after, begun.named, keep)
             changes = covered(before, after)
             missed = newly_missed(before, after, self._ground.roots)
             self._look = after
+            self._unended.discard(begun.number)
+            self._unlooked = False
         missed = (*begun.missed, *missed)
         kept = msgspec.structs.replace(begun.kept, changes=tuple(changes), missed=missed)
         store.end(begun.number, kept, keep.rest())

@@ -95,9 +95,9 @@ class UndoStore:
 
     # Contents
 
-    def keeping(self, now_ms: int) -> Keeping:
-        """Takes contents in, part by part."""
-        return Keeping(self._writer, self._name.key, now_ms)
+    def keeping(self, now_ms: int, most_bytes: int | None = None) -> Keeping:
+        """Takes contents in, part by part; with `most_bytes` only so much, and `TooMuch` is raised for more."""
+        return Keeping(self._writer, self._name.key, now_ms, most_bytes)
 
     def content(self, digest: bytes) -> bytes | None:
         """What has this digest, checked; None where it is gone."""
@@ -264,19 +264,26 @@ class UndoStore:
             self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
 
 
+class TooMuch(Exception):
+    """There are more contents than were to be taken in."""
+
+
 class Keeping:
     """Contents on their way into the store; `rest` gives those that are not stored yet."""
 
-    def __init__(self, writer: Writer, log: int, now_ms: int) -> None:
+    def __init__(self, writer: Writer, log: int, now_ms: int, most_bytes: int | None = None) -> None:
         self._writer = writer
         self._log = log
         self._now_ms = now_ms
+        self._most_bytes = most_bytes
         self._contents: dict[bytes, bytes] = {}
         self._bytes = 0
 
     def __call__(self, digest: bytes, data: bytes) -> None:
         self._contents[digest] = data
         self._bytes += len(data)
+        if self._most_bytes is not None and self._bytes > self._most_bytes:
+            raise TooMuch
         if self._bytes >= BATCH_BYTES:
             self.flush()
 

@@ -2,12 +2,13 @@
 
 import json
 import os
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import Processes
+from bridle.base.processes import CannotStart, Processes
 from bridle.safety.sandbox.adapters import Launch
 from bridle.safety.sandbox.choosing import ORDER, Attempt, Chooser, Way, adapter_for
 from bridle.safety.sandbox.confinement import Confinement
@@ -64,6 +65,27 @@ async def test_what_failed_is_looked_for_again(processes: Processes, tmp_path: P
     chooser.drop()
     assert not (tmp_path / "sandbox.json").exists()
     assert (await chooser.choose()).attempts == first.attempts
+
+
+@pytest.mark.skipif(find_program("bwrap") is None, reason="bubblewrap is not installed")
+async def test_a_moment_without_descriptors_is_no_answer(processes: Processes, tmp_path: Path) -> None:
+    probe = await processes.run(["/bin/true"], cwd="/", env={}, timeout_s=10, max_output_bytes=1)
+    assert probe.returncode == 0
+    usual = await Chooser(processes, state=str(tmp_path / "usual")).choose()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(os.listdir("/proc/self/fd"))
+    for most in (0, *range(in_use, in_use + 16)):
+        chooser = Chooser(processes, state=str(tmp_path / str(most)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+        try:
+            chosen = await chooser.choose()
+        except CannotStart as refused:
+            assert refused.reason == "no resources"
+            assert not (tmp_path / str(most) / "sandbox.json").exists()
+        else:
+            assert chosen.way == usual.way
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @needs_an_adapter

@@ -1,6 +1,7 @@
 """What a policy means: which paths, and that the deeper one decides."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,23 @@ def test_a_mask_is_shared_and_taken_away_by_the_last_who_needs_it(tmp_path: Path
     first.release()
     assert path.is_dir()
     second.release()
+    assert not path.exists()
+
+
+def test_without_descriptors_nothing_is_taken_for_protected(world: World) -> None:
+    (world.workspace / "CLAUDE.md").write_text("x")
+    path = world.workspace / "AGENTS.md"
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            Masks([str(path)])
+        with pytest.raises(OSError, match="Too many open files"):
+            world.confinement()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert is_left_over(str(path))  # nobody holds it, and whoever needs it next uses it again
+    Masks([str(path)]).release()
     assert not path.exists()
 
 

@@ -2,23 +2,28 @@
 
 import asyncio
 import os
+import resource
 import select
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import Processes
+from bridle.base.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.sandbox.adapters import Launch, NeverRan
 from bridle.safety.sandbox.bubblewrap import Bubblewrap
 from bridle.safety.sandbox.confinement import Confinement, Network, Place
+from bridle.safety.sandbox.gate import Gate, Prepared
+from bridle.safety.sandbox.mount_check import Expected
 from bridle.safety.sandbox.spawn import SandboxSpawn
 from bridle.safety.sandbox.starting import HeldBack, start
+from bridle.safety.sandbox.thread_limits import drop_capabilities
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
@@ -55,7 +60,9 @@ class Box:
         for name in ("ws", "home", "hosttmp"):
             (base / name).mkdir()
 
-    async def run(self, adapter: Bubblewrap, script: str) -> tuple[int, str]:
+    async def run(
+        self, adapter: Bubblewrap, script: str, on_output: Callable[[bytes], None] | None = None
+    ) -> tuple[int, str]:
         async def choose() -> Bubblewrap:
             return adapter
 
@@ -72,7 +79,7 @@ class Box:
                 mode="workspace-write", workspace=str(self.workspace), scratch=str(self.base / "scratch")
             ),
             call_id="call_1",
-            on_output=output.extend,
+            on_output=on_output or output.extend,
         )
         code = await process.wait()
         process.blocked(output.decode())
@@ -131,6 +138,50 @@ async def test_a_command_that_did_run_is_never_run_again(box: Box) -> None:
     code, output = await box.run(adapter, "echo run >> runs; echo 'bwrap: cannot do it' >&2; exit 1")
     assert (code, output, adapter.tries) == (1, "bwrap: cannot do it\n", 1)
     assert (box.workspace / "runs").read_text() == "run\n"
+
+
+class Talkative(Bubblewrap):
+    """A sandbox that says something before it lets the command go."""
+
+    def __init__(self, folder: Path) -> None:
+        program = folder / "bwrap"
+        program.write_text(f'#!/bin/sh\necho careful\nexec {shutil.which("bwrap")} "$@"\n')
+        program.chmod(0o755)
+        super().__init__(str(program))
+
+
+async def test_a_command_whose_output_nobody_can_take_is_never_run_again(box: Box) -> None:
+    def full(_chunk: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        await box.run(Talkative(box.base), f"{RUNS}; sleep 600", on_output=full)
+    runs = box.workspace / "runs"
+    assert not runs.exists() or runs.read_text() == "run\n"
+
+
+async def test_what_a_sandbox_says_before_the_command_runs_comes_first(box: Box) -> None:
+    assert await box.run(Talkative(box.base), RUNS) == (0, "careful\ndone\n")
+
+
+async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) -> None:
+    adapter = Disturbed(lambda _tries: None)
+    assert await box.run(adapter, "true") == (0, "")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(os.listdir("/proc/self/fd"))
+    reasons, ran = set[str](), 0
+    for most in (0, *range(in_use, in_use + 20)):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+        try:
+            await box.run(adapter, "echo run >> runs")
+            ran += 1
+        except CannotStart as refused:
+            reasons.add(refused.reason)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert reasons == {"no resources"}
+    assert (box.workspace / "runs").read_text() == "run\n" * ran
+    assert len(os.listdir("/proc/self/fd")) == in_use
 
 
 async def test_a_command_finds_nothing_of_the_gate_among_its_descriptors(box: Box) -> None:
@@ -211,6 +262,28 @@ async def test_a_cancelled_start_leaves_nothing(box: Box) -> None:
     launch.ended()
     assert ended == [1]
     assert not (box.workspace / "runs").exists()
+
+
+async def test_more_than_a_pipe_of_this_user_holds_is_told_too() -> None:
+    options = ["x" * 4_000] * 600
+    told = bytearray()
+
+    def tell(gate: Gate) -> None:
+        drop_capabilities()  # with which there would be no limit
+        try:
+            asyncio.run(gate.mounted())
+        finally:
+            gate.close()
+
+    gate = Gate(lambda: Prepared(options, lambda: Expected(*[frozenset()] * 3, {}, frozenset())))
+    teller = threading.Thread(target=tell, args=(gate,))
+    teller.start()
+    while chunk := await asyncio.to_thread(os.read, gate.theirs[0], 1 << 20):
+        told += chunk
+    for fd in gate.theirs:
+        os.close(fd)  # nobody is left to read: it goes on
+    teller.join(60)
+    assert told.decode().split("\0") == options
 
 
 _ENGINE = """

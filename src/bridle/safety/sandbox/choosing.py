@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
 import msgspec
 
 from bridle.base.files import private_folder, read_limited, write_atomic
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.processes import CannotStart, Processes, is_scarce
 from bridle.safety.spawn import find_program
 
 if TYPE_CHECKING:
@@ -93,7 +93,10 @@ class Chooser:
         return next((name for name in self._names() if _is_here(name)), None)
 
     async def choose(self) -> Chosen:
-        """The strongest way that held when it was tried."""
+        """The strongest way that held when it was tried.
+
+        Raises `CannotStart` where there was too little of something to try: that says nothing about what would hold.
+        """
         async with self._lock:
             if self._chosen is None:
                 answer = None if self._only else self._remembered()
@@ -161,12 +164,14 @@ class Chooser:
                 code = await process.wait()
         except CannotConfine as refused:
             return refused.problem
-        except CannotStart as error:
-            return f"it did not start ({error.reason})"
         except HeldBack as held_back:
             return ground.problem(held_back.process.returncode or 1, held_back.said)
         except TimeoutError:
             return f"it did not answer within {_TRY_S:g} s"
+        except (CannotStart, OSError) as error:
+            if is_scarce(error):
+                raise CannotStart(adapter.name, "no resources") from error
+            return f"it did not start ({error.reason if isinstance(error, CannotStart) else error.strerror})"
         return ground.problem(code, bytes(output))
 
     def _names(self) -> tuple[AdapterName, ...]:

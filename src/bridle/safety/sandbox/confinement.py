@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from bridle.base.files import read_limited
+from bridle.base.processes import is_scarce
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.paths import PathRefused, find, is_beneath, is_beneath_any
 from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository
@@ -388,7 +389,9 @@ def _made(folder: str) -> str:
 def _content(path: str) -> bytes:
     try:
         return read_limited(path, _MAX_KEPT_BYTES).data
-    except OSError:
+    except OSError as problem:
+        if is_scarce(problem):
+            raise
         return b""
 
 
@@ -412,7 +415,9 @@ def _unique(paths: Iterable[str]) -> list[str]:
 def _names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except OSError:
+    except OSError as problem:
+        if is_scarce(problem):
+            raise
         return []
 
 

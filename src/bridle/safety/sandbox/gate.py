@@ -13,6 +13,7 @@ What to mount comes through a third one. Starting the program takes a while, in 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import re
@@ -104,7 +105,10 @@ class Gate:
     def _tell(self, options: Sequence[str]) -> None:
         data = os.fsencode("\0".join(options))
         if len(data) > _PIPE_BYTES:
-            fcntl.fcntl(self._options, fcntl.F_SETPIPE_SZ, len(data))
+            with contextlib.suppress(
+                PermissionError
+            ):  # a user may have so much of pipes: then bubblewrap is waited for
+                fcntl.fcntl(self._options, fcntl.F_SETPIPE_SZ, len(data))
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self._options, rest) :]

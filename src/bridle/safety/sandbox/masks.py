@@ -12,6 +12,8 @@ import fcntl
 import os
 from collections.abc import Iterable
 
+from bridle.base.processes import is_scarce
+
 _MODE = 0o1755
 _TRIES = 5
 
@@ -50,7 +52,9 @@ class Masks:
                 folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             except FileNotFoundError:
                 continue
-            except OSError:
+            except OSError as problem:
+                if is_scarce(problem):
+                    raise
                 return
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(folder, fcntl.LOCK_SH)

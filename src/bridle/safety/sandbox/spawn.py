@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.processes import CannotStart, Processes, is_scarce
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allowed_environment
@@ -159,7 +159,9 @@ class SandboxSpawn:
                     raise  # who knows whether it ran
                 if tries_left:
                     continue
-                raise CannotStart(argv[0], "no sandbox") from refused
+                raise CannotStart(
+                    argv[0], "no resources" if is_scarce(refused) else "no sandbox"
+                ) from refused
             return ConfinedProcess(started, adapter.name, border.explain)
         raise AssertionError("unreachable")
 

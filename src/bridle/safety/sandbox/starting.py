@@ -40,7 +40,8 @@ async def start(
     stdin: bytes | None = None,
     ended: Callable[[], None] = _nothing,
 ) -> Process:
-    """Starts a launch and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then.
+    """Starts a launch and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then. Whatever is
+    raised where there is a gate, the command did not run.
 
     `ended` is called, exactly once, when nothing of it runs any more or when it could not be started; the launch's own
     is the caller's to call.
@@ -85,7 +86,10 @@ async def start(
             launch.gate.close()
     for delivery in (output, error):
         if delivery is not None:
-            delivery.begin()
+            try:
+                delivery.begin()
+            except Exception as problem:  # noqa: BLE001  the command runs: raised here, it would look as if it did not
+                process.fail(problem)
     return process
 
 
