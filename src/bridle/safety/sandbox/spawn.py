@@ -68,8 +68,11 @@ class SandboxSpawn:
         return self._expected() or UNCONFINED
 
     async def held_by(self) -> str | None:
-        """What really confines commands here, found out; None where nothing does."""
-        adapter = await self._choose()
+        """What really confines commands here, found out; None where nothing does, or nothing can be started."""
+        try:
+            adapter = await self._choose()
+        except CannotStart:
+            return None
         return adapter.name if adapter is not None else None
 
     async def __call__(
