@@ -24,8 +24,8 @@ def test_a_saved_model_ranks_below_an_option_and_what_is_chosen_in_the_session_a
     )
     saved_model(place, saved)
     assert "the saved one" in place.bridle("run", "x").out
-    with sitting(place, "-m", option) as person:
-        person.sees("option.s", "--model", READY)
+    with sitting(place, "-m", option, columns=300) as person:  # wide enough for a name wherever it lies
+        person.sees("option.script", "--model", READY)
         person.types("hello\r")
         person.sees("This is the option one.", "1 step")
         person.types(f"/model {chosen}\r")

@@ -346,7 +346,7 @@ def test_a_title_a_person_gave_stays(place: Place) -> None:
 
 def test_export_writes_a_new_file_and_never_over_an_old_one(place: Place) -> None:
     model = place.script('say **Found** it.\ncall read_file {"path": "it.script"}\n---\nsay Done.\n')
-    with sitting(place, "-m", model) as person:
+    with sitting(place, "-m", model, columns=300) as person:
         person.sees(READY)
         person.types("where is it?\r")
         person.sees("Done.", "2 steps")
