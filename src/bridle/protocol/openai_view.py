@@ -12,7 +12,7 @@ something else, each with its place; `joined` says that a message continues the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -51,7 +51,7 @@ def to_openai(messages: Iterable[Message], *, system: str = "") -> list[OpenAIMe
     """The conversation in OpenAI's shape. `from_openai` gives back the very same."""
     view: list[OpenAIMessage] = [{"role": "system", "content": system}] if system else []
     for message in messages:
-        for number, blocks in enumerate(_segments(message)):
+        for number, blocks in enumerate(segments(message, _begins_another)):
             view.append(_shown(message.role, blocks, joined=number > 0))
     return view
 
@@ -82,11 +82,13 @@ def from_openai(view: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[Message, 
 # Blocks to OpenAI's shape
 
 
-def _segments(message: Message) -> Iterator[list[AnyBlock]]:
-    """The blocks in runs that one message of that shape can hold; at least one run."""
+def segments(
+    message: Message, begins_another: Callable[[Role, list[AnyBlock], AnyBlock], bool]
+) -> Iterator[list[AnyBlock]]:
+    """The blocks in runs that one message or item of a shape can hold; at least one run."""
     run: list[AnyBlock] = []
     for block in message.content:
-        if run and _begins_another(message.role, run, block):
+        if run and begins_another(message.role, run, block):
             yield run
             run = []
         run.append(block)

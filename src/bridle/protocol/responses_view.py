@@ -29,7 +29,7 @@ from bridle.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from bridle.protocol.openai_view import SIDE_FIELD, Placed, Role, SideBlocks, text_of, with_side
+from bridle.protocol.openai_view import SIDE_FIELD, Placed, Role, SideBlocks, segments, text_of, with_side
 
 ResponsesItem: TypeAlias = dict[str, Any]
 _Voice: TypeAlias = Literal["person", "model", "output"]
@@ -50,7 +50,7 @@ def to_responses(messages: Iterable[Message], *, system: str = "") -> list[Respo
     tools: dict[str, str] = {}
     before: _Voice | None = None
     for message in messages:
-        for number, blocks in enumerate(_segments(message)):
+        for number, blocks in enumerate(segments(message, _begins_another)):
             item, side = _shown(message.role, blocks, tools)
             voice = _voice_of(item)
             if (number > 0) != _is_one_message(before, voice):
@@ -106,17 +106,6 @@ def _is_one_message(before: _Voice | None, voice: _Voice) -> bool:
 
 
 # Blocks to items
-
-
-def _segments(message: Message) -> Iterator[list[AnyBlock]]:
-    """The blocks in runs that one item can hold; at least one run."""
-    run: list[AnyBlock] = []
-    for block in message.content:
-        if run and _begins_another(message.role, run, block):
-            yield run
-            run = []
-        run.append(block)
-    yield run
 
 
 def _begins_another(role: Role, run: list[AnyBlock], block: AnyBlock) -> bool:
