@@ -4,7 +4,7 @@ import os
 import stat
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.tools.edit_file import NoSuchEdit, edited
@@ -158,6 +158,7 @@ texts = st.text(alphabet="ab \t\r\n", max_size=30)
 
 
 @given(texts, texts.filter(bool), texts)
+@example("a\n", "a\n\n", "")
 def test_an_edit_replaces_exactly_what_was_asked_or_says_why_not(text: str, old: str, new: str) -> None:
     try:
         edit = edited(text, old, new, replace_all=True)

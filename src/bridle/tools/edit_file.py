@@ -134,7 +134,7 @@ def _any_line_end(old: str) -> str:
     """A pattern for the same lines however they end; the last one may be the last of the file."""
     *lines, last = (re.escape(line) for line in old.replace("\r\n", "\n").split("\n"))
     if any(lines) and not last:
-        return r"\r?\n".join(lines) + r"(?:\r?\n|\Z)"
+        return r"\r?\n".join(lines) + r"(?:\r?\n|(?<!\n)\Z)"
     return r"\r?\n".join((*lines, last))
 
 
