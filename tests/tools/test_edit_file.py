@@ -159,6 +159,8 @@ texts = st.text(alphabet="ab \t\r\n", max_size=30)
 
 @given(texts, texts.filter(bool), texts)
 @example("a\n", "a\n\n", "")
+@example("\r\n", "\n", "\n")
+@example("a\r\nb\r\n", "\nb", "\nc")
 def test_an_edit_replaces_exactly_what_was_asked_or_says_why_not(text: str, old: str, new: str) -> None:
     try:
         edit = edited(text, old, new, replace_all=True)

@@ -105,7 +105,8 @@ def _edited_file(resolved: str, args: EditArgs) -> tuple[TextFile, Edited]:
 
 def edited(text: str, old: str, new: str, *, replace_all: bool = False) -> Edited:
     """The text after the edit; raises `NoSuchEdit` when it is not clear what is meant. Pure."""
-    places = _places(re.escape(old), text)
+    cuts_line_ends = "\n" in old and "\r" not in old and is_all_crlf(text)  # it would begin inside of one
+    places = [] if cuts_line_ends else _places(re.escape(old), text)
     exact = bool(places)
     places = places or _places(_any_line_end(old), text)
     if not places:
