@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("steady", deadline=None)  # how long an example takes is the machine's affair
-settings.load_profile("steady")
+if "CI" not in os.environ:  # there the library's own profile holds: the same examples every time
+    settings.register_profile("steady", deadline=None)  # how long an example takes is the machine's affair
+    settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session", autouse=True)
