@@ -82,7 +82,7 @@ def _commit_rate(folder: str) -> float:
     for first in range(1, 5_001, 10):
         rows = [_row(tail, log.session, number) for number in range(first, first + 10)]
         begun = time.perf_counter()
-        writer._commit(connection, rows)
+        writer._commit(connection, [], rows)
         took.append(time.perf_counter() - begun)
     connection.close()
     assert sum(1 for _ in store.events(log.session)) == 5_000

@@ -1,4 +1,4 @@
-"""What undo adds to a command in a workspace of 2,000 files: the first look, a later one, and a named file."""
+"""What undo adds to a command in the largest workspace it looks at: the first look, a later one, and a named file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from bridle.sessions.undo_keeper import Ground, Keeper
 
 Result = TypeVar("Result")
 
-FILES = 2_000
+FOLDERS = 200
+FILES = 20_000 - FOLDERS
+FILE_BYTES = 2_000
 ROUNDS = 15
 
 
@@ -62,13 +64,17 @@ async def _measured(folder: str) -> list[Figure]:
     how = f"N={ROUNDS}, {FILES} files, one of them changes"
     return [
         Figure(
-            name="undo: before the first command", value=first_ms, unit="ms", how=f"{FILES} files read, 16 MB"
+            name="undo: before the first command",
+            value=first_ms,
+            unit="ms",
+            target=1_500,
+            how=f"{FILES} files read, 40 MB",
         ),
         Figure(
-            name="undo: before a command", value=middle([b for b, _ in later]), unit="ms", target=20, how=how
+            name="undo: before a command", value=middle([b for b, _ in later]), unit="ms", target=60, how=how
         ),
         Figure(
-            name="undo: after a command", value=middle([a for _, a in later]), unit="ms", target=20, how=how
+            name="undo: after a command", value=middle([a for _, a in later]), unit="ms", target=60, how=how
         ),
         Figure(
             name="undo: around a file tool",
@@ -114,9 +120,9 @@ def _call(tool: Tool, *paths: str) -> ToolCall:
 
 def _fill(work: str) -> None:
     for number in range(FILES):
-        folder = os.path.join(work, str(number % 200))
+        folder = os.path.join(work, str(number % FOLDERS))
         os.makedirs(folder, exist_ok=True)
-        _write(os.path.join(folder, f"{number // 200}.txt"), os.urandom(8_000))
+        _write(os.path.join(folder, f"{number // FOLDERS}.txt"), os.urandom(FILE_BYTES))
 
 
 def _write(path: str, data: bytes) -> None:
