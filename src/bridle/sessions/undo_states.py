@@ -169,11 +169,12 @@ def merged(rows: Iterable[CallRow]) -> tuple[dict[str, Change], set[str]]:
 def differences(before: Mapping[str, Seen], after: Mapping[str, Seen]) -> list[Change]:
     """What is no longer the same, by path."""
     changes: list[Change] = []
-    for path in sorted(before.keys() | after.keys()):
-        old, new = before.get(path), after.get(path)
-        if old is new or (
-            old is not None and new is not None and old.signature == new.signature != NEVER_THE_SAME
-        ):
+    known = before.get
+    others = [path for path, seen in after.items() if known(path) is not seen]  # of thousands, mostly few
+    others += before.keys() - after.keys()
+    for path in sorted(others):
+        old, new = known(path), after.get(path)
+        if old is not None and new is not None and old.signature == new.signature != NEVER_THE_SAME:
             continue
         was = old.state if old is not None else None
         now = new.state if new is not None else None

@@ -259,8 +259,14 @@ class _Walk:
                 folders.append((name, path))
                 is_as_before = old is not None and old.signature == (0, 0, 0, 0, mode)
             else:
-                # what is known has settled, or is called never the same
-                is_as_before = old is not None and old.signature == _described(status)
+                # what is known has settled, or is called never the same; `_described`, without a call
+                is_as_before = old is not None and old.signature == (
+                    status.st_mtime_ns,
+                    status.st_ctime_ns,
+                    status.st_size,
+                    status.st_ino,
+                    mode,
+                )
             if is_as_before and old is not None:
                 tree[path] = old
             else:
