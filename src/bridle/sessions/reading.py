@@ -7,7 +7,7 @@ folded back into the database.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -66,23 +66,30 @@ def of_kinds(
 
 
 def _decoded(connection: Connection, name: LogName, rows: Iterable[tuple[Any, ...]]) -> Iterator[Record]:
-    for event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob in rows:
+    for *columns, payload, blob in rows:
+        event_id = columns[0]
         content = _content(connection, name, event_id, payload, blob)
         try:
-            envelope = Envelope(
-                id=event_id,
-                kind=kind,
-                session=name.session,
-                originator=originator,
-                ts_ms=ts_ms,
-                event=decode_payload(kind, content),
-                turn=turn,
-                agent_path=() if agent_path is None else _agent_path.decode(agent_path),
-                invocation=invocation,
-            )
+            envelope = envelope_of(name, columns, content)
         except msgspec.DecodeError as problem:
             raise damaged(name, event_id, f"its content cannot be read ({problem})") from problem
         yield Record(envelope, content)
+
+
+def envelope_of(name: LogName, columns: Sequence[Any], content: bytes) -> Envelope:
+    """The event of a row, whose first columns are these, from `id` to `invocation`. Raises `msgspec.DecodeError`."""
+    event_id, kind, ts_ms, originator, turn, agent_path, invocation = columns
+    return Envelope(
+        id=event_id,
+        kind=kind,
+        session=name.session,
+        originator=originator,
+        ts_ms=ts_ms,
+        event=decode_payload(kind, content),
+        turn=turn,
+        agent_path=() if agent_path is None else _agent_path.decode(agent_path),
+        invocation=invocation,
+    )
 
 
 def all_records(connection: Connection, name: LogName, after: int = 0) -> Iterator[Record]:

@@ -29,7 +29,6 @@ from bridle.sessions.salvaging import (
     Numbered,
     Row,
     end_of_log,
-    envelope_of,
     from_both_ends,
     intact,
     one_row,
@@ -113,7 +112,7 @@ def _copy_log(
             done.rests[name.session] = rest.session
             done.tips[rest.log_id] = reading.end_of(new, rest)
             break
-        envelope = envelope_of(name, row, content)
+        envelope = reading.envelope_of(name, row[1:8], content)
         if not kept and isinstance(envelope.event, SessionCreated):
             kept = _make_session(new, name, envelope, envelope.event)
         if row[8] is None and row[9] is not None:
@@ -184,7 +183,7 @@ def _told(
             )
         number += 1
         after = row[1]
-        envelope = envelope_of(of, row, content)
+        envelope = reading.envelope_of(of, row[1:8], content)
         yield msgspec.structs.replace(envelope, id=number, session=rest.session), content
 
 

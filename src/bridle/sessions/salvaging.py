@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from bridle.protocol.codec import EXPIRED, decode_payload
-from bridle.protocol.events import Envelope, SessionCreated
+from bridle.protocol.events import SessionCreated
 from bridle.sessions import chain
 from bridle.sessions.database import Connection
 from bridle.sessions.reading import LogName
@@ -37,7 +37,6 @@ _BLOB = "select bytes from blobs where sha256 = ?"
 _BLOB_AT = "select bytes from blobs where rowid = ?"
 _BLOBS = "select rowid, sha256 from blobs where rowid between ? and ? order by rowid"
 _LAST_BLOB = "select rowid from blobs where rowid <= ? order by rowid desc limit 1"
-_agent_path = msgspec.json.Decoder(tuple[str, ...])
 
 Row = tuple[Any, ...]
 Blob = Callable[[bytes], bytes | None]
@@ -215,19 +214,3 @@ def _can_be_told(row: Row, content: bytes) -> bool:
     except msgspec.DecodeError:
         return False
     return True
-
-
-def envelope_of(name: LogName, row: Row, content: bytes) -> Envelope:
-    """The event of a row as everybody else reads it."""
-    _, event_id, kind, ts_ms, originator, turn, agent_path, invocation, *_ = row
-    return Envelope(
-        id=event_id,
-        kind=kind,
-        session=name.session,
-        originator=originator,
-        ts_ms=ts_ms,
-        event=decode_payload(kind, content),
-        turn=turn,
-        agent_path=() if agent_path is None else _agent_path.decode(agent_path),
-        invocation=invocation,
-    )
