@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from bridle.conformance.clock import FakeClock
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.conformance.models import RecordingModel, scripted
-from bridle.context.compacting import UNKNOWN_WINDOW
+from bridle.context.compacting import UNKNOWN_WINDOW, CompactionSettings, Compactor, Surroundings
 from bridle.context.summaries import HEADER
 from bridle.engine.aside import BESIDE
 from bridle.engine.conversation import Conversation
@@ -470,3 +471,21 @@ async def test_somebody_who_is_there_reads_what_the_next_request_will_do():
     assert said[0].startswith("Context 7")
     assert "of 12k). The next request will summarise turn" in said[0]
     assert said[0].endswith("; your pinned rule stays. /compact now · /context")
+
+
+def test_a_new_prefix_is_counted_anew() -> None:
+    small = e.PrefixSet(provider="work", model="some", system="short")
+    large = msgspec.structs.replace(small, system=LONG * 20)
+    conversation = SimpleNamespace(prefix=small, messages=[], counted=None, epoch=0)
+
+    async def ask(*_: object) -> str:
+        raise AssertionError("nobody is asked how long something is")
+
+    compactor = Compactor(
+        cast("Any", SimpleNamespace(conversation=conversation)),
+        CompactionSettings(max_tokens=10_000),
+        Surroundings(window_of=lambda _provider, _model: None, ask=cast("Any", ask)),
+    )
+    assert not compactor._is_due()
+    conversation.prefix = large
+    assert compactor._is_due()

@@ -1,0 +1,21 @@
+"""What is known about models follows what is configured."""
+
+from pathlib import Path
+
+from bridle.app.known_models import ANSWER_TOKENS, KnownModels
+from bridle.app.models import Models
+from bridle.conformance.clock import FakeClock
+from bridle.protocol.events import Parameters, PrefixSet
+from bridle.providers.anthropic import default_max_tokens
+
+WORK = PrefixSet(provider="work", model="some-model", system="", parameters=Parameters(effort="high"))
+
+
+def test_a_provider_that_is_configured_anew_is_looked_at_anew(tmp_path: Path) -> None:
+    clock = FakeClock()
+    models = Models(env={}, clock=clock)
+    known = KnownModels(models, state=str(tmp_path), clock=clock)
+    assert known.answer_limit(WORK) == ANSWER_TOKENS, "nobody has said anything about it"
+    models.configure({"work": {"base_url": "http://127.0.0.1:9/v1", "wire": "anthropic"}})
+    known.configure({})
+    assert known.answer_limit(WORK) == default_max_tokens("high")
