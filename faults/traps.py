@@ -50,7 +50,7 @@ Set = Callable[[Trap, float], None]
 
 
 def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
-    """Puts `made(inner)` in the place of a function or method."""
+    """Puts `made(inner)` in the place of a function, method or constant."""
     setattr(owner, name, made(getattr(owner, name)))
 
 
@@ -184,23 +184,15 @@ def after_sync(trap: Trap, _chance: float) -> None:
 def during_checkpoint(trap: Trap, chance: float) -> None:
     """Every commit is folded back into the database at once, and somewhere in between it ends."""
 
-    def opened(inner: Any) -> Any:
-        def connect(self: Any, **how: Any) -> Any:
-            connection = inner(self, **how)
-            connection.wal_autocheckpoint(1)
-            return connection
-
-        return connect
-
     def made(inner: Any) -> Any:
-        def commit(connection: Any, changes: list[Any], rows: list[Any]) -> None:
+        def fold_back(self: Any, connection: Any) -> None:
             trap.spring_after(chance * 0.004)
-            inner(connection, changes, rows)
+            inner(self, connection)
 
-        return commit
+        return fold_back
 
-    _replace(database.Database, "connect", opened)
-    _replace(writer, "_commit", made)
+    _replace(writer, "FOLD_BACK_PAGES", lambda _usual: 1)
+    _replace(writer._WriteAheadLog, "fold_back", made)
 
 
 def output(trap: Trap, _chance: float) -> None:

@@ -29,6 +29,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.export import jsonl
+from bridle.sessions.writer import FOLD_BACK_PAGES
 from sessions.session_kit import (
     CLIENT,
     START_MS,
@@ -41,6 +42,13 @@ from sessions.session_kit import (
     raw,
     words,
 )
+
+LARGE = [TextDelta(text="x" * 3_000)] * 4
+PAGE_BYTES = 4096
+
+
+def wal_pages(folder: Path) -> int:
+    return (folder / "sessions.db-wal").stat().st_size // PAGE_BYTES
 
 
 @pytest.fixture
@@ -178,6 +186,35 @@ async def test_events_are_committed_without_anybody_waiting(log, tmp_path) -> No
         async with asyncio.timeout(10):
             while connection.execute("select count(*) from events").fetchall() != [(1,)]:
                 await asyncio.sleep(0)
+
+
+async def test_the_write_ahead_log_is_written_over_and_does_not_grow(log, tmp_path) -> None:
+    longest = 0
+    for _ in range(150):
+        put(log, *LARGE)
+        await log.durable()
+        longest = max(longest, wal_pages(tmp_path))
+    assert longest < 2 * FOLD_BACK_PAGES
+    log.verify()
+
+
+async def test_while_somebody_reads_the_write_ahead_log_waits_to_be_folded_back(log, tmp_path) -> None:
+    put(log, *LARGE)
+    await log.durable()
+    with closing(raw(tmp_path)) as reader:
+        reader.execute("begin")
+        reader.execute("select count(*) from events").fetchall()
+        for _ in range(150):
+            put(log, *LARGE)
+            await log.durable()
+        assert wal_pages(tmp_path) > 2 * FOLD_BACK_PAGES, "what a reader sees stays where it is"
+        assert reader.execute("select count(*) from events").fetchone() == (len(LARGE),)
+    grown = wal_pages(tmp_path)
+    for _ in range(150):
+        put(log, *LARGE)
+        await log.durable()
+    assert wal_pages(tmp_path) < grown + 2 * FOLD_BACK_PAGES
+    log.verify()
 
 
 async def test_many_waiters_and_logs_share_the_writer(store) -> None:
