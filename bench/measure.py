@@ -29,7 +29,8 @@ _RATES = frozenset({"k/s"})
 class Figure:
     """One line of the report. Without a target it only informs; `at_least` turns the comparison round.
 
-    `pace` says how much slower this machine was in that minute than the one of `REFERENCE_S`.
+    `pace` says how much slower this machine was in that minute than the one the targets are from. A row that knows it
+    better than a bare Python brings its own.
     """
 
     name: str
@@ -38,14 +39,15 @@ class Figure:
     how: str
     target: float | None = None
     at_least: bool = False
-    pace: float = 1.0
+    pace: float | None = None
 
     @property
     def at_reference(self) -> float:
         """What is compared with the target: times and rates as that machine would have had them, the rest as it is."""
+        pace = self.pace or 1.0
         if self.unit in _TIMES:
-            return self.value / self.pace
-        return self.value * self.pace if self.unit in _RATES else self.value
+            return self.value / pace
+        return self.value * pace if self.unit in _RATES else self.value
 
     @property
     def is_paced(self) -> bool:

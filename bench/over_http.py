@@ -1,4 +1,4 @@
-"""What a model over HTTP costs: a first request, a run, a delta, a step. The server is another process."""
+"""What a model over HTTP costs: a first request, a run, a delta. The server is another process."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import subprocess
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from itertools import pairwise
 from typing import Any, cast
 
 from measure import BRIDLE, PYTHON, ROOT, Child, Figure, child, interleaved, middle, plain_env, scratch
-from turns import BATCH, WARM_UP, Spent, ended_well, in_batches, now
+from turns import Spent, ended_well, now
 
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections, StreamedResponse
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.engine.ports import ModelPart, ModelRequest
-from bridle.protocol.events import TextDelta, ToolResult
+from bridle.protocol.events import TextDelta
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.openai_chat import ChatWire
 from bridle.providers.remote import RemoteModel
@@ -181,7 +180,7 @@ async def _turn_cpu(count: int, pace: int) -> tuple[float, int]:
     spent: list[float] = []
     reads = 0
     with served("---\n".join([_paced_answer(count, pace)] * 4)) as server:
-        async with _session(server) as (session, model):
+        async with session_with(server) as (session, model):
             for number in range(4):
                 already, before = model.reads, time.process_time()
                 events = await session.ask("go")
@@ -195,36 +194,8 @@ async def _turn_cpu(count: int, pace: int) -> tuple[float, int]:
     return middle(spent), reads
 
 
-def steps() -> list[Figure]:
-    """One tool step, bash `echo`, from one request to the next: the engine's, the network's and the server's part."""
-    count = WARM_UP + 5 * BATCH
-    calls = [f'call bash {{"command": "echo step-{number}"}}\n' for number in range(count)]
-    with served("---\n".join([*calls, "say done\n"])) as server:
-        spent = asyncio.run(_steps(server, count))
-        arrived_s = server.take(count + 1)
-    groups = in_batches(spent)
-    wall_ms = middle([group.wall_s * 1000 for group in groups])
-    own_ms = middle([group.own_s * 1000 for group in groups])
-    seen_ms = (arrived_s[-1] - arrived_s[WARM_UP]) / (count - WARM_UP) * 1000
-    how = f"{len(groups)} batches of {BATCH} steps"
-    return [
-        Figure(name="http step, wall", value=wall_ms, unit="ms", how=f"{how}; {seen_ms:.2f} at the server"),
-        Figure(name="http step, own CPU", value=own_ms, unit="ms", how=f"all threads of the engine; {how}"),
-    ]
-
-
-async def _steps(server: Server, count: int) -> list[Spent]:
-    async with _session(server, mode="auto", max_steps=count + 1) as (session, model):
-        events = await session.ask("go")
-    assert ended_well(events), events[-1]
-    outputs = [result.content for result in of_kind(events, ToolResult)]
-    assert outputs == [f"step-{number}\n" for number in range(count)]
-    assert len(model.asked) == count + 1
-    return [later.since(earlier) for earlier, later in pairwise(model.asked)]
-
-
 @asynccontextmanager
-async def _session(server: Server, **options: Any) -> AsyncGenerator[tuple[HarnessSession, _Watched]]:
+async def session_with(server: Server, **options: Any) -> AsyncGenerator[tuple[HarnessSession, _Watched]]:
     connections = _Counting(env={}, clock=SystemClock())
     try:
         model = _Watched(server.url, connections)

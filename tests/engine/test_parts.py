@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 from typing import get_args
 
 import msgspec
@@ -13,6 +14,7 @@ from bridle.conformance.clock import FakeClock
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.deadline import Deadline
+from bridle.engine.deltas import MIN_GAP_S, ProgressWriter
 from bridle.engine.dispatch import Dispatcher, runs
 from bridle.engine.journal import Journal, redacted
 from bridle.engine.loops import LoopDetector
@@ -210,6 +212,44 @@ async def test_a_deadline_counts_from_the_last_touch_and_passes_other_cancellati
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("limits_s", [(300, 60), (300, 5), (5, 300), (300,), (0.5,), (60, 150, 20)])
+async def test_a_deadline_comes_when_the_last_limit_says(limits_s):
+    clock = FakeClock()
+    limit_s, *later_s = limits_s
+
+    async def limited():
+        async with Deadline(clock, limit_s) as guard:
+            for allowed_s in later_s:
+                await clock.sleep(0.25)
+                guard.allow(allowed_s)
+            await clock.sleep(10_000)
+
+    task = asyncio.ensure_future(limited())
+    await clock.advance(0.25 * len(later_s))
+    await clock.advance(limits_s[-1] - 0.1)
+    assert not task.done()
+    await clock.advance(0.1)
+    with pytest.raises(TimeoutError):
+        await task
+
+
+async def test_what_a_call_prints_is_shown_30_times_a_second_and_not_when_it_is_over_by_then():
+    clock, shown = FakeClock(), []
+    journal = SimpleNamespace(show=shown.append)
+    short, long = (ProgressWriter(journal, clock, name) for name in ("short", "long"))
+    for writer in (short, long):
+        writer.write("a")
+    await clock.advance(MIN_GAP_S / 2)
+    short.stop()
+    long.write("b")
+    await clock.advance(MIN_GAP_S / 2)
+    await clock.advance(1)
+    long.write("c")
+    long.write("d")
+    await clock.advance(MIN_GAP_S)
+    assert [(event.call_id, event.text) for event in shown] == [("long", "ab"), ("long", "c"), ("long", "d")]
 
 
 class NoArgs(msgspec.Struct, frozen=True):

@@ -1,5 +1,7 @@
 """Tool layers stand in the stream of a call: they see what it prints as it prints, and may change it."""
 
+import os
+
 import msgspec
 import pytest
 
@@ -62,10 +64,14 @@ async def test_a_layer_sees_streamed_output_piece_by_piece_and_may_change_it():
 @pytest.mark.requirement("G7.4")
 async def test_what_a_command_prints_meanwhile_reaches_nobody_unredacted():
     secret = a_secret()
-    command = f"printf 'key {secret[:9]}'; printf '{secret[9:]}\\n'; echo end"
+    command = f"printf 'key {secret[:9]}'; printf '{secret[9:]}\\n'; read x < go; echo end"
     async with harness(scripted(call("bash", command=command), say("Done.")), mode="auto") as session:
-        events = await session.ask("go")
-    live = "".join(event.text for event in of_kind(events, ToolCallProgress))
+        os.mkfifo(os.path.join(session.folder, "go"))
+        number = await session.send("go")
+        live = (await session.until(ToolCallProgress, since=number)).text
+        with open(os.path.join(session.folder, "go"), "w", encoding="ascii"):
+            pass
+        events = await session.turn_of(number)
     (result,) = of_kind(events, ToolResult)
     for text in (live, result.content):
         assert secret not in text

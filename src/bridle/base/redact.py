@@ -128,7 +128,8 @@ class StreamRedactor:
     def _advance(self, buffer: str, *, final: bool) -> str:
         if not buffer:
             return ""
-        position, done, openings = 0, list[str](), None
+        position, openings = 0, None
+        done: list[str] = []
         while True:
             if self._inside is not None:
                 position, ended = _masked_to(self._inside, buffer, position, final)

@@ -9,6 +9,9 @@ from bridle.base.clock import Clock, Timer
 
 TOLERANCE_S = 0.001
 """A timer may come this much early; arming it again for less would never end."""
+LONGEST_S = 60.0
+"""No timer is armed for longer. One that comes early is armed again; a limit that becomes no shorter than this needs
+no other timer."""
 
 
 class Deadline:
@@ -32,11 +35,10 @@ class Deadline:
 
     def allow(self, seconds: float) -> None:
         """From here on, at most this long without a `touch`."""
-        if seconds != self._seconds:
-            self._seconds = seconds
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = self._clock.call_later(seconds, self._fire)
+        if seconds < min(self._seconds, LONGEST_S) and self._timer is not None:
+            self._timer.cancel()
+            self._arm(seconds)
+        self._seconds = seconds
         self.touch()
 
     async def __aenter__(self) -> Deadline:
@@ -44,7 +46,7 @@ class Deadline:
         assert self._task is not None
         self._cancelling = self._task.cancelling()
         self.touch()
-        self._timer = self._clock.call_later(self._seconds, self._fire)
+        self._arm(self._seconds)
         return self
 
     async def __aexit__(
@@ -56,10 +58,13 @@ class Deadline:
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
+    def _arm(self, seconds: float) -> None:
+        self._timer = self._clock.call_later(min(seconds, LONGEST_S), self._fire)
+
     def _fire(self) -> None:
         left = self._touched + self._seconds - self._clock.monotonic()
         if left > TOLERANCE_S:
-            self._timer = self._clock.call_later(left, self._fire)
+            self._arm(left)
             return
         self._expired = True
         assert self._task is not None

@@ -95,14 +95,17 @@ class DeltaWriter:
 
 
 class ProgressWriter:
-    """Shows what a call prints while it runs. Nothing here is stored; a flood costs 30 small events a second."""
+    """Shows what a call prints while it runs. Nothing here is stored; a flood costs 30 small events a second.
+
+    Of a call that is over within the first of these moments, nothing is shown: its result says it all.
+    """
 
     def __init__(self, journal: Journal, clock: Clock, call_id: str) -> None:
         self._journal = journal
         self._clock = clock
         self._call_id = call_id
         self._pending = ""
-        self._last_s = -1.0
+        self._last_s = clock.monotonic()
         self._timer: Timer | None = None
 
     def write(self, text: str) -> None:

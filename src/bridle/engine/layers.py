@@ -173,9 +173,12 @@ def _snake_case(value: dict[str, Any], args: type[msgspec.Struct]) -> dict[str, 
 
     Of two spellings of one name neither is chosen: the second stays as it is, and no tool knows it.
     """
+    known_names = args.__struct_fields__
+    if all(name in known_names for name in value):
+        return value
     folded: dict[str, Any] = {}
     for name, item in value.items():
         snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
-        known = snake in args.__struct_fields__ and snake not in value and snake not in folded
+        known = snake in known_names and snake not in value and snake not in folded
         folded[snake if known else name] = item
     return folded

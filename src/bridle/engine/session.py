@@ -313,7 +313,7 @@ class Session:
         journal.originator = pending.originator
         self._turn_since_ms = self._clock.now_ms()
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
-        whole = self._stopwatch.start("turn.total")
+        whole = self._stopwatch.measure("turn.total")
         turn = asyncio.create_task(self._guarded_turn(pending))
         self._turn = turn
         if self._cancelled_by is not None:  # before it had begun
@@ -321,7 +321,7 @@ class Session:
         await asyncio.wait((turn,))
         ending = self._cancelled(0) if turn.cancelled() else turn.result()
         self._turn = self._cancelled_by = None
-        whole()
+        whole.end()
         journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
         message = sentence(ending.reason, ending.data) if ending.reason else None
         journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))

@@ -141,9 +141,9 @@ class Model:
         try:
             with self._stopwatch.measure("provider.total"):
                 async with Deadline(self._clock, FIRST_PART_S) as idle:
-                    first_byte = self._stopwatch.start("provider.first_byte")
+                    first_byte = self._stopwatch.measure("provider.first_byte")
                     async for part in stream:
-                        first_byte()
+                        first_byte.end()
                         idle.allow(self._idle_stream_s)
                         answer.take(part, deltas)
         except TimeoutError:

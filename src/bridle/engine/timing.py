@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from bridle.base.clock import Clock
 
 
@@ -15,19 +13,8 @@ class Stopwatch:
         self._sums: dict[str, float] = {}
 
     def measure(self, name: str) -> Measured:
-        return Measured(self.start(name))
-
-    def start(self, name: str) -> Callable[[], None]:
-        """Begins a measurement; calling the result ends it, once."""
-        begun: float | None = self._clock.monotonic()
-
-        def stop() -> None:
-            nonlocal begun
-            if begun is not None:
-                self._sums[name] = self._sums.get(name, 0.0) + (self._clock.monotonic() - begun) * 1000
-                begun = None
-
-        return stop
+        """Begins a measurement, which ends with a block or by `end`."""
+        return Measured(name, self._clock, self._sums)
 
     def take(self) -> dict[str, float]:
         sums = {name: round(value, 3) for name, value in self._sums.items()}
@@ -36,13 +23,23 @@ class Stopwatch:
 
 
 class Measured:
-    """A measurement that ends with a block."""
+    """A measurement that has begun. Only its first end counts."""
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
+    def __init__(self, name: str, clock: Clock, sums: dict[str, float]) -> None:
+        self._name = name
+        self._clock = clock
+        self._sums = sums
+        self._begun_s = clock.monotonic()
+        self._ended = False
+
+    def end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            took_ms = (self._clock.monotonic() - self._begun_s) * 1000
+            self._sums[self._name] = self._sums.get(self._name, 0.0) + took_ms
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        self.end()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from posixpath import join
 from typing import Literal
+
+import msgspec
 
 from bridle.protocol.events import CommandClass
 from bridle.safety.shell.facts import SEVERITY, PathUse
@@ -23,8 +24,7 @@ def worse(first: CommandClass, second: CommandClass) -> CommandClass:
     return first if _RANK[first] >= _RANK[second] else second
 
 
-@dataclass(slots=True)
-class Judgement:
+class Judgement(msgspec.Struct):
     """Grows while a command is looked at; its class only ever gets worse. `start` is where the script began.
 
     `assigned` and `spoken` are texts that variables may hold and that come in through a pipe: not sure enough to allow
@@ -38,14 +38,14 @@ class Judgement:
     home: str
     command_class: CommandClass = "read_only"
     does: str = ""
-    uses: list[PathUse] = field(default_factory=list[PathUse])
-    urls: list[str] = field(default_factory=list[str])
+    uses: list[PathUse] = []
+    urls: list[str] = []
     repository: str | None = None
     subcommand: str = ""
     whole_folders: bool = False
     keyless: bool = False
-    steered_by: list[str] = field(default_factory=list[str])
-    assigned: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    steered_by: list[str] = []
+    assigned: Mapping[str, Sequence[str]] = {}
     spoken: Sequence[str] = ()
 
     def at_least(self, command_class: CommandClass, does: str = "") -> None:

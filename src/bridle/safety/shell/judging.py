@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -59,11 +58,10 @@ class Place(msgspec.Struct, frozen=True):
     trusted_path: bool
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct):
     """What was found out about a script and the scripts inside it. The first refusal stays."""
 
-    parts: list[Part] = field(default_factory=list[Part])
+    parts: list[Part] = []
     refusal: Refusal | None = None
     problem: str | None = None
 

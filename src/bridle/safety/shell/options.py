@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -31,13 +30,12 @@ class Used(msgspec.Struct, frozen=True):
     values: tuple[Word, ...] = ()
 
 
-@dataclass(slots=True)
-class Split:
+class Split(msgspec.Struct):
     """Options and arguments. `problem` says why they are not proven to be all there is."""
 
-    used: list[Used] = field(default_factory=list[Used])
-    arguments: list[Word] = field(default_factory=list[Word])
-    rest: list[Word] = field(default_factory=list[Word])
+    used: list[Used] = []
+    arguments: list[Word] = []
+    rest: list[Word] = []
     problem: str | None = None
 
     def has(self, *names: str) -> bool:

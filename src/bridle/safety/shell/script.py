@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
@@ -32,8 +31,7 @@ class Redirection(msgspec.Struct, frozen=True):
     body: str | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Command:
+class Command(msgspec.Struct, eq=False):
     """One simple command as written. Without words it only assigns, redirects or evaluates.
 
     `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
@@ -41,26 +39,25 @@ class Command:
 
     text: str
     folders: Folders
-    words: list[Word] = field(default_factory=list[Word])
-    assignments: list[Assignment] = field(default_factory=list[Assignment])
-    redirections: list[Redirection] = field(default_factory=list[Redirection])
-    fed_by: list[Command] = field(default_factory=list["Command"])
-    inner: list[Command] = field(default_factory=list["Command"])
+    words: list[Word] = []
+    assignments: list[Assignment] = []
+    redirections: list[Redirection] = []
+    fed_by: list[Command] = []
+    inner: list[Command] = []
     evaluates: bool = False
 
 
-@dataclass(slots=True)
-class Script:
+class Script(msgspec.Struct):
     """Every simple command in the order written, and what the whole looks like.
 
     `defined` are names a function has in it, `multiplies` is set when one of them starts itself more than once.
     `assigned` are texts that variables may hold, as far as they are plain.
     """
 
-    commands: list[Command] = field(default_factory=list[Command])
+    commands: list[Command] = []
     shape: Shape = "compound"
-    defined: set[str] = field(default_factory=set[str])
-    assigned: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    defined: set[str] = set()
+    assigned: dict[str, list[str]] = {}
     multiplies: bool = False
 
     def note(self, name: str, word: Word) -> None:
