@@ -21,7 +21,9 @@ PURE = ("engine", "protocol")
 WIRES = ("providers.anthropic", "providers.openai_chat", "providers.openai_responses")
 INPUT_OUTPUT = (
     *(
+        "base.asked_for",
         "base.files",
+        "base.guardian",
         "base.http",
         "base.http_client",
         "base.http_connection",

@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from bridle.base.processes import CannotStart, Completed, Processes, start_detached
+from bridle.base.processes import CannotStart, Completed, Processes
 
 ENV = {"PATH": os.defpath}
 
@@ -531,18 +531,3 @@ async def test_a_process_leads_its_own_session_so_the_terminal_cannot_reach_it(p
     process = await start(processes, "sleep 600")
     assert os.getsid(process.pid) == process.pid != os.getsid(0)
     await process.stop()
-
-
-async def test_a_detached_program_gets_the_given_environment_and_nothing_of_ours(tmp_path):
-    fifo = tmp_path / "told"
-    os.mkfifo(fifo)
-    script = f"env > {fifo}"
-    start_detached(["/bin/sh", "-c", script], env={"ONLY": "this"})
-    told = await asyncio.to_thread(fifo.read_text)
-    assert {line.partition("=")[0] for line in told.splitlines()} <= {"ONLY", "PWD", "_", "SHLVL", "OLDPWD"}
-    assert "ONLY=this" in told
-
-
-async def test_a_detached_program_that_is_not_there_is_said():
-    with pytest.raises(CannotStart):
-        start_detached(["/nonexistent/browser", "x"], env={})

@@ -7,8 +7,8 @@ somebody else.
 A process that moves itself to another session escapes the group. `escapees` finds it, for a `Processes` that adopts
 orphans; a sandbox with a process namespace lets none go in the first place.
 
-`run_in_foreground` is the exception: a program that a person asked for, such as their editor, has the terminal and
-stays in our own group, so that its keys reach it.
+Two neighbours start some too: `guardian`, which ends what we leave behind, and `asked_for`, for programs that belong to
+a person and not to us.
 
 CannotStart   the program or its folder is missing, or the system refused
 """
@@ -19,14 +19,14 @@ import errno
 import os
 import signal
 import subprocess
-import termios
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
+from bridle.base.guardian import Guardian
 
 Output = Callable[[bytes], None]
 Starting = Callable[[], "subprocess.Popen[bytes]"]
@@ -52,7 +52,6 @@ _DRAIN_S = 0.1
 """How long a grandchild may keep the pipe open once the direct child is gone."""
 _LAST_READS = 16
 """After that, at most what a full pipe can hold is still read."""
-_GUARDIAN_EXIT_S = 2.0
 _SCARCE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.3
 """How soon and how long it is looked again whether something of a process is still dying; each time twice as late."""
@@ -297,7 +296,7 @@ class Processes:
         self._mark = ""
         self._started = 0
         self._running: dict[int, Process] = {}
-        self._guardian: _Guardian | None = None
+        self._guardian: Guardian | None = None
         self._closed = False
 
     async def start(
@@ -408,7 +407,10 @@ class Processes:
         if guardian is not None and not guardian.tell(self._running):
             guardian.discard()
             guardian = None
-        self._guardian = guardian or _Guardian(self._mark, self._running)
+        try:
+            self._guardian = guardian or Guardian(self._mark, self._running)
+        except OSError as error:
+            raise cannot_start("/bin/sh", error, cwd="/") from error
 
     def _open_pidfd(self, pid: int) -> int | None:
         if self._exit_watch == "thread" or not hasattr(os, "pidfd_open"):
@@ -417,78 +419,6 @@ class Processes:
             return os.pidfd_open(pid)
         except OSError:  # an old kernel, or no descriptor left
             return None
-
-
-async def run_in_foreground(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> int:
-    """Lets a program have our terminal until it ends; raises `CannotStart`.
-
-    Returns its exit code; 128 and the number of the signal that ended it, as a shell would. Ctrl-C and Ctrl-\\ are for
-    the program alone meanwhile, SIGTERM is passed on to it, and the event loop goes on. Afterwards the terminal is as
-    it was. Call it from the main thread; stop reading the terminal first.
-    """
-    if not argv:
-        raise ValueError("argv needs at least the program")
-    with _TerminalLent() as lent:
-        program = _spawn_in_foreground(argv, cwd, env)
-        lent.to(program)
-        try:
-            code = await asyncio.to_thread(program.wait)
-        except asyncio.CancelledError:
-            program.terminate()
-            program.wait()
-            raise
-    return code if code >= 0 else 128 - code
-
-
-class _TerminalLent:
-    """Our terminal while somebody else has it: its state is kept, and what it sends to us is not for us."""
-
-    def __init__(self) -> None:
-        self._program: subprocess.Popen[bytes] | None = None
-        self._terminated = False
-        self._modes: dict[int, list[Any]] = {}
-        self._blocking: dict[int, bool] = {}
-        self._handlers: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> "_TerminalLent":
-        for fd in (0, 1, 2):
-            with contextlib.suppress(OSError, termios.error):  # closed, or no terminal
-                self._modes[fd] = termios.tcgetattr(fd)
-                self._blocking[fd] = os.get_blocking(fd)
-        for fd in self._blocking:
-            os.set_blocking(fd, True)  # the program shares it with us and expects to wait
-        # Handlers that do nothing: what is ignored would stay so in the program.
-        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-            self._handlers[number] = signal.signal(number, self._take)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for fd, modes in self._modes.items():
-            with contextlib.suppress(OSError, termios.error):  # it has gone meanwhile
-                termios.tcsetattr(fd, termios.TCSADRAIN, modes)
-                os.set_blocking(fd, self._blocking[fd])
-
-    def to(self, program: "subprocess.Popen[bytes]") -> None:
-        """This program has it now; a termination that came while it was being started is for it too."""
-        self._program = program
-        if self._terminated:
-            program.terminate()
-
-    def _take(self, number: int, _frame: object) -> None:
-        if number != signal.SIGTERM:  # the terminal sent it to the program as well
-            return
-        self._terminated = True
-        if self._program is not None:
-            self._program.terminate()
-
-
-def _spawn_in_foreground(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(argv, cwd=cwd, env=env)
-    except (OSError, ValueError) as error:
-        raise CannotStart(argv[0], _reason(error, cwd)) from error
 
 
 class _Head:
@@ -503,102 +433,6 @@ class _Head:
         room = self._limit - len(self.data)
         self.data += chunk[:room]
         self.truncated = self.truncated or len(chunk) > room
-
-
-class _Guardian:
-    """A tiny shell that outlives us by a moment: when our end of its pipe closes, it ends the groups in its list,
-    and what was started with a mark of ours and has escaped from them, or was not in the list yet.
-
-    Only we hold the writing end, so the kernel closes it for us even after SIGKILL. The list is a file that it reads
-    then and not before: to change it wakes nobody.
-    """
-
-    _SCRIPT = """
-trap '' HUP INT TERM
-read -r until_the_end
-{ read -r mark; read -r groups; } <&1
-[ -n "$mark$groups" ] || exit 0
-for group in $groups; do kill -s TERM -- "-$group"; done
-sleep 0.3 || sleep 1
-for group in $groups; do kill -s KILL -- "-$group"; done
-[ -n "$mark" ] || exit 0
-for round in 1 2 3; do
-  for file in $(grep -lsF -e "$mark." /proc/[0-9]*/environ); do
-    file=${file%/environ}
-    kill -s KILL "${file#/proc/}"
-  done
-  sleep 0.1 || exit
-done
-"""
-
-    def __init__(self, mark: str, groups: Iterable[int] = ()) -> None:
-        self._mark = f"{MARK}={mark}" if mark else ""
-        opened: list[int] = []
-        try:
-            opened.append(_unnamed_file())
-            (self._list,) = opened
-            self._write(groups)
-            opened += os.pipe()
-            _, reading, self._pipe = opened
-            self._popen = subprocess.Popen(
-                ["/bin/sh", "-c", self._SCRIPT, "bridle-guardian"],
-                cwd="/",
-                env={"PATH": "/usr/bin:/bin"},
-                stdin=reading,
-                stdout=self._list,  # which can be read as well; it is one of the three that every program has
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError as error:
-            for fd in opened:
-                os.close(fd)
-            raise CannotStart("/bin/sh", _reason(error, "/")) from error
-        os.close(reading)
-        self.pid = self._popen.pid
-
-    def tell(self, groups: Iterable[int]) -> bool:
-        """Replaces its list; False where it is gone and of no use any more."""
-        if self._popen.poll() is not None:
-            return False
-        try:
-            self._write(groups)
-        except OSError:
-            return False
-        return True
-
-    def discard(self) -> None:
-        """Ends it before its pipe closes, or it would end the groups that are still wanted."""
-        self._popen.kill()
-        self._popen.wait()
-        os.close(self._pipe)
-        os.close(self._list)
-
-    def close(self) -> None:
-        """For when everything has ended: it leaves at once, and looks for nothing."""
-        self._mark = ""
-        with contextlib.suppress(OSError):
-            self._write(())
-        os.close(self._pipe)
-        os.close(self._list)
-        try:
-            self._popen.wait(_GUARDIAN_EXIT_S)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
-
-    def _write(self, groups: Iterable[int]) -> None:
-        """Two lines, in one go. What an older list leaves behind them is never read."""
-        os.pwrite(self._list, f"{self._mark}\n{' '.join(map(str, groups))}\n".encode(), 0)
-
-
-def _unnamed_file() -> int:
-    """A file without a name, open to read and write, in memory where the system has such."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("bridle-groups", os.MFD_CLOEXEC)
-    import tempfile
-
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 class _Pipes:
@@ -666,12 +500,17 @@ def _spawn(
         return starting() if within is None else within(starting)
     except (OSError, ValueError) as error:
         pipes.close_ours()
-        raise CannotStart(argv[0], _reason(error, cwd)) from error
+        raise cannot_start(argv[0], error, cwd=cwd) from error
     except BaseException:
         pipes.close_ours()
         raise
     finally:
         pipes.close_theirs()
+
+
+def cannot_start(argv0: str, error: OSError | ValueError, *, cwd: str) -> CannotStart:
+    """What to raise where the system refused to start something in `cwd`."""
+    return CannotStart(argv0, _reason(error, cwd))
 
 
 def _reason(error: OSError | ValueError, cwd: str) -> Reason:
@@ -688,18 +527,3 @@ def _reason(error: OSError | ValueError, cwd: str) -> Reason:
             return "no resources"
         case _:
             return "not executable"
-
-
-def start_detached(argv: Sequence[str], *, env: Mapping[str, str]) -> None:
-    """Start a program that a person asked for and that is theirs from then on, such as a browser; raises `CannotStart`.
-
-    It gets nothing of ours but `env`: no terminal, no folder, no pipe. Nobody waits for it.
-    """
-    devnull = subprocess.DEVNULL
-    try:
-        program = subprocess.Popen(
-            argv, cwd="/", env=env, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True
-        )
-    except (OSError, ValueError) as error:
-        raise CannotStart(argv[0], _reason(error, "/")) from error
-    threading.Thread(target=program.wait, daemon=True).start()  # nothing of it stays behind when it ends

@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from bridle.base.processes import CannotStart, run_in_foreground
+from bridle.base.asked_for import run_in_foreground
+from bridle.base.processes import CannotStart
 from bridle.base.visible import visible
 from bridle.protocol.errors import UsageError
 

@@ -89,7 +89,8 @@ def _show_code(provider: str, code: DeviceCode) -> None:
 
 def open_in_browser(address: str, env: Mapping[str, str]) -> None:
     """Tries to; the address has been printed for when it does not work."""
-    from bridle.base.processes import CannotStart, start_detached
+    from bridle.base.asked_for import start_detached
+    from bridle.base.processes import CannotStart
 
     program = env.get("BROWSER", "").partition(":")[0] or (
         "open" if os.uname().sysname == "Darwin" else "xdg-open"

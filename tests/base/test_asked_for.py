@@ -1,4 +1,4 @@
-"""A program that has our terminal for a while, such as an editor, at a real terminal."""
+"""Programs of a person: an editor that has our terminal for a while, a browser that has nothing of ours."""
 
 import asyncio
 import os
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import CannotStart, run_in_foreground
+from bridle.base.asked_for import run_in_foreground, start_detached
+from bridle.base.processes import CannotStart
 from cli_terminal import at_terminal
 
 ENV = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 LENDER = """
 import asyncio, os, sys
-from bridle.base.processes import run_in_foreground
+from bridle.base.asked_for import run_in_foreground
 if sys.argv[1] == "nonblocking":
     os.set_blocking(0, False)
 code = asyncio.run(run_in_foreground(sys.argv[2:], cwd="/", env=os.environ))
@@ -109,3 +110,18 @@ def test_a_termination_is_passed_on(tmp_path: Path):
         person.process.terminate()
         person.sees("caught", "ended 6")
         assert person.ends() == 0
+
+
+async def test_a_detached_program_gets_the_given_environment_and_nothing_of_ours(tmp_path):
+    fifo = tmp_path / "told"
+    os.mkfifo(fifo)
+    script = f"env > {fifo}"
+    start_detached(["/bin/sh", "-c", script], env={"ONLY": "this"})
+    told = await asyncio.to_thread(fifo.read_text)
+    assert {line.partition("=")[0] for line in told.splitlines()} <= {"ONLY", "PWD", "_", "SHLVL", "OLDPWD"}
+    assert "ONLY=this" in told
+
+
+async def test_a_detached_program_that_is_not_there_is_said():
+    with pytest.raises(CannotStart):
+        start_detached(["/nonexistent/browser", "x"], env={})

@@ -1,0 +1,103 @@
+"""Programs that a person asked for and that are theirs: an editor in our terminal, a browser beside it.
+
+They stay out of the groups that `processes` answers for: an editor's keys have to reach it, a browser outlives us.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import termios
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridle.base.processes import cannot_start
+
+
+async def run_in_foreground(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> int:
+    """Lets a program have our terminal until it ends; raises `CannotStart`.
+
+    Returns its exit code; 128 and the number of the signal that ended it, as a shell would. Ctrl-C and Ctrl-\\ are for
+    the program alone meanwhile, SIGTERM is passed on to it, and the event loop goes on. Afterwards the terminal is as
+    it was. Call it from the main thread; stop reading the terminal first.
+    """
+    if not argv:
+        raise ValueError("argv needs at least the program")
+    with _TerminalLent() as lent:
+        program = _spawn_in_foreground(argv, cwd, env)
+        lent.to(program)
+        try:
+            code = await asyncio.to_thread(program.wait)
+        except asyncio.CancelledError:
+            program.terminate()
+            program.wait()
+            raise
+    return code if code >= 0 else 128 - code
+
+
+class _TerminalLent:
+    """Our terminal while somebody else has it: its state is kept, and what it sends to us is not for us."""
+
+    def __init__(self) -> None:
+        self._program: subprocess.Popen[bytes] | None = None
+        self._terminated = False
+        self._modes: dict[int, list[Any]] = {}
+        self._blocking: dict[int, bool] = {}
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "_TerminalLent":
+        for fd in (0, 1, 2):
+            with contextlib.suppress(OSError, termios.error):  # closed, or no terminal
+                self._modes[fd] = termios.tcgetattr(fd)
+                self._blocking[fd] = os.get_blocking(fd)
+        for fd in self._blocking:
+            os.set_blocking(fd, True)  # the program shares it with us and expects to wait
+        # Handlers that do nothing: what is ignored would stay so in the program.
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            self._handlers[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for fd, modes in self._modes.items():
+            with contextlib.suppress(OSError, termios.error):  # it has gone meanwhile
+                termios.tcsetattr(fd, termios.TCSADRAIN, modes)
+                os.set_blocking(fd, self._blocking[fd])
+
+    def to(self, program: "subprocess.Popen[bytes]") -> None:
+        """This program has it now; a termination that came while it was being started is for it too."""
+        self._program = program
+        if self._terminated:
+            program.terminate()
+
+    def _take(self, number: int, _frame: object) -> None:
+        if number != signal.SIGTERM:  # the terminal sent it to the program as well
+            return
+        self._terminated = True
+        if self._program is not None:
+            self._program.terminate()
+
+
+def _spawn_in_foreground(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(argv, cwd=cwd, env=env)
+    except (OSError, ValueError) as error:
+        raise cannot_start(argv[0], error, cwd=cwd) from error
+
+
+def start_detached(argv: Sequence[str], *, env: Mapping[str, str]) -> None:
+    """Start a program that a person asked for and that is theirs from then on, such as a browser; raises `CannotStart`.
+
+    It gets nothing of ours but `env`: no terminal, no folder, no pipe. Nobody waits for it.
+    """
+    devnull = subprocess.DEVNULL
+    try:
+        program = subprocess.Popen(
+            argv, cwd="/", env=env, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        raise cannot_start(argv[0], error, cwd="/") from error
+    threading.Thread(target=program.wait, daemon=True).start()  # nothing of it stays behind when it ends
