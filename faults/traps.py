@@ -19,7 +19,7 @@ from typing import Any
 
 from bridle.base import files
 from bridle.engine.journal import Journal
-from bridle.sessions import database, tips, undo_store, writer
+from bridle.sessions import database, tips, undo_store, write_ahead, writer
 from bridle.sessions.keys import KeyFile
 from bridle.sessions.log import StoredLog
 
@@ -165,7 +165,7 @@ def before_sync(trap: Trap, _chance: float) -> None:
 
         return sync
 
-    _replace(writer._WriteAheadLog, "sync", made)
+    _replace(write_ahead.WriteAheadLog, "sync", made)
 
 
 def after_sync(trap: Trap, _chance: float) -> None:
@@ -178,7 +178,7 @@ def after_sync(trap: Trap, _chance: float) -> None:
 
         return sync
 
-    _replace(writer._WriteAheadLog, "sync", made)
+    _replace(write_ahead.WriteAheadLog, "sync", made)
 
 
 def during_checkpoint(trap: Trap, chance: float) -> None:
@@ -191,8 +191,8 @@ def during_checkpoint(trap: Trap, chance: float) -> None:
 
         return fold_back
 
-    _replace(writer, "FOLD_BACK_PAGES", lambda _usual: 1)
-    _replace(writer._WriteAheadLog, "fold_back", made)
+    _replace(write_ahead, "FOLD_BACK_PAGES", lambda _usual: 1)
+    _replace(write_ahead.WriteAheadLog, "fold_back", made)
 
 
 def output(trap: Trap, _chance: float) -> None:

@@ -29,7 +29,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.export import jsonl
-from bridle.sessions.writer import FOLD_BACK_PAGES
+from bridle.sessions.write_ahead import FOLD_BACK_PAGES
 from sessions.session_kit import (
     CLIENT,
     START_MS,

@@ -5,9 +5,6 @@ commits what has gathered after 50 ms, or at once when somebody waits. A commit 
 sync of the write-ahead log makes it survive a power cut. The first failure is final: it is raised to everyone who waits
 and from every later call, and nothing after the failed row is written.
 
-The write-ahead log is folded back into the database while it is short, and behind the answer to those who wait: it is
-then written over, and a disk syncs that faster than a file that grows.
-
 A writer that `waits_for_room` makes one exception: while the disk is full, rows stay in memory and are tried again. Who
 waits without blocking waits on; who blocks is told.
 """
@@ -32,12 +29,12 @@ from bridle.sessions import chain
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.tips import TipFile
+from bridle.sessions.write_ahead import WriteAheadLog
 
 GROUP_S = 0.05
 BATCH_ROWS = 500
 INLINE_BYTES = 4096
 RETRY_S = 1.0
-FOLD_BACK_PAGES = 200
 MOST_WAITING = 20_000
 """So many rows wait in memory for room on the disk; then the writer fails."""
 
@@ -92,7 +89,7 @@ class Writer:
         self._committed = 0
         self._synced = -1  # what an earlier process left unsynced counts too
         self._asleep = False
-        self._wal = _WriteAheadLog(database)
+        self._wal = WriteAheadLog(database)
 
     @property
     def stuck(self) -> bool:
@@ -396,59 +393,6 @@ def _stored(connection: Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:
         where = (tail.key, tail.event_id, kind, ts_ms, originator)
         stored.append((*where, *place, inline, blob, salt, digest, tail.chain))
     return stored
-
-
-class _WriteAheadLog:
-    """The file that commits go to. SQLite keeps it for as long as our connection is open, so we open it once."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._path = database.path + "-wal"
-        self._fd: int | None = None
-        self._pages = 0
-        self._enough = FOLD_BACK_PAGES
-
-    def committed(self, _connection: Connection, _name: str, pages: int) -> int:
-        """A commit has made the log so many pages long."""
-        self._pages = pages
-        return 0
-
-    def fold_back(self, connection: Connection) -> None:
-        """Brings a log that is long enough back into the database, as far as no reader needs it.
-
-        Nothing is lost where that fails, so it is no failure of the writer; it is tried again when the log has grown.
-        """
-        if self._pages < self._enough:
-            return
-        self._enough = FOLD_BACK_PAGES
-        with contextlib.suppress(StoreError), self._database.errors():
-            pages, folded = connection.wal_checkpoint()
-            if folded < pages:
-                self._enough += pages
-        self._pages = 0
-
-    def sync(self) -> None:
-        if self._fd is None:
-            try:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-            except FileNotFoundError:  # nothing was written since the last checkpoint, which syncs by itself
-                return
-        _sync(self._fd)
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
-
-
-def _sync(fd: int) -> None:
-    import fcntl
-
-    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
-    if full is not None:
-        fcntl.fcntl(fd, full)
-    else:
-        getattr(os, "fdatasync", os.fsync)(fd)
 
 
 def _settle(done: asyncio.Future[None], error: StoreError | None) -> None:
