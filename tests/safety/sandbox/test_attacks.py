@@ -4,6 +4,7 @@ Everything attacked here is made by the test, in a folder of its own.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
@@ -185,6 +186,29 @@ async def test_a_file_swapped_for_a_link_shows_nothing_that_is_hidden(box: Box, 
     script = f"chmod 700 {box.home}/.ssh; cat CLAUDE.md {box.home}/.ssh/id_test"
     _code, output = await box.run_disturbed(adapter, script, swap)
     assert "planted" not in output
+
+
+async def test_what_keeps_a_name_free_is_not_swapped_for_a_link(box: Box, adapter: Adapter) -> None:
+    mask = box.workspace / "AGENTS.md"
+
+    def swap() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            mask.rmdir()
+        mask.symlink_to("../outside")
+
+    code, output = await box.run_disturbed(adapter, "echo ran; rm AGENTS.md; echo evil > AGENTS.md", swap)
+    assert (code != 0, "ran" in output) == (True, False)
+    assert os.readlink(mask) == "../outside"
+    assert list(box.outside.iterdir()) == []
+
+
+async def test_a_name_that_is_kept_free_takes_nothing_to_the_disk(box: Box, adapter: Adapter) -> None:
+    script = (
+        "echo evil > AGENTS.md; chmod 777 AGENTS.md .vscode; echo evil > AGENTS.md/x; echo evil > .vscode/tasks.json;"
+        " rmdir AGENTS.md; mv AGENTS.md moved; mv .vscode moved; rm -r .vscode; mkdir .vscode/x; true"
+    )
+    assert (await box.run(adapter, script))[0] == 0
+    assert list(box.workspace.iterdir()) == []
 
 
 async def test_what_vanishes_while_it_is_looked_at_is_no_crash(box: Box) -> None:

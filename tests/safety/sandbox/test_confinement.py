@@ -2,6 +2,7 @@
 
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,22 @@ def test_what_is_protected_or_hidden_is_never_writable(fields: dict[str, tuple[s
     for path in {*confinement.read_only, *confinement.absent} - opened:
         assert decides(path).kind != "writable"
     for path in {*confinement.hidden} - {*confinement.writable, *confinement.temporary}:
-        assert decides(path).kind in {"hidden", "empty", "temporary", "room"}
+        assert decides(path).kind in {"masked", "hidden", "empty", "temporary", "room"}
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["own", "own/", "alias/own", "link", "gone", "missing", "own/../own", "./own", "own/.", "alias//own"],
+)
+def test_what_is_hidden_is_hidden_where_it_is(world: World, named: str) -> None:
+    base = world.base / "places"
+    (base / "own").mkdir(parents=True)
+    (base / "alias").symlink_to(".")
+    (base / "link").symlink_to("alias/own")
+    (base / "gone").symlink_to("alias/missing")
+    world.own = (f"{base}/{named}",)
+    below = [path for path in world.confinement().hidden if path.startswith(str(base))]
+    assert below == ([str(base / "own")] if (base / named).exists() else [])
 
 
 def test_a_mask_is_shared_and_taken_away_by_the_last_who_needs_it(tmp_path: Path) -> None:
@@ -220,6 +236,16 @@ def test_a_mask_is_shared_and_taken_away_by_the_last_who_needs_it(tmp_path: Path
     assert path.is_dir()
     second.release()
     assert not path.exists()
+
+
+def test_a_mask_that_others_need_is_let_go_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "AGENTS.md"
+    first, second = Masks([str(path)]), Masks([str(path)])
+    later: list[Callable[[], None]] = []
+    first.release(later.append)
+    second.release(later.append)
+    assert (path.exists(), len(later)) == (False, 1)
+    later[0]()
 
 
 def test_without_descriptors_nothing_is_taken_for_protected(world: World) -> None:

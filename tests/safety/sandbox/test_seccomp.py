@@ -29,13 +29,13 @@ settings = st.fixed_dictionaries(
 )
 
 
-def verdict(program, machine, number, *arguments, architecture=None):
+def verdict(program, machine, number, *arguments, architecture=None, most_steps=4096):
     """What the kernel would answer."""
     architecture = seccomp.ARCHITECTURE[machine] if architecture is None else architecture
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number & WORD, architecture, 0, *(value & LONG for value in padded))
     at, value = 0, 0
-    for _ in range(4096):
+    for _ in range(most_steps):
         code, yes, no, operand = struct.unpack_from("<HBBI", program, at * 8)
         at += 1
         match code:
@@ -83,6 +83,17 @@ def test_it_always_ends_with_one_of_four_answers(chosen, number, arguments, arch
     assert verdict(program, machine, number, *arguments) in {ALLOW, EPERM, ENOSYS}
     answer = verdict(program, machine, number, *arguments, architecture=architecture)
     assert answer == KILL or architecture == seccomp.ARCHITECTURE[machine]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("strict", [False, True])
+def test_few_steps_lead_to_an_answer(machine, strict):
+    """A kernel runs a filter for every call that there is before it takes it, and each command brings one."""
+    program = seccomp.program(
+        network_denied=False, strict_truncation=strict, strict_modes=strict, machine=machine
+    )
+    for number in range(1024):
+        verdict(program, machine, number, most_steps=20)
 
 
 @given(settings, st.integers(0x40000000, WORD))

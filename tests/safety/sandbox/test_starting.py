@@ -1,6 +1,7 @@
 """A command runs once its mounts were looked at, and not before; what certainly did not run is tried again."""
 
 import asyncio
+import fcntl
 import os
 import resource
 import select
@@ -11,6 +12,8 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
 
 import pytest
 
@@ -20,10 +23,11 @@ from bridle.safety.sandbox.adapters import Launch, NeverRan
 from bridle.safety.sandbox.bubblewrap import Bubblewrap
 from bridle.safety.sandbox.confinement import Confinement, Network, Place
 from bridle.safety.sandbox.gate import Gate, Prepared
-from bridle.safety.sandbox.mount_check import Expected
+from bridle.safety.sandbox.mount_check import Expected, expected_mounts, mounted_now
+from bridle.safety.sandbox.mounts import Mount
 from bridle.safety.sandbox.spawn import SandboxSpawn
 from bridle.safety.sandbox.starting import HeldBack, start
-from bridle.safety.sandbox.thread_limits import drop_capabilities
+from bridle.safety.sandbox.thread_limits import HeldThread, drop_capabilities
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
@@ -164,11 +168,29 @@ async def test_what_a_sandbox_says_before_the_command_runs_comes_first(box: Box)
     assert await box.run(Talkative(box.base), RUNS) == (0, "careful\ndone\n")
 
 
+def held_threads() -> set[int]:
+    """Those that started a command and have not ended."""
+
+    def is_held(frame: FrameType | None) -> bool:
+        return frame is not None and (frame.f_code is HeldThread._run.__code__ or is_held(frame.f_back))
+
+    return {number for number, frame in sys._current_frames().items() if is_held(frame)}
+
+
+async def descriptors(others: set[int]) -> int:
+    """How many are open once only `others` of these threads run: such a thread closes some at its end."""
+    async with asyncio.timeout(60):
+        while held_threads() - others:
+            await asyncio.sleep(0)
+    return len(os.listdir("/proc/self/fd"))
+
+
 async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) -> None:
+    others = held_threads()
     adapter = Disturbed(lambda _tries: None)
     assert await box.run(adapter, "true") == (0, "")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    in_use = len(os.listdir("/proc/self/fd"))
+    in_use = await descriptors(others)
     reasons, ran = set[str](), 0
     for most in (0, *range(in_use, in_use + 20)):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
@@ -181,7 +203,7 @@ async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) ->
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert reasons == {"no resources"}
     assert (box.workspace / "runs").read_text() == "run\n" * ran
-    assert len(os.listdir("/proc/self/fd")) == in_use
+    assert await descriptors(others) == in_use
 
 
 async def test_a_command_finds_nothing_of_the_gate_among_its_descriptors(box: Box) -> None:
@@ -271,19 +293,121 @@ async def test_more_than_a_pipe_of_this_user_holds_is_told_too() -> None:
     def tell(gate: Gate) -> None:
         drop_capabilities()  # with which there would be no limit
         try:
-            asyncio.run(gate.mounted())
+            with pytest.raises(NeverRan):
+                asyncio.run(gate.mounted())
         finally:
             gate.close()
 
-    gate = Gate(lambda: Prepared(options, lambda: Expected(*[frozenset()] * 3, {}, frozenset())))
+    def make() -> None:
+        pass
+
+    gate = Gate(lambda: Prepared(options, make, lambda: Expected(*[frozenset()] * 3, {}, frozenset())))
     teller = threading.Thread(target=tell, args=(gate,))
     teller.start()
-    while chunk := await asyncio.to_thread(os.read, gate.theirs[0], 1 << 20):
+    while chunk := await asyncio.to_thread(os.read, int(gate.arguments[1]), 1 << 20):
         told += chunk
     for fd in gate.theirs:
         os.close(fd)  # nobody is left to read: it goes on
     teller.join(60)
     assert told.decode().split("\0") == options
+
+
+def waiting_child(pid: int, fd: int) -> int | None:
+    """The process in a sandbox that is being made, if it is reading from `fd`."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        calling = Path(f"/proc/{child}/syscall").read_text().split()
+        if calling[1:2] == [hex(fd)]:
+            return int(child)
+    return None
+
+
+async def test_nothing_is_mounted_before_there_is_something_to_mount_it_on(box: Box) -> None:
+    mask, started, there = box.workspace / "AGENTS.md", list[int](), list[bool]()
+
+    def make() -> None:
+        while waiting_child(started[0], gate.theirs[0]) is None:
+            os.sched_yield()
+        there.append(mask.exists())
+        mask.mkdir(0o1700)
+
+    def prepare() -> Prepared:
+        root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        mounts = ["--bind", str(box.workspace), str(box.workspace), "--tmpfs", str(mask)]
+        meant = [Mount("/", "read-only"), Mount(str(box.workspace), "writable"), Mount(str(mask), "masked")]
+        return Prepared(
+            [*root, *gate.wait, *mounts], make, lambda: expected_mounts(meant, Confinement(), mounted_now())
+        )
+
+    gate = Gate(prepare)
+    argv = (
+        shutil.which("bwrap") or "bwrap",
+        *gate.arguments,
+        "--",
+        "/bin/sh",
+        "-c",
+        "grep -c AGENTS /proc/mounts",
+    )
+    output = bytearray()
+    process = await start(
+        box.processes,
+        Launch(argv, pass_fds=tuple(gate.theirs), gate=gate, started=started.append),
+        cwd="/",
+        env={},
+        on_output=output.extend,
+    )
+    assert (await process.wait(), output.decode(), there) == (0, "1\n", [False])
+    assert mask.stat().st_mode & 0o7777 == 0o1700
+
+
+async def test_a_command_waits_until_every_name_is_held(box: Box) -> None:
+    mask = box.workspace / "AGENTS.md"
+    mask.mkdir()
+    mask.chmod(0o1755)  # as one that is being taken away by another command
+    taken = os.open(mask, os.O_RDONLY)
+    fcntl.flock(taken, fcntl.LOCK_EX)
+    launch = Bubblewrap(shutil.which("bwrap") or "bwrap").confined(
+        ["/bin/true"],
+        cwd=str(box.workspace),
+        confinement=Confinement(writable=(str(box.workspace),), absent=(str(mask),)),
+    )
+    waits_for: list[int] = []
+
+    def watch(pid: int) -> None:
+        while not waits_for:
+            waits_for.extend(fd for fd in launch.pass_fds if waiting_child(pid, fd))
+        os.close(taken)
+
+    watching: list[threading.Thread] = []
+
+    def started(pid: int) -> None:
+        watching.append(threading.Thread(target=watch, args=(pid,)))
+        watching[0].start()
+
+    process = await start(
+        box.processes,
+        launch._replace(started=started),
+        cwd="/",
+        env={},
+        on_output=lambda _chunk: None,
+        ended=launch.ended,
+    )
+    watching[0].join()
+    assert (await process.wait(), waits_for) == (0, [launch.pass_fds[0]])
+    assert not mask.exists()
+
+
+def test_a_thread_does_one_last_thing() -> None:
+    done = SimpleQueue[int]()
+    thread = HeldThread(lambda: None)
+
+    def last() -> None:
+        done.put(threading.get_ident())
+
+    thread.end(last)
+    assert done.get_nowait() == threading.get_ident()
+    thread(lambda: subprocess.Popen(["/bin/true"])).wait()
+    thread.end(last)
+    assert done.get(timeout=60) != threading.get_ident()
 
 
 _ENGINE = """
@@ -301,8 +425,7 @@ async def main(program, workspace):
     )
     for fd in launch.pass_fds:
         os.close(fd)
-    await launch.gate.mounted()
-    print(launch.gate.child(), flush=True)
+    print((await launch.gate.mounted()).child, flush=True)
     await process.wait()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -323,3 +446,49 @@ def test_a_command_at_the_gate_does_not_run_because_the_engine_was_killed(tmp_pa
         gone.register(waiting, select.POLLIN)
         assert gone.poll(10_000)
     assert not (workspace / "runs").exists()
+
+
+_SLOW_ENGINE = """
+import asyncio, os, sys
+from bridle.base.processes import Processes
+from bridle.safety.sandbox.gate import Gate, Prepared
+
+async def main(program, workspace):
+    def prepare():
+        root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        mounts = ["--bind", workspace, workspace, "--tmpfs", f"{workspace}/AGENTS.md"]
+        return Prepared([*root, *gate.wait, *mounts], sys.stdin.read, lambda: None)
+
+    gate = Gate(prepare)
+    process = await Processes().start(
+        [program, *gate.arguments, "--", "/bin/true"], cwd="/", env={}, on_output=print, pass_fds=gate.theirs
+    )
+    fd = gate.theirs[0]
+    for theirs in gate.theirs:
+        os.close(theirs)
+    print(process.pid, fd, flush=True)
+    await gate.mounted()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_an_engine_that_is_killed_while_it_makes_room_leaves_nothing_in_its_place(tmp_path: Path) -> None:
+    workspace = Path(os.path.realpath(tmp_path)) / "ws"
+    workspace.mkdir()
+    engine = subprocess.Popen(
+        [sys.executable, "-c", _SLOW_ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with engine:
+        pid, fd = map(int, engine.stdout.readline().split())
+        while (child := waiting_child(pid, fd)) is None:
+            os.sched_yield()
+        with os.fdopen(os.pidfd_open(child), "rb") as waiting:
+            engine.kill()
+            gone = select.poll()
+            gone.register(waiting, select.POLLIN)
+            assert gone.poll(10_000)
+    assert list(workspace.iterdir()) == []

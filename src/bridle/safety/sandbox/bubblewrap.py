@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, TypeAlias
 
+from bridle.base.files import private_folder
 from bridle.safety.sandbox.adapters import CannotConfine, Launch
 from bridle.safety.sandbox.caches import cache_variables
 from bridle.safety.sandbox.confinement import Confinement, Network
@@ -59,8 +60,7 @@ class Bubblewrap:
         return self._variant
 
     def variables(self, confinement: Confinement) -> Mapping[str, str]:
-        caches = cache_variables(confinement.caches) if confinement.caches else {}
-        return {"TMPDIR": TEMPORARY, **caches}
+        return {"TMPDIR": TEMPORARY, **cache_variables(confinement.caches)}
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
         return self.ahead(argv, cwd=cwd, network=confinement.network, look=lambda: confinement)
@@ -73,10 +73,16 @@ class Bubblewrap:
         def prepare() -> Prepared:
             confinement = look()
             mounts = mounts_of(confinement)
-            make_room(mounts, confinement)
-            masks.append(_masks(confinement))
+            if confinement.scratch:  # bubblewrap looks for what it binds before it comes to the wait
+                private_folder(confinement.scratch)
+
+            def make() -> None:
+                make_room(mounts, confinement)
+                masks.append(_masks(confinement))
+
             return Prepared(
-                [*self._options(mounts, confinement), "--chdir", cwd],
+                [*self._options(mounts, confinement, gate.wait), "--chdir", cwd],
+                make,
                 lambda: expected_mounts(mounts, confinement, mounted_now()),
             )
 
@@ -97,7 +103,7 @@ class Bubblewrap:
 
         def ended() -> None:
             for made in masks:
-                made.release()
+                made.release(None if thread is None else thread.end)
             if thread is not None:
                 thread.end()
 
@@ -110,7 +116,8 @@ class Bubblewrap:
             terminate=terminate_inside,
         )
 
-    def _options(self, mounts: Sequence[Mount], confinement: Confinement) -> list[str]:
+    def _options(self, mounts: Sequence[Mount], confinement: Confinement, wait: Sequence[str]) -> list[str]:
+        """What to do. At `wait`, everything is there that is to be mounted, and not yet everything to mount it on."""
         options = [
             "--die-with-parent",
             "--new-session",
@@ -131,6 +138,7 @@ class Bubblewrap:
             options += ["--proc", "/proc"]
             if os.getuid() == 0:  # whose files in /proc/sys are writable without any capability
                 options += ["--remount-ro", "/proc"]
+        options += wait
         for mount in others:
             options += _mounted(mount, confinement)
         return options
@@ -174,6 +182,8 @@ def _mounted(mount: Mount, confinement: Confinement) -> Iterator[str]:
             yield from ("--bind", confinement.scratch, path)
         case "temporary":
             yield from ("--perms", "1777", "--tmpfs", path)
+        case "masked":  # a new folder is made faster than one of the disk is bound
+            yield from ("--perms", "0555", "--tmpfs", path)
         case "empty" | "room":
             yield from ("--perms", "0755", "--tmpfs", path)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Mapping
 
 # fmt: off
 _FOLDERS = {
@@ -28,8 +30,12 @@ _FILES = {
 # fmt: on
 
 
-def cache_variables(folder: str) -> dict[str, str]:
-    """What a command is told so that its downloads land in `folder`. Nothing needs to exist in there."""
+@functools.lru_cache(maxsize=8)
+def cache_variables(folder: str) -> Mapping[str, str]:
+    """What a command is told so that its downloads land in `folder`; nothing if that is empty. Nothing needs to exist
+    in there."""
+    if not folder:
+        return {}
     named = {variable: os.path.join(folder, name) for variable, name in (_FOLDERS | _FILES).items()}
     named["UV_LINK_MODE"] = "copy"  # the cache and the project are two mounts, which no hard link joins
     if not any(character.isspace() for character in folder):

@@ -155,7 +155,7 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     for git in repositories:
         protection.add_entry(os.path.join(git.top, ".git"), git.common)
         protection.add_git(files_of(git, submodules.get(git.git_dir, ())), settings_open=policy.git_config)
-    shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED])
+    shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
     return Confinement(
@@ -163,10 +163,10 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
         read_only=tuple(protection.read_only),
         absent=tuple(protection.absent),
         held=tuple(protection.held()),
-        hidden=tuple(path for path in _hidden(place) if path not in named),
-        emptied=tuple(path for path in _socket_folders(place, home) if path not in named),
+        hidden=tuple(path for path in _hidden(place, real) if path not in named),
+        emptied=tuple(path for path in _socket_folders(place, home, real) if path not in named),
         shown=tuple(path for path in _unique(shown) if path not in writable),
-        temporary=tuple(path for path in _existing(place.temporary) if path not in named),
+        temporary=tuple(path for path in _existing(place.temporary, real) if path not in named),
         scratch=real(policy.scratch) if policy.scratch else "",
         caches=caches,
         network=policy.network,
@@ -259,11 +259,15 @@ class _Protection:
 
     def held(self) -> list[str]:
         """The folders on the way to what is protected: whoever moves one of them away moves the protection with it."""
+        seen = set[str]()
         for path in (*self.read_only, *self.absent):
             for parent in _parents(path):
-                if not any(parent != folder and is_beneath(parent, folder) for folder in self._writable):
+                if parent in seen or not any(
+                    parent != folder and is_beneath(parent, folder) for folder in self._writable
+                ):
                     break
                 self._folders[parent] = None
+                seen.add(parent)
         return [path for path in self._folders if path not in self.read_only and path not in self._writable]
 
     def _may_be_written(self, path: str) -> bool:
@@ -319,18 +323,18 @@ def _policy_files_between(folder: str, cwd: str) -> Iterator[str]:
             yield from _policy_files_in(between)
 
 
-def _hidden(place: Place) -> list[str]:
-    return _existing([*place.own, *secret_places(place.home, place.env)])
+def _hidden(place: Place, real: Callable[[str], str]) -> list[str]:
+    return _existing([*place.own, *secret_places(place.home, place.env)], real)
 
 
-def _socket_folders(place: Place, home: str) -> list[str]:
+def _socket_folders(place: Place, home: str, real: Callable[[str], str]) -> list[str]:
     named = [place.env.get("XDG_RUNTIME_DIR", "")]
     if socket := place.env.get("SSH_AUTH_SOCK", ""):
         named.append(os.path.dirname(socket))
     if (docker := place.env.get("DOCKER_HOST", "")).startswith("unix://"):
         named.append(os.path.dirname(docker.removeprefix("unix://")))
     in_home = [os.path.join(home, path) for path in SOCKETS_IN_HOME]
-    found = _existing([*SOCKET_FOLDERS, *filter(os.path.isabs, named), *in_home])
+    found = _existing([*SOCKET_FOLDERS, *filter(os.path.isabs, named), *in_home], real)
     # A socket right in the home or in a folder of the system cannot be had without the rest.
     too_wide = {"/", home, "/usr", "/etc", "/var", "/home"}
     return [path for path in found if path not in too_wide and os.path.isdir(path)]
@@ -403,9 +407,21 @@ def _whole(path: str) -> bytes | None:
     return None if contents.truncated else contents.data
 
 
-def _existing(paths: Iterable[str]) -> list[str]:
+def _existing(paths: Iterable[str], real: Callable[[str], str]) -> list[str]:
     """Where they lead, each once; those that lead nowhere are left out."""
-    return _unique(find(path, "/").path for path in paths if os.path.exists(path))
+    return _unique(found for path in paths if (found := _leads_to(path, real)))
+
+
+def _leads_to(path: str, real: Callable[[str], str]) -> str:
+    """Where a path leads; empty if nowhere. What is no link itself is where its folder is, which others ask for too."""
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return ""
+    folder, name = os.path.split(path)
+    if stat.S_ISLNK(status.st_mode) or name in {"", ".", ".."}:
+        return find(path, "/").path if os.path.exists(path) else ""
+    return os.path.join(real(folder), name)
 
 
 def _unique(paths: Iterable[str]) -> list[str]:

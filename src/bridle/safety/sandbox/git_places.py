@@ -90,10 +90,11 @@ def files_of(git: GitPlaces, submodules: Sequence[str] = ()) -> GitFiles:
             settings.append(os.path.join(worktree, "config.worktree"))
             pointers += [os.path.join(worktree, name) for name in ("commondir", "gitdir")]
             pointers += _entry_of_worktree(worktree)
+    there = set(filter(os.path.lexists, settings))
     return GitFiles(
         programs=tuple(programs),
-        settings=tuple(filter(os.path.lexists, settings)),
-        new_settings=tuple(itertools.filterfalse(os.path.lexists, settings)),
+        settings=tuple(path for path in settings if path in there),
+        new_settings=tuple(path for path in settings if path not in there),
         redirections=tuple(itertools.filterfalse(os.path.lexists, redirections)),
         pointers=tuple(filter(os.path.lexists, pointers)),
     )
@@ -103,9 +104,10 @@ def _repository_at(top: str, entry: str) -> GitPlaces | None:
     if os.path.isdir(entry):
         folder = os.path.realpath(entry)
         inside = folder == entry or folder.startswith(f"{top}/")
-        if inside and not _is_git_dir(folder) and not os.listdir(folder):
+        ours = inside and _is_git_dir(folder)
+        if inside and not ours and not os.listdir(folder):
             return None
-        return GitPlaces(top=top, git_dir=folder, common=folder, ours=inside and _is_git_dir(folder))
+        return GitPlaces(top=top, git_dir=folder, common=folder, ours=ours)
     named = _text(entry)
     if named is None or not named.startswith("gitdir:"):
         return None

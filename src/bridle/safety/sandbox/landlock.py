@@ -80,7 +80,7 @@ class Landlock:
 
     def variables(self, confinement: Confinement) -> Mapping[str, str]:
         """Where the scratch folder is, unless it is made for this one command, which is told then."""
-        caches = cache_variables(confinement.caches) if confinement.caches else {}
+        caches = cache_variables(confinement.caches)
         return caches if not confinement.scratch else {"TMPDIR": confinement.scratch, **caches}
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:

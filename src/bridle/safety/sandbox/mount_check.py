@@ -60,6 +60,7 @@ _REAL = frozenset({"writable", "read-only", "shown"})
 """Kinds of mounts that show what is there."""
 _NEW = frozenset({"tmpfs", "proc", "devpts", "mqueue"})
 """Kinds of file systems that are made for a command alone."""
+_PAGE = 16 * 1024
 
 
 class Now(NamedTuple):
@@ -92,8 +93,19 @@ class Expected(NamedTuple):
 
 def mounted_now() -> tuple[Now, ...]:
     """Every mount of this process, those that cover others later."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        return _mounted(file.read())
+    return _mounted(read_table("/proc/self/mountinfo"))
+
+
+def read_table(path: str) -> bytes:
+    """What the kernel lists there, a page of it at a time."""
+    table = bytearray()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while page := os.read(fd, _PAGE):
+            table += page
+    finally:
+        os.close(fd)
+    return bytes(table)
 
 
 def expected_mounts(mounts: Sequence[Mount], confinement: Confinement, now: Sequence[Now]) -> Expected:
@@ -181,7 +193,7 @@ def arguments_of_check(
 def _is_blank(mount: Mount, scratch: str) -> bool:
     if mount.kind == "hidden":
         return mount.is_folder
-    return mount.kind in {"empty", "room"} or (mount.kind == "temporary" and not scratch)
+    return mount.kind in {"masked", "empty", "room"} or (mount.kind == "temporary" and not scratch)
 
 
 def _is_below_any(mount: Now, folders: Iterable[str]) -> bool:

@@ -11,11 +11,11 @@ from bridle.base.files import private_folder
 from bridle.safety.paths import is_beneath
 from bridle.safety.sandbox.confinement import Confinement
 
-Kind: TypeAlias = Literal["writable", "read-only", "shown", "hidden", "empty", "temporary", "room"]
-"""What a path becomes. `shown`: read-only, where it could not be seen otherwise; `temporary`: the scratch folder;
-`room`: a new empty folder in it, for the mounts below."""
+Kind: TypeAlias = Literal["writable", "read-only", "shown", "masked", "hidden", "empty", "temporary", "room"]
+"""What a path becomes. `shown`: read-only, where it could not be seen otherwise; `masked`: a new empty folder, by which
+nothing comes to be there; `temporary`: the scratch folder; `room`: a new empty folder in it, for the mounts below."""
 
-_BLANK: frozenset[Kind] = frozenset({"hidden", "empty", "temporary", "room"})
+_BLANK: frozenset[Kind] = frozenset({"masked", "hidden", "empty", "temporary", "room"})
 """Nothing of what was there can be seen below these."""
 
 
@@ -28,11 +28,12 @@ class Mount(NamedTuple):
     """Something below it is shown again, so it must be possible to pass through."""
 
 
-def mounts_of(confinement: Confinement) -> list[Mount]:
-    """The whole file system is the first."""
+def mounts_of(confinement: Confinement, *, masks: Literal["masked", "read-only"] = "masked") -> list[Mount]:
+    """The whole file system is the first. What stands for something absent may be `read-only` as it is, too."""
     wanted: dict[str, Kind] = {}
     wanted.update(dict.fromkeys(confinement.shown, "shown"))
-    wanted.update(dict.fromkeys((*confinement.absent, *confinement.read_only), "read-only"))
+    wanted.update(dict.fromkeys(confinement.absent, masks))
+    wanted.update(dict.fromkeys(confinement.read_only, "read-only"))
     wanted.update(dict.fromkeys(confinement.held, "writable"))
     wanted.update(dict.fromkeys(confinement.emptied, "empty"))
     wanted.update(dict.fromkeys(confinement.hidden, "hidden"))
@@ -82,7 +83,7 @@ def _depth_first(path: str) -> list[str]:
 def _adds_nothing(kind: Kind, above: Kind, *, pokes_through: bool) -> bool:
     if above in _BLANK:
         return kind != "shown" and not pokes_through
-    return kind == "shown" or (kind == "read-only" and above in {"read-only", "shown"})
+    return kind == "shown" or (kind in {"read-only", "masked"} and above in {"read-only", "shown"})
 
 
 def _open_way(path: str, above: Mount, mounts: dict[str, Mount]) -> None:

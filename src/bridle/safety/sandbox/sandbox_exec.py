@@ -26,7 +26,7 @@ class SandboxExec:
     name = "sandbox-exec"
 
     def variables(self, confinement: Confinement) -> Mapping[str, str]:
-        caches = cache_variables(confinement.caches) if confinement.caches else {}
+        caches = cache_variables(confinement.caches)
         return caches if not confinement.scratch else {"TMPDIR": confinement.scratch, **caches}
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:

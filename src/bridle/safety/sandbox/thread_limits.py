@@ -26,12 +26,16 @@ _PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITIES_VERSION = 0x20080522
 
 
+def _nothing() -> None:
+    pass
+
+
 class HeldThread:
     """A thread that has given something up, starts one process, and stays its parent until it is told to end."""
 
     def __init__(self, give_up: Callable[[], None]) -> None:
         self._give_up = give_up
-        self._asked: SimpleQueue[int | None] = SimpleQueue()
+        self._asked: SimpleQueue[int | Callable[[], None]] = SimpleQueue()
         self._answers: SimpleQueue[subprocess.Popen[bytes] | BaseException | bool] = SimpleQueue()
         self._runs = False
 
@@ -46,11 +50,14 @@ class HeldThread:
         self._runs = True
         return started
 
-    def end(self) -> None:
-        """Harmless when called again, and when nothing was started."""
+    def end(self, last: Callable[[], None] = _nothing) -> None:
+        """Harmless when called again, and when nothing was started. The thread still does what is `last`; where it
+        does not run, that is done here."""
         if self._runs:
-            self._asked.put(None)
+            self._asked.put(last)
             self._runs = False
+        else:
+            last()
 
     def _run(self, starting: Callable[[], subprocess.Popen[bytes]]) -> None:
         try:
@@ -59,8 +66,9 @@ class HeldThread:
         except BaseException as error:  # noqa: BLE001  handed to whoever waits
             self._answers.put(error)
             return
-        for pid in iter(self._asked.get, None):
-            self._answers.put(_may_signal(pid))
+        while isinstance(asked := self._asked.get(), int):
+            self._answers.put(_may_signal(asked))
+        asked()
 
 
 class WitnessThread(HeldThread):

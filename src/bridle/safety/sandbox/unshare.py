@@ -114,11 +114,10 @@ class Unshare:
         self._programs = found
 
     def variables(self, confinement: Confinement) -> Mapping[str, str]:
-        caches = cache_variables(confinement.caches) if confinement.caches else {}
-        return {"TMPDIR": TEMPORARY, **caches}
+        return {"TMPDIR": TEMPORARY, **cache_variables(confinement.caches)}
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
-        mounts = mounts_of(confinement)
+        mounts = mounts_of(confinement, masks="read-only")  # which the check inside knows from another
         make_room(mounts, confinement)
         try:
             masks = Masks(confinement.absent)
@@ -203,7 +202,7 @@ def _step(mount: Mount, number: Mapping[str, str], confinement: Confinement) -> 
         case "writable":
             if path in number:
                 yield from ("place", number[path], path)
-        case "read-only" | "shown":
+        case "read-only" | "shown" | "masked":
             yield from ("place", number[path], path) if path in number else ("bind", path)
             yield from ("read-only", path, "nosuid,nodev")
         case "hidden" if not mount.is_folder:
