@@ -124,6 +124,12 @@ FORMS = [
 ]
 
 
+def test_settings_of_git_have_a_way_of_their_own() -> None:
+    told = explain("error: could not lock config file .git/config: Read-only file system\n")
+    assert "such as git remote add, work as a command of their own" in told
+    assert "write_file" not in told
+
+
 @pytest.mark.parametrize(("output", "told"), FORMS, ids=[form[0][:30] for form in FORMS])
 def test_other_forms_are_understood_too(output: str, told: str) -> None:
     assert subject(explain(output)) == told

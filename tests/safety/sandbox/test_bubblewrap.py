@@ -267,6 +267,13 @@ def test_a_workspace_in_the_temporary_folder_keeps_its_borders(box: Ground) -> N
     assert box.is_untouched()
 
 
+def test_beside_a_workspace_in_the_temporary_folder_nothing_is_written_to_be_lost(box: Ground) -> None:
+    box.temporary = ["/tmp", "/var/tmp"]
+    result = box.bash("echo lost > ../kept; mkdir ../folder; echo stays > here")
+    assert result.output.count("Read-only file system") == 2
+    assert (box.workspace / "here").read_text() == "stays\n"
+
+
 def test_a_server_in_the_background_is_reached_by_the_next_command(box: Ground) -> None:
     serve = (
         "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen();"

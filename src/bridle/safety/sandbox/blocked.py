@@ -333,9 +333,12 @@ def _outside(shown: str, scene: _Scene) -> str:
 
 
 def _protected(shown: str) -> str:
+    instead = "Use write_file or edit_file, which ask the person"
+    if shown == ".git/config":
+        instead = "Plain settings, such as git remote add, work as a command of their own"
     return (
         f"changing {shown} was blocked: commands may not change what tells programs what to do. "
-        'Use write_file or edit_file, which ask the person; or retry with escalate: "why"'
+        f'{instead}; or retry with escalate: "why"'
     )
 
 

@@ -141,6 +141,9 @@ class Bubblewrap:
         options += wait
         for mount in others:
             options += _mounted(mount, confinement)
+        for mount in others:  # what is written beside a workspace in /tmp would be gone with the command, without a word
+            if mount.kind == "room":
+                options += ["--remount-ro", mount.path]
         return options
 
 
