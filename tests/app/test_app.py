@@ -3,11 +3,14 @@
 import ast
 import os
 import re
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from bridle.app.engine import Engine
+from bridle.app.engine import Engine, session_store
+from bridle.app.keeping import sweep
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.harness import harness
@@ -187,3 +190,44 @@ async def _following(session):
     number = await session.send("go")
     async for envelope in session.connection.events(session.id, since=number):
         yield envelope
+
+
+class ClockWith(SystemClock):
+    """Does something else the n-th time somebody asks it."""
+
+    def __init__(self, number: int, work: Callable[[], object]) -> None:
+        self._left = number
+        self._work = work
+
+    def now_ms(self) -> int:
+        self._left -= 1
+        if not self._left:
+            self._work()
+        return super().now_ms()
+
+
+async def test_a_session_whose_content_expires_while_it_is_opened_is_refused(tmp_path: Path) -> None:
+    """Whenever that happens: nobody goes on with a conversation of which nothing is left."""
+    where = folders({"BRIDLE_HOME": str(tmp_path / "home")})
+    work = str(tmp_path)
+    refused = 0
+    for number in range(1, 12):
+        async with harness(scripted(say("hello")), folder=work, home=str(tmp_path / "home")) as session:
+            await session.ask("hi")
+            name = session.id
+
+        def expire_all() -> None:
+            with closing(session_store({"BRIDLE_HOME": str(tmp_path / "home")})) as store:
+                sweep(store.shelf, where, lambda _profile: 0)
+
+        engine = Engine(where=where, env={}, clock=ClockWith(number, expire_all))
+        try:
+            command = CreateSession(cwd=work, model="demo", resume=name)
+            await engine.connect(name="test", answers=False).send(command)
+            assert engine.store.find(name).expired_ms is None
+        except CommandRefused as refusal:
+            assert refusal.reason == "SessionExpired"
+            refused += 1
+        finally:
+            await engine.close()
+    assert refused

@@ -315,6 +315,20 @@ async def test_a_person_compacts_when_they_like_and_pinned_words_stay():
     assert "/compact" not in sent
 
 
+async def test_whoever_compacts_twice_keeps_what_the_first_summary_tells():
+    long = ("red", "green", "grey", "pink", "black")
+    script = [*(say(f"{word} {LONG}") for word in long), say(f"blue {'word ' * 300}")]
+    async with harness(Model(scripted(*script))) as session:
+        for number in range(len(script)):
+            await session.ask(f"question {number}")
+        first = await slash(session, "compact", "the rounding error")
+        assert isinstance(first, e.Compacted)
+        assert all(word in first.summary for word in long)
+        second = await slash(session, "compact")
+        assert isinstance(second, e.Compacted)
+        assert all(word in second.summary for word in (*long, "blue"))
+
+
 @pytest.mark.requirement("D7.24")
 async def test_compact_waits_for_nobody_and_says_when_there_is_too_little():
     async with harness(Model(scripted(say("fine"), call("ask_user", question="?"))), answers=True) as session:

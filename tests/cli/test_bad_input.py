@@ -163,10 +163,50 @@ def test_a_prompt_file_that_is_too_long_is_refused(place: Place) -> None:
     assert refused(place, "--prompt-file", "long") == "The prompt file long is longer than 2 MiB"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no file that is always full")
 def test_an_answer_that_cannot_be_kept_in_a_file_is_said_and_is_in_the_session(place: Place) -> None:
-    ran = place.bridle("run", "-m", place.script("say done\n"), "-o", "no/such/folder/answer", "x")
+    ran = place.bridle("run", "-m", place.script("say done\n"), "-o", "/dev/full", "x")
     assert (ran.code, ran.out) == (2, "[scripted] done\n")
-    assert (
-        ran.story[-1] == "The answer cannot be written to no/such/folder/answer (No such file or directory)"
-    )
+    assert ran.story[-1] == "The answer cannot be written to /dev/full (No space left on device)"
     place.verify(place.only_session())
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"), [("no/such/answer", "No such file or directory"), ("folder", "Is a directory")]
+)
+def test_where_no_answer_can_be_written_is_said_before_the_model_is_asked(
+    place: Place, path: str, problem: str
+) -> None:
+    (place.work / "folder").mkdir()
+    said = refused(place, "-o", path, "x")
+    assert said == f"The answer cannot be written to {path} ({problem}); nothing was run"
+
+
+def test_a_session_without_a_name_is_not_a_new_one(place: Place) -> None:
+    assert refused(place, "-r", "", "x") == "-r needs a session. List them: bridle sessions"
+
+
+def test_an_added_folder_that_is_not_there_is_named(place: Place) -> None:
+    sentence = f"--add-dir: there is no folder {place.work / 'nope'}"
+    assert refused(place, "--add-dir", "nope", "x") == sentence
+    for words in (
+        ("sandbox", "run", "--add-dir", "nope", "--", "true"),
+        ("permissions", "explain", "--add-dir", "nope", "ls", "{}"),
+    ):
+        ran = place.bridle(*words)
+        assert (ran.code, ran.out, ran.story) == (2, "", [sentence])
+
+
+@pytest.mark.parametrize("name", ["dmeo", "dmeo:hello"])
+def test_a_provider_that_is_mistyped_is_named_with_the_nearest(place: Place, name: str) -> None:
+    ran = place.bridle("run", "-m", name, "x")
+    assert (ran.code, ran.out, len(ran.story)) == (2, "", 1)
+    assert ran.story[0].startswith('There is no provider "dmeo". Known: anthropic, ')
+    assert ran.story[0].endswith(" (nearest: demo).")
+
+
+def test_a_key_that_does_not_say_whose_it_is_is_named(place: Place) -> None:
+    ran = place.bridle("run", "x", env={"BRIDLE_API_KEY": "k" * 20})
+    assert (ran.code, ran.out) == (4, "")
+    assert "BRIDLE_API_KEY does not say whose key it is" in ran.err
+    assert "k" * 20 not in ran.err

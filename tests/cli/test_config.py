@@ -211,6 +211,43 @@ def test_validating_finds_unknown_wires_unknown_modes_and_tools_in_both_lists(pl
     assert {problem["severity"] for problem in ran.result["problems"]} == {"error"}
 
 
+@pytest.mark.parametrize(
+    ("text", "severity", "problem"),
+    [
+        ('[[hooks]]\nevent = "Sometime"\ncommand = "x"\n', "error", 'event = "Sometime" is not a hook event'),
+        ('disallowed_tools = ["bash("]\n', "error", '"bash(" is not a tool, nor a tool and a pattern'),
+        ('log.levels = "loud"\n', "error", '"loud" is no level'),
+        ('disallowed_tools = ["bsah"]\n', "warn", 'there is no tool "bsah" (nearest: bash); this rule'),
+        ('permissions.rules = [{ tool = "bsah", verdict = "deny" }]\n', "warn", 'there is no tool "bsah"'),
+    ],
+)
+def test_validating_finds_what_a_run_would_refuse_or_say(
+    place: Place, text: str, severity: str, problem: str
+) -> None:
+    write_own(place, text)
+    validated, doctor = place.bridle("config", "validate"), place.bridle("doctor", "--offline")
+    ran = place.bridle("run", "-m", "demo", "x")
+    assert validated.out.startswith(f"{severity:<5}  config.toml line 1: ")
+    assert problem in validated.out
+    assert problem in doctor.out
+    assert problem in ran.err
+    code = 2 if severity == "error" else 0
+    assert (validated.code, ran.code) == (code, code)
+
+
+@pytest.mark.parametrize("option", ["--allow", "--deny"])
+def test_a_rule_of_the_command_line_about_no_tool_is_said(place: Place, option: str) -> None:
+    words = [
+        word
+        for rule in ("bsah", "mcp__git__*", "edit", "Bash(ls)", "exit_plan_mode")
+        for word in (option, rule)
+    ]
+    ran = place.bridle("run", "-m", "demo", *words, "x")
+    assert [line for line in ran.story if "no tool" in line] == [
+        f'{option}: there is no tool "bsah" (nearest: bash); this rule does nothing.'
+    ]
+
+
 def test_a_file_and_a_value_of_the_command_line_are_validated_too(place: Place) -> None:
     (place.work / "extra.toml").write_text("budget = 3\n")
     ran = place.bridle("config", "validate", "--config", "extra.toml", "--set", "mode=yollo")

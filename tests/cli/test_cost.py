@@ -50,7 +50,7 @@ async def test_a_run_says_what_it_cost_and_the_sum_is_kept(place: Place) -> None
     told = place.bridle("cost")
     assert (told.code, told.err) == (0, "")
     assert told.out.splitlines() == [
-        "model         in  cached       out  cost   in the last 7d",
+        "model         in  cached       out  cost   in the last 7 days",
         "paid:m     25.0k     20%      1000  $0.05",
         "dark:m     25.0k     20%      1000  unknown",
         "here:m     25.0k     20%      1000  local",
@@ -68,7 +68,7 @@ async def test_a_run_says_what_it_cost_and_the_sum_is_kept(place: Place) -> None
 
 def test_nothing_spent_is_said_and_nothing_is_made(place: Place) -> None:
     ran = place.bridle("cost")
-    assert (ran.code, ran.out) == (0, "Nothing was paid or counted in the last 7d.\n")
+    assert (ran.code, ran.out) == (0, "Nothing was paid or counted in the last 7 days.\n")
     assert os.listdir(place.home) == []
     wrong = place.bridle("cost", "--since", "yesterday")
     assert (wrong.code, wrong.story) == (

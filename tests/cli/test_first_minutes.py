@@ -134,6 +134,16 @@ def test_the_first_screen_without_a_model(place: FirstDay, columns: int) -> None
     assert place.is_untouched
 
 
+def test_a_slip_on_the_first_screen_is_asked_about_again(place: FirstDay) -> None:
+    with sitting(place) as person:
+        person.sees("or q to leave")
+        person.types("9" + ENTER)
+        person.sees('"9" is none of them.')
+        person.types("q" + ENTER)
+        assert person.ends() == 0
+    assert place.is_untouched
+
+
 def test_asking_the_first_screen_for_a_key_lists_who_has_one(place: FirstDay) -> None:
     with sitting(place) as person:
         person.sees("or q to leave")

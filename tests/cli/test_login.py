@@ -160,6 +160,7 @@ async def test_a_key_that_cannot_be_checked_is_stored_only_when_asked_for(place:
         (("login", "--check", "openai"), "", "Nothing is stored for openai"),
         (("login", "--export", "f"), "", "Nothing is stored, so nothing was exported"),
         (("login", "--import", "missing"), "", "missing cannot be read (No such file or directory)"),
+        (("login", "--import", "-"), "no export", "What came in is no export: bridle login --export FILE"),
         (("login", "--lock", "machine"), "", "Set BRIDLE_MACHINE_KEY first"),
         (("login", "--lock", "passphrase"), "", "A passphrase is needed: set BRIDLE_PASSPHRASE"),
         (("creds", "add", "openai", "me", "the-key"), "", "A key is never a word of a command"),
@@ -351,6 +352,10 @@ def test_everything_moves_in_one_file_that_only_its_passphrase_opens(
     spoilt = file.read_bytes()[:-1] + bytes([file.read_bytes()[-1] ^ 1])
     file.write_bytes(spoilt)
     assert elsewhere.bridle("login", "--import", str(file), env=phrase).code == 4
+
+
+def test_forgetting_everything_where_nothing_is_stored_says_so(place: Place) -> None:
+    assert place.bridle("logout", "--all") == (0, "Nothing is stored.\n", "")
 
 
 def test_an_export_goes_through_a_pipe(place: Place, secret: str, tmp_path: Path) -> None:

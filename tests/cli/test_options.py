@@ -130,6 +130,16 @@ def test_model_limit_folder_and_settings_have_their_options(place: Place) -> Non
     assert (below / "where").read_text(encoding="utf-8") == f"{below.resolve()}\n"
 
 
+def test_a_run_that_goes_on_says_how_it_runs_and_what_is_wrong_like_a_new_one(place: Place) -> None:
+    model = place.script("say one\n---\nsay two\n")
+    place.bridle("run", "-m", model, "x")
+    ran = place.bridle("run", "-c", "--json", "--mode", "auto", "--sandbox", "off", "--deny", "bsah", "x")
+    assert [line.partition(" ")[0] for line in ran.story] == ["--deny:", "model", "done"]
+    assert " · mode auto · sandbox off · " in ran.story[1]
+    kinds = [event["kind"] for event in ran.result["events"]]
+    assert (kinds[0], kinds.count("SessionCreated"), kinds.count("TurnEnded")) == ("SessionCreated", 1, 1)
+
+
 def test_an_added_folder_may_be_written(place: Place) -> None:
     other = place.work.parent / "other"
     other.mkdir()

@@ -341,7 +341,7 @@ def test_a_promoted_yes_is_a_rule_of_ones_own_and_no_grant_any_more(place: Place
     ("words", "sentence"),
     [
         (("explain",), """What call? bridle permissions explain bash '{"command": "npm test"}'"""),
-        (("explain", "bash", "nonsense"), "The input is not JSON: "),
+        (("explain", "bash", "nonsense"), 'The input is not JSON, like {"command": "npm test"}: '),
         (("explain", "bash", "[]"), 'The input is not a JSON object, like {"command": "npm test"}'),
         (("explain", "nope", "{}"), 'There is no tool "nope". Tools: '),
         (("explain", "read_file", "{}"), "The input of read_file is not valid: "),

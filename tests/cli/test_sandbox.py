@@ -308,6 +308,26 @@ def test_inside_a_container_something_still_holds(place: Place, container: str) 
 
 
 @needs_bubblewrap
+def test_what_this_kind_of_sandbox_does_not_keep_is_not_claimed(place: Place) -> None:
+    around = CONTAINERS["one that does not"]
+    if subprocess.run([*around, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system lets nobody make one")
+    done = subprocess.run(
+        [*around, *BRIDLE, "sandbox"],
+        capture_output=True,
+        cwd=place.work,
+        env=place.environment(),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    lines = shown(Ran(done.returncode, done.stdout.decode(), done.stderr.decode()))
+    if not lines["sandbox"].startswith("landlock"):
+        pytest.skip("this kernel has no Landlock")
+    assert lines["write"].endswith(" with what tells programs what to do")
+    assert shown(place.bridle("sandbox"))["write"].endswith(" without what tells programs what to do")
+
+
+@needs_bubblewrap
 def test_probing_for_programs_is_one_object(place: Place) -> None:
     result = place.bridle("sandbox", "probe", "--json", "--adapter", "bubblewrap").result
     assert (result["ok"], result["adapter"], result["network"]) == (True, "bubblewrap", "inherit")

@@ -1,15 +1,21 @@
 """The verbs of `bridle sessions` as a person types them, and the options that name, fork and continue a session."""
 
 import json
+import os
 import re
+import time
 from contextlib import closing
 
 import pytest
 
 from bridle.app.engine import session_store
+from bridle.app.keeping import outputs_of, sweep
+from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from cli_kit import Place
 
+DAY_MS = 86_400_000
+YESTERDAY = 1.5
 TALK = "say one\n---\nsay two\n---\nsay three\n"
 
 
@@ -176,7 +182,7 @@ def test_an_import_of_something_else_says_which_line(place: Place) -> None:
     (place.work / "bad.jsonl").write_text('{"no": "event"}\n')
     done = place.bridle("sessions", "import", "bad.jsonl")
     assert done.code == 2
-    assert done.story[0].startswith("Line 1 is not an event of an export")
+    assert done.story[0].startswith("bad.jsonl: Line 1 is not an event of an export")
     assert place.bridle("sessions", "import", "missing.jsonl").story == [
         "missing.jsonl cannot be read (No such file or directory)"
     ]
@@ -224,7 +230,7 @@ def test_prune_says_what_is_due(place: Place) -> None:
 def _made_old(place: Place, days: int) -> None:
     """As if every session had last been used so long ago."""
     with closing(place.database().connect(writing=True)) as connection:
-        connection.execute("update sessions set updated_ms = updated_ms - ?", (days * 86_400_000,))
+        connection.execute("update sessions set updated_ms = updated_ms - ?", (days * DAY_MS,))
 
 
 def test_content_that_expired_is_said_to_be_gone_and_the_session_does_not_go_on(place: Place) -> None:
@@ -256,6 +262,25 @@ def test_content_that_expired_is_said_to_be_gone_and_the_session_does_not_go_on(
     assert len(place.sessions()) == 2
 
 
+def test_what_lies_beside_a_session_goes_before_its_content_counts_as_gone(place: Place) -> None:
+    sessions = [_ran(place, "first"), _ran(place, "second")]
+    _made_old(place, 31)
+    where = folders(place.environment())
+    for session in sessions:
+        os.makedirs(outputs_of(where, session))
+
+    def killed() -> bool:
+        """In the middle of the sweep, when the first session is done."""
+        if any(row.expired_ms is not None for row in place.sessions()):
+            raise RuntimeError
+        return False
+
+    with closing(session_store(place.environment())) as store, pytest.raises(RuntimeError):
+        sweep(store.shelf, where, lambda _profile: 30, stopped=killed)
+    for row in place.sessions():
+        assert os.path.exists(outputs_of(where, row.id)) == (row.expired_ms is None)
+
+
 def test_the_number_of_days_is_a_setting(place: Place) -> None:
     _ran(place)
     _made_old(place, 31)
@@ -272,10 +297,36 @@ def test_an_engine_lets_old_content_go_once_a_day_by_itself(place: Place) -> Non
     _made_old(place, 31)
     _ran(place, "the same day")
     assert all(row.expired_ms is None for row in place.sessions())
-    (place.data / "swept").write_text("1")
+    _swept(place, YESTERDAY)
     _ran(place, "another day")
     assert [row.id for row in place.sessions() if row.expired_ms is not None] == [old]
     place.verify(old)
+
+
+def test_after_a_long_time_the_clock_has_to_be_right_for_a_day_before_content_goes(place: Place) -> None:
+    old = _ran(place)
+    _made_old(place, 31)
+    _swept(place, 8)
+    _ran(place, "back again, or the clock is wrong")
+    _ran(place, "the same day")
+    assert all(row.expired_ms is None for row in place.sessions())
+    noted_ms = int((place.data / "swept").read_text())
+    (place.data / "swept").write_text(str(noted_ms + DAY_MS))
+    _ran(place, "the next day")
+    assert [row.id for row in place.sessions() if row.expired_ms is not None] == [old]
+
+
+def test_a_clock_that_was_wrong_for_a_moment_costs_nothing(place: Place) -> None:
+    _ran(place)
+    _swept(place, -400)
+    _ran(place, "the clock is right again")
+    assert all(row.expired_ms is None for row in place.sessions())
+    assert int((place.data / "swept").read_text()) <= time.time() * 1000
+
+
+def _swept(place: Place, days_ago: float) -> None:
+    """As if old content had last been looked for so long ago."""
+    (place.data / "swept").write_text(str(int(time.time() * 1000 - days_ago * DAY_MS)))
 
 
 def test_old_content_that_cannot_go_disturbs_no_run(place: Place) -> None:
@@ -284,11 +335,25 @@ def test_old_content_that_cannot_go_disturbs_no_run(place: Place) -> None:
     (lock,) = (place.data / "locks").iterdir()
     lock.unlink()
     lock.symlink_to(place.home / "nowhere")
-    (place.data / "swept").write_text("1")
+    _swept(place, YESTERDAY)
+    before = (place.data / "swept").read_text()
     done = place.bridle("run", "-m", "demo", "another day")
     assert (done.code, "Traceback" in done.err) == (0, False)
     assert [row.expired_ms for row in place.sessions()] == [None, None]
-    assert (place.data / "swept").read_text() == "1", "it is tried again"
+    assert (place.data / "swept").read_text() == before, "it is tried again"
+
+
+@pytest.mark.parametrize("verb", [("delete", "-y", "hello"), ("rekey",), ("repair",)])
+def test_a_lock_that_cannot_be_written_is_named_in_one_sentence(place: Place, verb: tuple[str, ...]) -> None:
+    session = _ran(place)
+    (log,) = (place.data / "locks").iterdir()
+    lock = log if verb[0] == "delete" else place.data / "sessions.lock"
+    lock.unlink()
+    lock.symlink_to(place.home / "nowhere")
+    done = place.bridle("sessions", *verb)
+    assert (done.code, done.out, len(done.story)) == (2, "", 1)
+    assert done.story[0].startswith(f"Cannot write {lock} (")
+    assert place.only_session() == session
 
 
 @pytest.mark.requirement("G33.5")

@@ -152,6 +152,17 @@ def test_a_resumed_session_stays_in_the_folder_it_was_made_in(place: Place) -> N
     assert (place.work / "here").exists()
 
 
+def test_a_session_whose_folder_was_moved_is_refused_in_a_sentence_and_left_as_it_is(place: Place) -> None:
+    place.bridle("run", "-m", place.script(TALK), "x")
+    session = place.only_session()
+    before = place.events(session)
+    moved = place.work.rename(place.work.with_name("moved"))
+    ran = place.bridle("run", "-r", session, "-m", "demo", "and then", cwd=moved)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.story == [f"{place.work} is not a folder Bridle can work in (No such file or directory)."]
+    assert place.events(session) == before
+
+
 def test_a_continued_session_keeps_its_model(place: Place) -> None:
     place.bridle("run", "-m", place.script(TALK), "x")
     ran = place.bridle("run", "-c", "and then")

@@ -17,8 +17,8 @@ from bridle.conformance.servers import ModelServer, Received, Reply
 from bridle.protocol.events import InputAccepted, ToolResult
 from bridle.protocol.messages import FileMention, TextBlock
 from bridle.providers.script import Answer, Say, Script
-from cli_kit import TIMEOUT_S, Place, SignOfLife
-from cli_terminal import Sitting, sitting
+from cli_kit import BRIDLE, TIMEOUT_S, Place, SignOfLife
+from cli_terminal import Sitting, at_terminal, sitting
 
 READY = "Type what you want."
 NO_MODEL = "No model is connected yet, and nothing has been sent anywhere."
@@ -354,6 +354,16 @@ def test_a_dumb_terminal_gets_no_escape_code(place: Place) -> None:
 
 
 # Coming back
+
+
+def test_a_terminal_without_unicode_gets_none(place: Place) -> None:
+    env = place.environment(TERM="xterm-256color", LANG="C")
+    clean = ("/usr/bin/env", "-u", "LC_CTYPE", "-u", "LC_ALL")  # the Python before ours has set one of them
+    with at_terminal(*clean, *BRIDLE, "-m", "demo", cwd=place.work, env=env) as person:
+        person.sees("Type what you want.", "\n>")
+        person.types("\x04")
+        assert person.ends() == 0
+    assert person.bytes.isascii()
 
 
 def test_c_goes_on_with_the_session_and_up_brings_back_what_was_typed(place: Place) -> None:

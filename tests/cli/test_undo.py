@@ -52,7 +52,7 @@ def test_the_last_turn_is_shown_undone_and_redone(place: Place):
     done = place.bridle("undo", "-y")
     assert done.code == 0
     assert done.out.splitlines()[-1] == (
-        "Undone. /redo brings it back. The conversation is unchanged; the model has been told."
+        "Undone. bridle undo --redo brings it back. The conversation is unchanged; the model has been told."
     )
     assert files(place) == BEFORE
     session = place.only_session()
@@ -82,6 +82,9 @@ def test_a_turn_and_a_call_are_named(place: Place):
     assert files(place) == BEFORE
     unknown = place.bridle("undo", "9", "-y")
     assert (unknown.code, unknown.err) == (2, "bridle: Turn 9 changed no files that undo knows of.\n")
+    unnamed = place.bridle("undo", "call_", "-y")
+    problem = '"call_" names no call that changed files of this session.'
+    assert (unnamed.code, unnamed.err) == (2, f"bridle: {problem}\n")
 
 
 def test_a_file_that_changed_since_stops_it_unless_somebody_says_otherwise(place: Place):

@@ -97,6 +97,29 @@ def test_help_pages_fit_a_screen() -> None:
         (("sesions",), 'No command "sesions". Did you mean sessions? As a prompt: bridle -- sesions'),
         (("rnu", "x"), "No command \"rnu\". Did you mean run? As a prompt: bridle -- 'rnu x'"),
         (("modles",), 'No command "modles". Did you mean models? As a prompt: bridle -- modles'),
+        (("version",), 'No command "version". Did you mean --version? As a prompt: bridle -- version'),
+        (
+            ("sessions", "lst"),
+            (
+                'sessions: "lst" is none of list, show, replay, search, export, diff, branch, import, rename, '
+                "pin, delete, prune, repair, rekey. Did you mean list? See: bridle help sessions"
+            ),
+        ),
+        (
+            ("run", "--mode", "yollo", "x"),
+            (
+                '--mode: "yollo" is none of strict, default, safe, auto, yolo, plan. Did you mean yolo? '
+                "See: bridle help run"
+            ),
+        ),
+        (
+            ("completion", "tcsh"),
+            'completion: "tcsh" is none of bash, zsh, fish. See: bridle help completion',
+        ),
+        (
+            ("run", "-c", "mode=auto", "x"),
+            "-c goes on with the newest session. For a setting: --set mode=auto. As a prompt: -c -- mode=auto",
+        ),
         (("frobnicate",), 'No command "frobnicate". As a prompt: bridle -- frobnicate'),
         (("--bogus",), 'There is no option "--bogus" here. See: bridle help'),
         (("run", "--bogus", "x"), 'There is no option "--bogus" here. See: bridle help run'),
@@ -113,14 +136,14 @@ def test_help_pages_fit_a_screen() -> None:
             'There is no option "--jsno" here. Did you mean --json? See: bridle help sessions',
         ),
         (("tools", "list"), '"list" means nothing here. See: bridle help tools'),
-        (("run", "-m"), "argument -m/--model: expected one argument. See: bridle help run"),
+        (("run", "-m"), "-m/--model: expected one argument. See: bridle help run"),
         (
             ("run", "--max-steps", "0", "x"),
-            'argument --max-steps/--max-turns: "0" is not a whole number above 0. See: bridle help run',
+            '--max-steps/--max-turns: "0" is not a whole number above 0. See: bridle help run',
         ),
-        (("sessions", "show"), "the following arguments are required: id. See: bridle help sessions"),
+        (("sessions", "show"), "ID is missing. See: bridle help sessions"),
         (("sessions", "export"), "Which session? bridle sessions export ID"),
-        (("config", "set", "mode"), "the following arguments are required: VALUE. See: bridle help config"),
+        (("config", "set", "mode"), "VALUE is missing. See: bridle help config"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -41,7 +41,9 @@ class Replay:
         self.sent.append(command)
         if self.refuse is not None:
             raise self.refuse
-        return Accepted(session=SESSION, event=1 if isinstance(command, CreateSession) else INPUT)
+        if isinstance(command, CreateSession):
+            return Accepted(session=SESSION, event=9, opened=7)
+        return Accepted(session=SESSION, event=INPUT)
 
     async def events(self, session: str, *, since: int = 0) -> AsyncIterator[e.Envelope]:
         self.since = since
@@ -143,10 +145,10 @@ async def test_the_closing_line_says_what_was_paid_and_never_a_number_nobody_kno
     assert re.sub(r"\d+\.\d s", "T", story[-1]) == f"done     T · 1 step{said}"
 
 
-async def test_a_resumed_run_tells_only_what_is_new() -> None:
+async def test_a_resumed_run_tells_what_is_new_from_its_own_beginning_on() -> None:
     connection = Replay(started(), *step("x"), ended())
     await printed(connection, create=CreateSession(cwd="/work", resume=SESSION))
-    assert connection.since == 1
+    assert connection.since == 6
 
 
 async def test_a_turn_of_somebody_else_does_not_end_the_run() -> None:
@@ -217,6 +219,19 @@ async def test_the_json_result_holds_stored_events_calls_not_run_and_changed_fil
     assert result["changed_files"] == ["a.txt"]
     assert (result["threadId"], result["sessionId"]) == (SESSION, SESSION)
     assert story[-1].endswith("1 step · 1 file changed · 2 calls not run")
+
+
+async def test_every_call_that_did_not_run_is_counted_and_only_refused_ones_are_denied() -> None:
+    results = (
+        e.ToolResult(call_id="c1", tool="bash", outcome="denied", content="", reason="NoApprover"),
+        e.ToolResult(call_id="c2", tool="grep", outcome="error", content="", reason="InvalidInput"),
+        e.ToolResult(call_id="c3", tool="nosuch", outcome="error", content="", reason="UnknownTool"),
+        e.ToolResult(call_id="c4", tool="bash", outcome="error", content="", reason="CannotStart"),
+        e.ToolResult(call_id="c5", tool="read_file", outcome="error", content=""),
+    )
+    _, out, story = await printed(Replay(started(), *results, *step("done"), ended()), "json")
+    assert story[-1].endswith("1 step · 4 calls not run")
+    assert [call["tool"] for call in json.loads(out)["denied"]] == ["bash"]
 
 
 @pytest.mark.requirement("T18.2", "P11")

@@ -94,6 +94,16 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             "not run  npm test                       The input is not valid.",
         ),
         (
+            result(
+                "error", reason="CannotStart", content="The command could not be started: no such folder."
+            ),
+            "not run  npm test                       The command could not be started: no such folder.",
+        ),
+        (
+            result("error", content=f"\n{'long ' * 30}\nmore"),
+            f"ran      npm test                       {'long ' * 23}long…",
+        ),
+        (
             result("error", reason="UnknownTool", content="There is no tool."),
             "not run  npm test                       There is no tool.",
         ),
@@ -112,6 +122,31 @@ def test_a_call_that_had_begun_was_stopped() -> None:
     )
     lines = [line for event in (asked, begun, result("cancelled")) for line in story.lines(event)]
     assert lines == ["stopped  npm test"]
+
+
+def test_a_command_in_the_background_is_told_when_it_starts_and_when_it_ends() -> None:
+    started = e.BackgroundStarted(call_id=CALL, command="npm start")
+    returned = result("ok", metadata={"job": "job1"})
+    allowed = decided("allow", "yes")
+    for outcome, word in (("ok", "ended  "), ("cancelled", "stopped")):
+        ended = e.BackgroundEnded(call_id=CALL, outcome=outcome)
+        assert told(allowed, started, returned, ended) == [
+            "started  npm start (in the background)  allowed by --yes",
+            f"{word}  npm start (in the background)",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"job": "job1"}, "look at job1"),
+        ({"job": "job1", "stop": True}, "stop job1"),
+        ({"command": "npm test"}, "npm test"),
+        ({}, "bash"),
+    ],
+)
+def test_a_call_of_bash_says_what_it_is_for(given: dict[str, Any], words: str) -> None:
+    assert describe_call("bash", given) == words
 
 
 def test_hooks_that_fail_are_told_in_words() -> None:
@@ -160,7 +195,7 @@ def test_a_call_that_was_refused_says_by_what(decision: e.PermissionDecided, rea
 
 @given(
     outcome=st.sampled_from(get_args(e.Outcome)),
-    reason=st.sampled_from([None, "NoApprover", "RuleDenied", "InvalidInput", "UnknownTool", "ToolTimeout"]),
+    reason=st.sampled_from([None, "NoApprover", "RuleDenied", "InvalidInput", "UnknownTool", "CannotStart"]),
     metadata=st.fixed_dictionaries(
         {}, optional={"exit_code": st.integers(0, 255), "added": st.integers(0, 9)}
     ),

@@ -6,7 +6,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.protocol import commands, events
@@ -144,6 +144,9 @@ def test_a_command_that_cannot_be_read_is_refused_with_a_reason(raw, reason):
 
 
 @given(st.binary(max_size=200))
+@example(b'"\x80"')
+@example(b'{"kind": "SendInput", "session": "\x80"}')
+@example(b'{"kind": ' + b"[" * 100_000)
 def test_arbitrary_bytes_are_refused_and_never_crash_the_decoder(raw):
     with pytest.raises(CommandRefused):
         decode_command(raw)

@@ -379,6 +379,19 @@ def test_an_older_database_is_brought_up_to_date_before_it_is_repaired(tmp_path)
     assert repairing.repair(database(tmp_path)).whole
 
 
+def test_a_file_that_is_gone_as_a_whole_is_noticed_and_let_go_once(tmp_path):
+    lost = filled(tmp_path, words(7))
+    (tmp_path / "sessions.db").unlink()
+    with opened(tmp_path) as store:
+        for look in (lambda: store.find(lost), lambda: store.newest("/work")):
+            with pytest.raises(StoreError) as refused:
+                look()
+            assert refused.value.reason == "LogsLost"
+    assert [found.lost for found in repairing.examine(database(tmp_path)).damaged] == [7]
+    assert [found.lost for found in repairing.repair(database(tmp_path)).damaged] == [7]
+    assert repairing.examine(database(tmp_path)).whole
+
+
 def test_a_log_that_is_gone_as_a_whole_is_noticed_and_let_go_once(tmp_path):
     filled(tmp_path, words(5))
     lost = filled(tmp_path, words(7))

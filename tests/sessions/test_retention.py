@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
@@ -13,9 +15,10 @@ from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
-from bridle.protocol.errors import StoreError
+from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.branching import branch
+from bridle.sessions.database import LOG_BYTES
 from bridle.sessions.export import jsonl
 from bridle.sessions.importing import import_lines
 from bridle.sessions.retention import DAY_MS, KEPT_KINDS, Expired, delete, expire, expiring, make_smaller
@@ -249,6 +252,65 @@ def test_room_that_is_not_used_any_more_goes_back_to_the_disk(tmp_path) -> None:
     with closing(raw(tmp_path)) as connection:
         make_smaller(connection)
     assert os.path.getsize(tmp_path / "sessions.db") < full / 2
+
+
+def test_while_somebody_reads_others_can_write_and_deleting_does_not_wait(tmp_path) -> None:
+    told(tmp_path)
+    last, stop = told(tmp_path), threading.Event()
+
+    def write() -> None:
+        with closing(raw(tmp_path)) as connection:
+            connection.set_busy_timeout(2_000)
+            while not stop.is_set():
+                connection.execute("begin immediate; update sessions set title = 'x'; commit")
+
+    with closing(raw(tmp_path)) as reader, ThreadPoolExecutor() as threads:
+        reader.execute("begin; select count(*) from events")
+        writing = threads.submit(write)
+        try:
+            with on_day(tmp_path, 1) as store:
+                row = store.find(last)
+                assert delete(store.shelf, row.id, row.log_key, row.log)
+        finally:
+            stop.set()
+        writing.result()
+
+
+def test_what_was_deleted_beside_a_reader_leaves_the_write_ahead_log_when_it_begins_anew(tmp_path) -> None:
+    large = told(tmp_path, [("about much", [([os.urandom(2 << 20).hex()], [])], "end_turn")])
+    wal = tmp_path / "sessions.db-wal"
+    with on_day(tmp_path, 1) as store:
+        other = store.create("/work", profile="default")
+        with closing(raw(tmp_path)) as reader:
+            reader.execute("begin; select count(*) from events")
+            row = store.find(large)
+            assert delete(store.shelf, row.id, row.log_key, row.log)
+        assert wal.stat().st_size > 4 * LOG_BYTES
+        for _ in range(5):
+            put(other, *[e.TextDelta(text="x" * 3_000)] * 100)
+            store.shelf.writer.settle()
+        assert wal.stat().st_size < 2 * LOG_BYTES
+        other.close()
+
+
+def test_a_session_that_is_deleted_while_somebody_opens_it_is_unknown_and_leaves_nothing(tmp_path) -> None:
+    session = told(tmp_path)
+    clock = FakeClock(START_MS)
+
+    def meanwhile() -> int:
+        with on_day(tmp_path, 1) as other:
+            row = other.find(session)
+            assert delete(other.shelf, row.id, row.log_key, row.log)
+            tell(other.create("/other", profile="default"), STORY)
+        return clock.now_ms()
+
+    with closing(SessionStore(str(tmp_path), ids=Ids(meanwhile, os.urandom), clock=clock)) as store:
+        with pytest.raises(CommandRefused) as refused:
+            store.open(session)
+        assert refused.value.reason == "UnknownSession"
+        (other,) = store.list()
+        store.verify(other.id)
+    assert os.listdir(tmp_path / "tips") == [other.log]
 
 
 def _counts(folder) -> dict[str, int]:

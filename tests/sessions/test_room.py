@@ -11,6 +11,7 @@ from bridle.base.ids import Ids
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
 from bridle.sessions.store import SessionStore
+from bridle.sessions.tips import TipFile
 from sessions.session_kit import put, words
 
 LARGE = [TextDelta(text="x" * 3_000) for _ in range(200)]
@@ -100,3 +101,22 @@ async def test_a_writer_that_does_not_wait_fails_for_good(tmp_path):
     with pytest.raises(StoreError):
         log.close()
     store.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk that is always full here")
+async def test_a_tip_that_finds_no_room_stays_behind_and_the_log_goes_on(tmp_path):
+    with closing(tight_store(tmp_path, waits_for_room=True)) as store:
+        log = store.create("/work", profile="default")
+        put(log, *words(3))
+        await log.durable()
+        roomy, log._tail.tip = log._tail.tip, TipFile("/dev/full")
+        put(log, *words(3))
+        await log.durable()
+        log._tail.tip.close()
+        log._tail.tip = roomy
+        assert roomy.read().event_id == 3
+        put(log, *words(3))
+        await log.durable()
+        log.verify()
+        assert roomy.read().event_id == log.last_id == 9
+        log.close()

@@ -192,6 +192,7 @@ class Engine:
         cwd = here
         if command.resume is not None:  # it works in its own folder, by that folder's rules
             cwd = _kept(self.store.find(command.resume)).cwd
+            _working_folder(cwd)
             options = _named_from(here, options)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
@@ -273,6 +274,7 @@ class Engine:
 
     async def _resumed(self, log: StoredLog, env: Mapping[str, str], options: SessionOptions) -> _Past:
         """The stored conversation, if it is sound. Refused where something must be judged and nobody shall be asked."""
+        _kept(self.store.find(log.session))  # its content may have expired until we had the lock
         log.verify(last=VERIFIED_ON_RESUME)
         kept = self.store.fold(log.session)
         conversation = Conversation.restored(kept) if kept is not None else Conversation()
@@ -325,7 +327,7 @@ class Engine:
         held_by = OFF if policy.mode == "off" else self._ground.spawn.adapter
         for event in closing_events(conversation, waiting=orphans(conversation) if court else ()):
             journal.emit(event)
-        journal.emit(
+        journal.opened = journal.emit(
             SessionCreated(
                 log=log,
                 cwd=conversation.cwd or cwd,

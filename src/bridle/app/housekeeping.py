@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 GRACE_S = 2.0
 """So long an engine that has nothing else to do waits for old content to go."""
 _DAY_MS = 24 * 3600 * 1000
+LONG_MS = 7 * _DAY_MS
+"""Where nobody looked for longer than this, nobody could be told what goes, and the clock may be wrong."""
 LOG_VARIABLE = "BRIDLE_LOG"
 NOTED = frozenset({"Error", "StepFailed", "Degraded", "HookError", "HookTimeout", "MCPServerDown"})
 """The kinds of events that the operational log takes at its usual level: what goes wrong."""
@@ -118,7 +120,8 @@ def log_wanted(
 class Housekeeping:
     """Lets old content go while an engine works, at most once a day, in a thread that can be stopped at any time.
 
-    What is cut off goes on with the next engine. The first day there is nothing to do.
+    What is cut off goes on with the next engine. The first look, and one after a long time, lets nothing go: what is
+    due goes a day later, by a clock that was right for that long. Such a look is marked with a negative time.
     """
 
     def __init__(
@@ -143,9 +146,9 @@ class Housekeeping:
         if self._task is not None:
             return
         last_ms, now_ms = _marked(self._marker), self._clock.now_ms()
-        if last_ms is None:
-            _mark(self._marker, now_ms)
-        elif not 0 <= now_ms - last_ms < _DAY_MS:
+        if last_ms is None or (last_ms >= 0 and now_ms - last_ms > LONG_MS):
+            _mark(self._marker, -now_ms)
+        elif not 0 <= now_ms - abs(last_ms) < _DAY_MS:
             self._task = asyncio.create_task(asyncio.to_thread(self._sweep, cwd))
 
     async def close(self) -> None:

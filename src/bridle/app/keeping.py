@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from bridle.app.folding import transcripts_of
@@ -39,9 +39,7 @@ def sweep(
     shelf: Shelf, where: Folders, days_of: DaysOf, *, stopped: Callable[[], bool] = lambda: False
 ) -> Expired:
     """Lets the content of every session go that is due, in the database and beside it. Blocks."""
-    expired = expire(shelf, days_of, stopped=stopped)
-    _remove_outputs(where, expired.sessions)
-    return expired
+    return expire(shelf, days_of, beside=lambda session: _remove_outputs(where, session), stopped=stopped)
 
 
 def soon(shelf: Shelf, days_of: DaysOf, *, now_ms: int) -> list[Due]:
@@ -51,10 +49,9 @@ def soon(shelf: Shelf, days_of: DaysOf, *, now_ms: int) -> list[Due]:
 
 def delete_session(store: SessionStore, row: SessionRow, where: Folders) -> bool:
     """Deletes everything of a session; False when somebody is working with it."""
-    if not delete(store.shelf, row.id, row.log_key, row.log):
-        return False
-    _remove_outputs(where, (row.id,))
-    return True
+    return delete(
+        store.shelf, row.id, row.log_key, row.log, beside=lambda session: _remove_outputs(where, session)
+    )
 
 
 def branch_session(store: SessionStore, row: SessionRow, where: Folders, *, turn: int | None = None) -> str:
@@ -76,11 +73,7 @@ def outputs_of(where: Folders, session: str) -> str:
     return os.path.join(where.state, "outputs", session)
 
 
-def _is_session(text: str) -> bool:
-    return is_id(text, SESS)
-
-
-def _remove_outputs(where: Folders, sessions: Iterable[str]) -> None:
-    for session in filter(_is_session, sessions):
+def _remove_outputs(where: Folders, session: str) -> None:
+    if is_id(session, SESS):
         for folder in (outputs_of(where, session), transcripts_of(where.state, session)):
             shutil.rmtree(folder, ignore_errors=True)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from bridle.providers.scripted import ScriptedModel
 
 DEMO = "demo"
+OWN_KEY = "BRIDLE_API_KEY"
+"""The key for the provider of the chosen model, whichever that is."""
 PROJECT_FILE = ".bridle-secrets/env"
 """The secrets file of a project (`app.project_secrets`), as people know it."""
 _NOT_OF_ENDPOINT = ("api_key", "oauth")
@@ -128,6 +130,8 @@ class Models:
             return self._given
         if provider == DEMO:
             return self._script(model)
+        if provider not in self.names():
+            raise self.unknown_provider(provider)
         if not model:
             raise UsageError(
                 f"Which model of {provider}? Write {provider}:MODEL; bridle models {provider} lists them"
@@ -169,6 +173,16 @@ class Models:
         if not known.base_url:
             raise UsageError(f"{name} needs an address: set providers.{name}.base_url")
         return known
+
+    def unknown_provider(self, name: str) -> CommandRefused:
+        """What to raise for a provider that nobody knows: it names those there are, and the one probably meant."""
+        from bridle.base.visible import visible
+        from bridle.providers.remote import near_names
+
+        known = self.names()
+        near = near_names(name, known)
+        listed = ", ".join(known) + (f" (nearest: {near[0]})" if near else "")
+        return CommandRefused("UnknownProvider", provider=visible(name, newlines=False), known=listed)
 
     def names(self) -> list[str]:
         """Every provider a person may name."""
@@ -298,7 +312,7 @@ class Models:
 
     def _given_key(self, endpoint: Endpoint) -> tuple[str, str | None]:
         """The key that environment, settings or project hold, and where; a key goes before every sign-in."""
-        own = "BRIDLE_API_KEY" if endpoint.name == self._common.chosen else ""
+        own = OWN_KEY if endpoint.name == self._common.chosen else ""
         places = (
             (endpoint.key_env, self._env.get(endpoint.key_env or "")),
             (f"providers.{endpoint.name}.api_key", self._sections.get(endpoint.name, {}).get("api_key")),
@@ -337,6 +351,9 @@ class Models:
             source = self.key_source(keyed[0])
             found = f"A key for {name} is there ({source}); which of its models? bridle models {name}, "
             keys, following = "a key alone does not choose one", f"{found}then -m {name}:MODEL."
+        elif self._env.get(OWN_KEY):
+            keys = f"{OWN_KEY} does not say whose key it is"
+            following = "set BRIDLE_MODEL=provider:model too, or give -m provider:model."
         else:
             keys = "no key was found"
             following = "bridle login, or set BRIDLE_MODEL=provider:model and its key."

@@ -336,6 +336,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         policy=policy,
         notices=(
             *_notices(settings, found, saved),
+            *_idle_rules(settings, frozenset(tool.name for tool in (*tools, *ground.tools))),
             *map(_name_taken, refused),
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),
@@ -376,6 +377,14 @@ def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants 
     if saved is not None and (problem := saved.problem()) is not None:
         message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
         yield Notice(reason="GrantsUnreadable", message=message)
+
+
+def _idle_rules(settings: SessionSettings, tools: frozenset[str]) -> Iterator[Notice]:
+    if settings.rules:
+        from bridle.app.settings_use import rules_without_a_tool
+
+        for rule, problem in rules_without_a_tool(settings.rules, tools):
+            yield Notice(reason="ConfigWarning", message=f"{rule.origin}: {problem}.")
 
 
 def _name_taken(tool: str) -> Notice:

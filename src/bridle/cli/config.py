@@ -95,7 +95,9 @@ def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
 
 
 def _validate(tiers: Tiers, *, as_json: bool) -> int:
-    problems = validate(tiers)
+    from bridle.app.settings_use import all_problems
+
+    problems = all_problems(tiers)
     errors = sum(problem.severity == "error" for problem in problems)
     if as_json:
         answer = {"valid": not errors, "problems": [problem_data(problem) for problem in problems]}

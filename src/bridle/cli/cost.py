@@ -18,7 +18,7 @@ from bridle.app.models import DEMO, Models
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.config import settings_here
+from bridle.cli.config import counted, settings_here
 from bridle.cli.unlocking import sessions_unlocked
 from bridle.clients.tally import LOCAL, dollars, input_tokens, short_number
 from bridle.protocol.errors import BridleError, UsageError
@@ -27,6 +27,7 @@ from bridle.protocol.messages import Usage
 from bridle.sessions.store import SessionRow, SessionStore
 
 _UNITS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_UNIT_NAMES: Final = {"h": "hour", "d": "day", "w": "week"}
 _NAME_COLUMNS: Final = 44
 NOTHING: Final = "Nothing was paid or counted"
 
@@ -164,4 +165,7 @@ def _since_ms(text: str | None) -> int:
 
 
 def _span(text: str | None) -> str:
-    return "in all" if text == "all" else f"in the last {text or '7d'}"
+    if text == "all":
+        return "in all"
+    number, unit = (text or "7d")[:-1], (text or "7d")[-1]
+    return f"in the last {counted(int(number), _UNIT_NAMES[unit])}"

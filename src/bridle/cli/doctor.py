@@ -260,7 +260,9 @@ def _sandbox(found: _Found) -> Iterable[Row]:
 
 
 def _config(found: _Found) -> Iterable[Row]:
-    problems = found.tiers.problems
+    from bridle.app.settings_use import all_problems
+
+    problems = all_problems(found.tiers)
     if not problems:
         read = [_at_home(path, found.env) for path in _settings_files(found)]
         return [Row("ok", "config", ", ".join(read) or "no settings file; the defaults hold")]

@@ -51,10 +51,19 @@ async def choose_model(models: Models, ask: Ask, show: Say, *, columns: int = 0)
     for number, (_, name, detail) in enumerate(options, 1):
         say(f"  {number}  {name:<24} {detail}")
     say("")
-    choice = _number(ask(f"1-{len(options)}, or q to leave [{len(options)}] › "), len(options), len(options))
+    choice = _option(len(options), ask, say)
     if choice is None:
         return LEAVE
     return await _chosen(options[choice - 1][0], models, servers, keyed, ask, say)
+
+
+def _option(most: int, ask: Ask, say: Say) -> int | None:
+    """The number of an option; None when the person leaves. A slip is neither, and is asked about again."""
+    while (typed := ask(f"1-{most}, or q to leave [{most}] › ").strip()).lower() not in ("q", "quit"):
+        if (number := _number(typed, most, most)) is not None:
+            return number
+        say(f'"{visible(typed, newlines=False)}" is none of them.')
+    return None
 
 
 def _rows(line: str, columns: int) -> list[str]:

@@ -276,8 +276,9 @@ bridle completion bash|zsh|fish — a script that completes commands, options an
 EXIT_CODES = """\
 0    done, also when some calls were not allowed but the turn ended normally
 1    the run failed: the model gave up, a limit was reached, it went in circles
-2    you asked for something impossible: usage, unknown model or session, unusable folder
-3    refused by policy: an action of an earlier run may or may not have happened
+2    you asked for something impossible: usage, settings, unknown model or session, unusable folder
+3    refused by policy: a question with --on-ask fail, a file nobody agreed to with --require-trust, no sandbox where
+     one is required, an action of an earlier run that may or may not have happened
 4    no or bad credentials
 5    provider or network
 124  the deadline passed

@@ -53,6 +53,8 @@ def logout(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     gone = [name for name in names if not stored.is_empty and stored.store.delete(name)]
     if parsed.provider and not gone:
         raise UsageError(f"Nothing is stored for {visible(parsed.provider, newlines=False)}")
+    if not gone:
+        say("Nothing is stored.\n")
     for name in gone:
         variable = desk.key_variable(name)
         still = f" {variable} is still set." if variable and env.get(variable) else ""

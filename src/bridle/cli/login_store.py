@@ -80,6 +80,8 @@ def _about(credential: Credential) -> str:
 
 async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) -> int:
     """Asks each provider for its list of models, which costs nothing. The exit code is that of the first failure."""
+    from bridle.cli.config import counted
+
     names = sorted(await asyncio.to_thread(desk.stored.providers))
     if provider is not None and provider not in names:
         raise UsageError(f"Nothing is stored for {visible(provider, newlines=False)}")
@@ -89,7 +91,7 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
         for name in [provider] if provider else names:
             try:
                 listed = await _listed(desk, name)
-                rows.append({"provider": name, "ok": True, "text": f"lists {listed} models"})
+                rows.append({"provider": name, "ok": True, "text": f"lists {counted(listed, 'model')}"})
             except BridleError as failure:
                 rows.append({"provider": name, "ok": False, "text": failure.message})
                 code = code or failure.exit_code
@@ -195,6 +197,9 @@ def _unsealed(data: bytes, source: str, desk: LoginDesk) -> list[Credential]:
     name = "What came in" if source == "-" else visible(source, newlines=False)
     try:
         header = header_of(data)
+    except ValueError:
+        raise UsageError(f"{name} is no export: bridle login --export FILE makes one") from None
+    try:
         if header.lock.kind != "passphrase":
             raise UsageError(f"{name} is a store and no export: bridle login --export FILE makes one")
         phrase = desk.env.get(PASSPHRASE) or (

@@ -22,7 +22,7 @@ from bridle.cli.config import counted, settings_here, working_folder
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.credentials.records import CredentialError
-from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.listing import ModelInfo
@@ -234,12 +234,7 @@ def _wanted(text: str | None, desk: ModelDesk) -> _Wanted | None:
         return None
     provider, _, part = text.partition(":")
     if provider not in desk.models.names():
-        from bridle.providers.remote import near_names
-
-        known = desk.models.names()
-        near = near_names(provider, known)
-        listed = ", ".join(known) + (f" (nearest: {near[0]})" if near else "")
-        raise CommandRefused("UnknownProvider", provider=visible(provider, newlines=False), known=listed)
+        raise desk.models.unknown_provider(provider)
     return _Wanted(provider, part)
 
 

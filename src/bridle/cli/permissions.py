@@ -15,6 +15,7 @@ from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, say_raw, tell
+from bridle.cli.added_folders import added_folders
 from bridle.cli.config import counted, settings_here, working_folder
 from bridle.clients.line.facts import MODE_WORDS
 from bridle.config.folders import Folders, folders
@@ -166,7 +167,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         value: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        raise UsageError(f"The input is not JSON: {problem}") from None
+        raise UsageError(f'The input is not JSON, like {{"command": "npm test"}}: {problem}') from None
     try:
         return msgspec.convert(value, dict[str, Any])
     except msgspec.ValidationError:
@@ -287,7 +288,7 @@ def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> Standing:
     options = SessionOptions(
         allow=tuple(getattr(parsed, "allow", ())),
         deny=tuple(getattr(parsed, "deny", ())),
-        add_dirs=tuple(getattr(parsed, "add_dir", ())),
+        add_dirs=added_folders(getattr(parsed, "add_dir", ())),
         config_file=getattr(parsed, "config", None),
         profile=getattr(parsed, "profile", None),
         sets=tuple(getattr(parsed, "set", ())),

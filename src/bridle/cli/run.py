@@ -14,6 +14,7 @@ from bridle.app.engine import Engine, running_engine, session_environment, sessi
 from bridle.app.housekeeping import log_wanted
 from bridle.app.models import DEMO
 from bridle.cli import silence_stdout, tell, tolerate_characters
+from bridle.cli.added_folders import added_folders
 from bridle.cli.env_file import with_env_file
 from bridle.cli.stdin import prompt_of
 from bridle.cli.unlocking import unlocked
@@ -46,6 +47,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
         printer.expect(schema)
         content = _content(parsed, schema, say, env)
+        _refuse_unwritable(parsed.output)
         create = session_wanted(parsed, env)
     except BridleError as failure:
         printer.fail(failure)
@@ -205,7 +207,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "persistent_grants": parsed.persistent_grants,
             "sandbox": parsed.sandbox,
             "network": parsed.network,
-            "add_dirs": [os.path.abspath(folder) for folder in parsed.add_dir],
+            "add_dirs": list(added_folders(parsed.add_dir)),
             "title": " ".join(parsed.name.split())[:TITLE_CHARS] if parsed.name else None,
             "headless": parsed.verb == "run",
             "transcript": parsed.transcript,
@@ -255,6 +257,8 @@ def _on_orphan(parsed: argparse.Namespace) -> str:
 
 def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> str | None:
     """The session to go on with, or a branch of it; None for a new one."""
+    if parsed.verb == "run" and parsed.resume == "":
+        raise UsageError("-r needs a session. List them: bridle sessions")
     ways = [name for name, given in _ways_back(parsed) if given]
     if len(ways) > 1:
         raise UsageError(f"{' and '.join(ways)} exclude each other. Choose one")
@@ -308,6 +312,19 @@ def _log_digest(session: str | None, env: Mapping[str, str]) -> str | None:
         return None
     finally:
         store.close()
+
+
+def _refuse_unwritable(path: str | None) -> None:
+    """Where the answer surely cannot go is said before anybody is paid for it."""
+    if path is None:
+        return
+    if os.path.isdir(path):
+        problem = "Is a directory"
+    elif not os.path.isdir(os.path.dirname(path) or "."):
+        problem = "No such file or directory"
+    else:
+        return
+    raise UsageError(f"The answer cannot be written to {path} ({problem}); nothing was run")
 
 
 def _write_answer(path: str, answer: str) -> None:

@@ -22,6 +22,7 @@ from bridle.app.settings import SandboxSettings, SessionOptions, session_setting
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
 from bridle.cli import say, tell, unwritten
+from bridle.cli.added_folders import added_folders
 from bridle.cli.config import working_folder
 from bridle.cli.sandbox_here import Here, version_of, why_not
 from bridle.clients.line.facts import CONFINED_WORDS
@@ -65,7 +66,7 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
         config_file=parsed.config,
         profile=parsed.profile,
         sets=tuple(parsed.set),
-        add_dirs=tuple(getattr(parsed, "add_dir", ())),
+        add_dirs=added_folders(getattr(parsed, "add_dir", ())),
         sandbox=getattr(parsed, "mode", None),
         network=getattr(parsed, "network", None),
     )
@@ -254,7 +255,7 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
         weaker = f" ({chosen.way.variant})" if chosen.way.variant not in {"", "full"} else ""
         yield _line("sandbox", f"{chosen.way.name} {version}".rstrip() + weaker, CONFINED_WORDS[policy.mode])
         yield _line("mode", policy.mode, f'sandbox.mode = "{settings.mode}"{_from(tiers, "sandbox.mode")}')
-        yield from _writable(confinement_of(policy, here.place), here)
+        yield from _writable(confinement_of(policy, here.place), here, chosen)
     if policy.mode != "off" and chosen.way is not None:
         yield _line("network", *_network(settings, tiers))
     container = container_around(here.env)
@@ -263,11 +264,14 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
     yield _line("required", *_required(settings))
 
 
-def _writable(confinement: Confinement, here: Here) -> Iterator[str]:
+def _writable(confinement: Confinement, here: Here, chosen: Chosen) -> Iterator[str]:
+    covers = getattr(chosen.adapter, "covers", None)
+    kept = covers is None or "read_only" in covers
+    note = "without what tells programs what to do" if kept else "with what tells programs what to do"
     label = "write"
     for path in confinement.writable:
         shown = _at_home(path, here.env)
-        yield _line(label, shown, "without what tells programs what to do" if path == here.cwd else "")
+        yield _line(label, shown, note if path == here.cwd else "")
         label = ""
     for path in confinement.left_out:
         why = "is reached through a link in the workspace: name the folder itself"

@@ -63,6 +63,8 @@ def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
                 made = import_lines(store.shelf, lines, cwd=here, profile="default")
         except OSError as problem:
             raise UsageError(f"{parsed.file} cannot be read ({problem.strerror})") from None
+        except UsageError as refused:
+            raise UsageError(f"{parsed.file}: {refused.message}") from None
     if parsed.json:
         return say_json({"session": made})
     row = store.find(made)

@@ -58,9 +58,16 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_talk(parsed, unlocked(with_log_options(env, parsed), model=parsed.model)))
 
 
+def _as_given(env: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment without the LC_CTYPE that Python sets for itself where the locale is C (PEP 538)."""
+    if sys.flags.utf8_mode and env.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
+        return {name: value for name, value in env.items() if name != "LC_CTYPE"}
+    return env
+
+
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     env = {**env, "NO_COLOR": "1"} if parsed.no_color else env
-    terminal = Terminal(look=look_of(env, terminal=True, plain=parsed.plain))
+    terminal = Terminal(look=look_of(_as_given(env), terminal=True, plain=parsed.plain))
     if parsed.resume == "":
         chosen = await _picked(terminal, env)
         if chosen is None:

@@ -83,7 +83,8 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
     told = ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),))
     stored.journal.emit(told)
     stored.journal.emit(applied)
-    return failed or say("\n".join(Story().lines(applied)) + "\n")
+    story = Story(undo="bridle undo", redo="bridle undo --redo")
+    return failed or say("\n".join(story.lines(applied)) + "\n")
 
 
 def _agreed(stored: StoredUndo, plan: Plan) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 
 from bridle.cli import tell, unwritten
 from bridle.cli.words import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
@@ -16,6 +17,7 @@ def run_verb(arguments: list[str]) -> int:
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
         ]  # bytes of any kind arrive
         words = _without_habits(words)
+        _refuse_a_setting_behind_c(words)
         parsed = parser(only=words[0]).parse_words(words)
         match parsed.verb:
             case "talk":
@@ -118,9 +120,21 @@ def _without_habits(arguments: list[str]) -> list[str]:
         return [first, *rest]
     from difflib import get_close_matches
 
-    near = get_close_matches(first, VERBS, n=1)
+    near = ["--version"] if first == "version" else get_close_matches(first, VERBS, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise UsageError(f'No command "{first}".{hint} As a prompt: bridle -- {_quoted(arguments)}')
+
+
+def _refuse_a_setting_behind_c(words: Sequence[str]) -> None:
+    """`-c key=value` is a setting elsewhere; here it would send the setting to a model, in the newest session."""
+    for option, word in pairwise(words):
+        if option == "--" or words[0] not in (TALK, "run"):
+            return
+        name, equals, _ = word.partition("=")
+        if option == "-c" and equals and " " not in word and name.replace(".", "_").isidentifier():
+            raise UsageError(
+                f"-c goes on with the newest session. For a setting: --set {word}. As a prompt: -c -- {word}"
+            )
 
 
 def _quoted(arguments: Sequence[str]) -> str:

@@ -79,7 +79,23 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{what}.{hint} See: bridle help {self._topic}".rstrip())
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}. See: bridle help {self._topic}".rstrip())
+        missing = message.removeprefix("the following arguments are required: ")
+        said = message.removeprefix("argument ") if missing == message else f"{missing} is missing"
+        raise UsageError(f"{said}. See: bridle help {self._topic}".rstrip())
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """A word that is none of those there are is named with them, and with the one that was probably meant."""
+        if action.choices is None or value in action.choices:
+            return
+        from bridle.config.schema import nearest
+
+        known = [str(choice) for choice in action.choices]
+        near = nearest(str(value), known)
+        hint = f" Did you mean {near}?" if near else ""
+        name = "/".join(action.option_strings) or self._topic
+        raise UsageError(
+            f'{name}: "{value}" is none of {", ".join(known)}.{hint} See: bridle help {self._topic}'.rstrip()
+        )
 
     def format_help(self) -> str:
         return PAGES[self._topic]
@@ -175,7 +191,7 @@ def _sessions_words(sessions: Parser) -> None:
     listed.add_argument("--all", action="store_true")
     listed.add_argument("--json", action="store_true")
     show = action("show")
-    show.add_argument("id")
+    show.add_argument("id", metavar="ID")
     show.add_argument("--json", action="store_true")
     replay = action("replay")
     replay.add_argument("id", metavar="ID")
@@ -400,7 +416,7 @@ def _redact_words(redact: Parser) -> None:
 
 
 def _completion_words(completion: Parser) -> None:
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
 
 
 _WORDS: Mapping[str, Callable[[Parser], None]] = {

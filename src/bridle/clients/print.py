@@ -13,7 +13,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.clients.story import Story, counted, describe_call
+from bridle.clients.story import Story, counted, describe_call, did_not_run
 from bridle.clients.tally import LOCAL, UNKNOWN_COST, dollars
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
@@ -98,6 +98,7 @@ class Printer:
         self._text: list[str] = []
         self._calls: dict[str, str] = {}
         self._paid: set[str] = set()
+        self._not_run = 0
         self._begun_ms = 0
         self._mode = "default"
         self._sandbox = ""
@@ -118,7 +119,7 @@ class Printer:
         try:
             created = await connection.send(create)
             self._result.session_id = self._result.thread_id = created.session
-            since = (created.event or 0) if create.resume else 0
+            since = (created.opened or 1) - 1 if create.resume else 0
             sent = await connection.send(SendInput(session=created.session, content=content, mode="queue"))
             code = await self._follow(connection, created.session, since, sent.event or 0)
             self._result.exit_code = code
@@ -236,6 +237,7 @@ class Printer:
             self._say(visible(" · ".join(filter(None, facts)), newlines=False))
 
     def _collect_result(self, result: e.ToolResult) -> None:
+        self._not_run += did_not_run(result)
         if result.outcome in ("denied", "blocked"):
             self._result.denied.append(
                 {
@@ -276,7 +278,7 @@ class Printer:
 
     def _closing_line(self, ended: e.TurnEnded, ts_ms: int) -> str:
         word = "done" if self._result.success else "ended"
-        changed, denied = len(self._result.changed_files), len(self._result.denied)
+        changed = len(self._result.changed_files)
         facts = [
             f"{(ts_ms - self._begun_ms) / 1000:.1f} s",
             counted(ended.steps, "step"),
@@ -284,8 +286,8 @@ class Printer:
         ]
         if changed:
             facts.append(f"{counted(changed, 'file')} changed")
-        if denied:
-            facts.append(f"{counted(denied, 'call')} not run")
+        if self._not_run:
+            facts.append(f"{counted(self._not_run, 'call')} not run")
         if not self._result.success:
             facts.insert(0, visible(ended.message or ended.stop))
         return f"{word:<8} " + " · ".join(facts)

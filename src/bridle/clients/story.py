@@ -15,19 +15,30 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.messages import TextBlock
 
 COMMAND_WIDTH = 60
+REASON_WIDTH = 120
 
 
 class Story:
     """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them.
 
     What a command printed is shown only if a person typed it: the model's own are for the model. `hint` says where to
-    see what a compaction dropped.
+    see what a compaction dropped; `undo` and `redo` are what one types here for either.
     """
 
-    def __init__(self, *, diffs: bool = False, words: bool = False, hint: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        diffs: bool = False,
+        words: bool = False,
+        hint: str = "",
+        undo: str = "/undo",
+        redo: str = "/redo",
+    ) -> None:
         self._diffs = diffs
         self._words = words
         self._hint = hint
+        self._undo = undo
+        self._redo = redo
         self._prefix: e.PrefixSet | None = None
         self._inputs: dict[str, dict[str, Any]] = {}
         self._allowed: dict[str, str] = {}
@@ -35,6 +46,7 @@ class Story:
         self._text: list[str] = []
         self._typed: set[str] = set()
         self._started: set[str] = set()
+        self._background: dict[str, str] = {}
         self._provider = "the provider"
 
     def lines(self, event: e.AnyEvent) -> list[str]:
@@ -88,11 +100,13 @@ class Story:
             case e.MCPServerDown():
                 return [visible(str(event))]
             case e.BackgroundStarted():
-                return [f"started  {_short(event.command)} (in the background)"]
+                what = self._background[event.call_id] = f"{_short(event.command)} (in the background)"
+                return [f"started  {what:<30} {self._allowed.pop(event.call_id, '')}".rstrip()]
             case e.BackgroundEnded():
-                return [f"ended    background command, {event.outcome}"]
+                what = self._background.pop(event.call_id, "background command")
+                return [f"{'stopped' if event.outcome == 'cancelled' else 'ended':<8} {what}"]
             case e.UndoApplied():
-                return _undone(event)
+                return self._undone(event)
             case e.Cancelled():
                 return ["stopped"]
             case e.StreamGap():
@@ -163,7 +177,6 @@ class Story:
 
     def _result(self, result: e.ToolResult) -> list[str]:
         what = describe_call(result.tool, self._inputs.pop(result.call_id, {}))
-        ran = result.outcome in ("ok", "error", "timeout") and result.reason not in _NEVER_RAN
         if (judged := result.metadata.get("judged")) and "judged_by" in result.metadata:
             return [f"judged   {what:<30} you said: {_SAID.get(str(judged), 'it is not known')}"]
         if result.outcome == "unknown":
@@ -172,8 +185,12 @@ class Story:
             return [f"not run  {what:<30} stopped before it began"]
         if result.outcome == "cancelled":
             return [f"stopped  {what}"]
-        if not ran:
+        if did_not_run(result):
             return [f"not run  {what:<30} {self._why_not(result)}"]
+        if (
+            result.call_id in self._background and result.outcome == "ok"
+        ):  # it was said when it started, and still runs
+            return []
         if result.call_id in self._typed:
             return [
                 *visible(result.content).splitlines(),
@@ -188,6 +205,17 @@ class Story:
         if not self._diffs or not isinstance(diff, str):
             return []
         return ["    " + line for line in visible(diff).splitlines() if not line.startswith(("---", "+++"))]
+
+    def _undone(self, applied: e.UndoApplied) -> list[str]:
+        done = (
+            f"Done again. {self._undo} takes it back."
+            if applied.redone
+            else f"Undone. {self._redo} brings it back."
+        )
+        lines = [f"{done} The conversation is unchanged; the model has been told."]
+        if applied.left:
+            lines.append(f"Left as they are: {', '.join(_shown(path) for path in applied.left)}")
+        return lines
 
     def _why_not(self, result: e.ToolResult) -> str:
         decided = self._denied.pop(result.call_id, None)
@@ -220,14 +248,21 @@ _VERBS = {
     "ask_user": "ask",
     "web_fetch": "fetch",
 }
-_NEVER_RAN = frozenset({"UnknownTool", "InvalidInput"})
+_NEVER_RAN = frozenset({"UnknownTool", "InvalidInput", "CannotStart"})
+
+
+def did_not_run(result: e.ToolResult) -> bool:
+    """Whether nothing of the call happened: refused, impossible, or it could not even be started."""
+    return result.outcome in ("denied", "blocked") or result.reason in _NEVER_RAN
 
 
 def describe_call(tool: str, given: dict[str, Any]) -> str:
     """A call in a few words: the command itself, or the tool's verb and its path."""
     if tool == "bash":
         command, job = str(given.get("command", "")), str(given.get("job", ""))
-        return f"look at {_short(job)}" if job else _short(command)
+        return (
+            f"{'stop' if given.get('stop') else 'look at'} {_short(job)}" if job else _short(command) or tool
+        )
     verb = _VERBS.get(tool, visible(tool, newlines=False))
     about = next(
         (given[name] for name in ("pattern", "path", "question", "url") if isinstance(given.get(name), str)),
@@ -240,17 +275,9 @@ def _shown(text: str | None) -> str:
     return visible(text or "", newlines=False)
 
 
-def _short(text: str) -> str:
+def _short(text: str, width: int = COMMAND_WIDTH) -> str:
     shown = visible(text.strip(), newlines=False)
-    return shown if len(shown) <= COMMAND_WIDTH else shown[: COMMAND_WIDTH - 1] + "…"
-
-
-def _undone(applied: e.UndoApplied) -> list[str]:
-    done = "Done again. /undo takes it back." if applied.redone else "Undone. /redo brings it back."
-    lines = [f"{done} The conversation is unchanged; the model has been told."]
-    if applied.left:
-        lines.append(f"Left as they are: {', '.join(_shown(path) for path in applied.left)}")
-    return lines
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def _facts(result: e.ToolResult) -> list[str]:
@@ -265,7 +292,7 @@ def _facts(result: e.ToolResult) -> list[str]:
     if result.outcome == "timeout":
         facts.append("stopped: it took too long")
     elif result.outcome == "error" and "exit_code" not in metadata:
-        facts.append(visible(result.content.partition("\n")[0])[:COMMAND_WIDTH])
+        facts.append(_short(result.content.strip().partition("\n")[0], REASON_WIDTH))
     if result.duration_ms is not None and result.duration_ms >= 100:
         facts.append(f"{result.duration_ms / 1000:.1f} s")
     return facts

@@ -243,13 +243,21 @@ class Compactor:
         if recent_messages is None and settings.max_messages is not None:
             recent_messages = settings.max_messages // 2
         tokens = math.floor(room / scale)
+        summary_tokens = max(tokens // 3, LEAST_SUMMARY)
+        if why == "asked":  # whoever asks twice keeps what the first summary tells
+            summary_tokens = max(summary_tokens, LEAST_SUMMARY + self._summarised())
         return Goal(
             tokens=tokens,
-            summary_tokens=min(settings.summary_tokens, max(tokens // 3, LEAST_SUMMARY)),
+            summary_tokens=min(settings.summary_tokens, summary_tokens),
             most_tokens=math.floor(limit / scale) - fixed,
             recent_turns=recent_turns,
             recent_messages=recent_messages,
         )
+
+    def _summarised(self) -> int:
+        """About how many tokens the summary has that stands in the conversation now."""
+        entries = self._conversation.entries
+        return messages_tokens(entry.message for entry in entries if entry.mark.source == "summary")
 
     def _is_worth_it(self, draft: _Draft, why: Why, before: int) -> bool:
         most = self._settings.max_messages

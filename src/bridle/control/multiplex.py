@@ -101,14 +101,14 @@ class Multiplexer:
                 self._commands[session.id] = structs.replace(command, resume=session.id)
                 self._attach(session, client)
                 session.begin()
-                return Accepted(session=session.id, event=session.journal.conversation.last_id)
+                return _opened(session)
             case AttachSession():
                 reopened = await self._reopened(command.session, client)
                 session = self.session(command.session)
                 self._attach(session, client)
                 if reopened:
                     session.begin()
-                return Accepted(session=session.id, event=session.journal.conversation.last_id)
+                return _opened(session)
             case DetachSession():
                 self._detach(self.session(command.session), client)
                 return Accepted(session=command.session)
@@ -242,6 +242,11 @@ class Multiplexer:
         if found is None:
             raise CommandRefused("UnknownSession", session=session)
         return found
+
+
+def _opened(session: Session) -> Accepted:
+    journal = session.journal
+    return Accepted(session=session.id, event=journal.conversation.last_id, opened=journal.opened)
 
 
 class InProcessConnection:

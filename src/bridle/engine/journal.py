@@ -40,6 +40,8 @@ class Journal:
         self.session = session
         self.conversation = conversation
         self.originator = ""
+        self.opened: int | None = None
+        """The id of the `SessionCreated` that this run of the session began with."""
         self._log = log
         self._clock = clock
         self._bus = bus

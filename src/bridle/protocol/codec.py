@@ -102,11 +102,15 @@ def encode_command(command: commands.AnyCommand) -> bytes:
     return _encoder.encode(command)
 
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no JSON of ours: broken, no UTF-8, or nested without end."""
+
+
 def decode_command(raw: bytes) -> commands.AnyCommand:
     """Reads a command; an unknown kind and a malformed body are refused with a reason that names them."""
     try:
         return _command_decoder().decode(raw)
-    except msgspec.DecodeError as problem:
+    except _UNREADABLE as problem:
         kind = _kind_named_in(raw)
         if kind not in COMMAND_KINDS:
             raise CommandRefused("UnknownCommand", kind=kind) from None
@@ -116,7 +120,7 @@ def decode_command(raw: bytes) -> commands.AnyCommand:
 def _kind_named_in(raw: bytes) -> str:
     try:
         body = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return ""
     return str(body.get("kind", "")) if isinstance(body, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 

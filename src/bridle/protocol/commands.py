@@ -157,7 +157,11 @@ AnyCommand: TypeAlias = (
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to a command that was taken. `event` is the id of the event that records it, if one does."""
+    """The answer to a command that was taken. `event` is the id of the event that records it, if one does.
+
+    For a session that was opened, that is its last one so far, and `opened` the `SessionCreated` of this run of it.
+    """
 
     session: str
     event: int | None = None
+    opened: int | None = None

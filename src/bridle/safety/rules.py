@@ -71,7 +71,7 @@ def parse_rule(text: str, verdict: Verdict, *, tier: Tier = "flags", origin: str
         return Rule(name, verdict, command=pattern, tier=tier, origin=origin)
     if tools <= PATH_TOOLS:
         return Rule(name, verdict, path=pattern, tier=tier, origin=origin)
-    raise UsageError(f'"{text}" is not a rule: {name} takes no pattern')
+    raise UsageError(f'"{text}" is not a rule: there is no tool "{name}" that takes a pattern')
 
 
 def in_tier_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:

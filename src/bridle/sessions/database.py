@@ -20,12 +20,14 @@ from bridle.base.mounts import network_filesystem
 from bridle.protocol.errors import StoreError
 from bridle.sessions.keys import KeyFile, KeyWrap
 from bridle.sessions.schema import MIGRATIONS
+from bridle.sessions.tips import NO_ROOM
 
 BUSY_TIMEOUT_MS = 5_000
 _LOCK_TIMEOUT_S = 30.0
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LEAST_ROOM_BYTES = 64 * 1024
 """With less, SQLite cannot even make the index of its write-ahead log."""
+LOG_BYTES = 1 << 20
+"""A write-ahead log that grew beyond this is cut when it begins anew: what was deleted does not stay in its end."""
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NEW = ".new"
 _COPIED_BYTES = 1 << 20
@@ -208,7 +210,7 @@ class Database:
                 raise StoreError("NoSpace", folder=self.folder) from problem
             raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
         except OSError as problem:
-            if problem.errno in _NO_ROOM:
+            if problem.errno in NO_ROOM:
                 raise StoreError("NoSpace", folder=self.folder) from problem
             path = problem.filename or self.path
             no_folder = isinstance(problem, FileExistsError | NotADirectoryError)
@@ -250,7 +252,9 @@ class Database:
     def locked(self) -> Generator[None]:
         """Holds the lock under which the database is made, changed in form, or replaced."""
         lock = self._lock()
-        if not lock.acquire(timeout_s=_LOCK_TIMEOUT_S):
+        with self.errors():
+            taken = lock.acquire(timeout_s=_LOCK_TIMEOUT_S)
+        if not taken:
             problem = "another Bridle is creating or upgrading it"
             raise StoreError("StoreUnwritable", path=self.path, problem=problem)
         with lock:
@@ -296,6 +300,7 @@ class Database:
             connection.execute("select count(*) from sqlite_schema").fetchall()  # the key is tried here
             connection.pragma("synchronous", "normal")
             connection.pragma("secure_delete", 1)  # what is deleted is overwritten
+            connection.pragma("journal_size_limit", LOG_BYTES)
             return connection
         except BaseException:
             connection.close()

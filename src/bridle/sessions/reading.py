@@ -146,11 +146,12 @@ def check_chain(connection: Connection, name: LogName, last: int | None = None) 
             after += 1
 
 
-def lost_logs(connection: Connection, folder: str) -> list[str]:
-    """The logs that have a tip with events and are not in the database."""
+def lost_logs(connection: Connection | None, folder: str) -> list[str]:
+    """The logs that have a tip with events and are not in the database; all that have, where there is none."""
     tips = os.path.join(folder, "tips")
     try:
-        known = {str(row[0]) for row in connection.execute("select id from logs")}
+        rows = () if connection is None else connection.execute("select id from logs")
+        known = {str(row[0]) for row in rows}
         names = sorted(os.listdir(tips))
     except (apsw.Error, OSError):
         return []

@@ -68,7 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def examine(database: Database) -> Report:
     """Looks at everything and changes nothing. Raises `StoreError` where there is nothing that could be opened."""
     if not database.exists():
-        return Report(path=database.path)
+        return _missing(database)
     with contextlib.closing(_opened(database)) as connection:
         return _examined(database, connection)
 
@@ -76,11 +76,16 @@ def examine(database: Database) -> Report:
 def repair(database: Database) -> Report:
     """Examines, and saves what can be read. Raises `SessionBusy` or `StoreInUse` while another Bridle is at work."""
     if not database.exists():
-        return Report(path=database.path)
+        with database.errors():
+            refuse_while_running(database.folder)
+            report = _missing(database)
+            for found in report.damaged:
+                _accept_loss(database.folder, found)
+            return report
     _opened(database).close()  # an older form is brought up to date first
-    with database.locked():
+    with database.locked(), database.errors():
         refuse_while_running(database.folder)
-        with contextlib.closing(database.alone()) as connection, database.errors():
+        with contextlib.closing(database.alone()) as connection:
             report = _examined(database, connection)
             if report.whole:
                 return report
@@ -211,6 +216,12 @@ def _damage(database: Database, connection: Connection, name: LogName) -> Damage
             rest=rest,
         )
     return None
+
+
+def _missing(database: Database) -> Report:
+    """There is no file: nothing was stored, or all of it is gone."""
+    gone = (_gone(database.folder, log) for log in reading.lost_logs(None, database.folder))
+    return Report(path=database.path, damaged=tuple(gone))
 
 
 def _gone(folder: str, log: str) -> DamagedLog:

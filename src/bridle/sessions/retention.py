@@ -28,6 +28,8 @@ FREE_BYTES = 4 << 20
 """Unused room in the file that is left for what comes next."""
 GIVEN_BACK_PAGES = 1_000
 """How many unused pages leave the file in one transaction."""
+WAITED_MS = 200
+"""So long the end of the write-ahead log is waited for: nobody can write meanwhile."""
 _SEARCHED = 2**62
 """No event comes after this one, so nothing of an expired log is taken in any more."""
 
@@ -79,6 +81,8 @@ class Expired(msgspec.Struct, frozen=True, kw_only=True):
 
 DaysOf = Callable[[str], int | None]
 """How many days the sessions of a profile keep their content; None for ever."""
+ForgetBeside = Callable[[str], None]
+"""Deletes what lies beside the database of a session. It may be called again, and raises nothing."""
 
 
 class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,10 +104,17 @@ def expiring(shelf: Shelf, days_of: DaysOf, *, until_ms: int) -> list[Due]:
     ]
 
 
-def expire(shelf: Shelf, days_of: DaysOf, *, stopped: Callable[[], bool] = lambda: False) -> Expired:
+def expire(
+    shelf: Shelf,
+    days_of: DaysOf,
+    *,
+    beside: ForgetBeside = lambda _session: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Expired:
     """Deletes the content of every session that is due. Blocks; run it in a thread of its own.
 
-    `stopped` is asked between two transactions; what is left then is finished by the next sweep.
+    `stopped` is asked between two transactions; what is left then is finished by the next sweep. A session counts as
+    done when nothing is left `beside` it either.
     """
     now_ms = shelf.clock.now_ms()
     gone: list[str] = []
@@ -116,20 +127,23 @@ def expire(shelf: Shelf, days_of: DaysOf, *, stopped: Callable[[], bool] = lambd
         with _alone(shelf, found.log_id) as alone:
             if not alone:
                 busy.append(found.id)
-            elif (found.begun or _begin(shelf, found, now_ms)) and empty_log(
-                shelf, found.key, found.log_id, stopped=stopped
-            ):
-                gone.append(found.id)
+            elif found.begun or _begin(shelf, found, now_ms):
+                beside(found.id)
+                if empty_log(shelf, found.key, found.log_id, stopped=stopped):
+                    gone.append(found.id)
     if not stopped() and (_remove_left_logs(shelf, now_ms - DAY_MS) or gone):
         collect(shelf)
     return Expired(sessions=tuple(gone), busy=tuple(busy))
 
 
-def delete(shelf: Shelf, session: str, key: int, log_id: str) -> bool:
+def delete(
+    shelf: Shelf, session: str, key: int, log_id: str, *, beside: ForgetBeside = lambda _session: None
+) -> bool:
     """Deletes a session and everything that belongs to it. False when somebody is working with it."""
     with _alone(shelf, log_id) as alone:
         if not alone:
             return False
+        beside(session)
 
         def forget(connection: Connection) -> None:
             connection.execute("delete from aliases where session = ?", (session,))
@@ -181,13 +195,15 @@ def collect(shelf: Shelf) -> None:
 def make_smaller(connection: Connection) -> None:
     """Gives unused pages back to the disk, in short transactions: a `VACUUM` would stop everybody else.
 
-    What was deleted leaves the write-ahead log too. A file that was not made for it only uses its pages again.
+    What was deleted leaves the write-ahead log too; while somebody reads, later, when the log begins anew. A file that
+    was not made for it only uses its pages again.
     """
     size = _number(connection, "pragma page_size")
     while (free := _number(connection, "pragma freelist_count")) * size > FREE_BYTES:
         connection.execute(f"pragma incremental_vacuum({GIVEN_BACK_PAGES})").fetchall()
         if _number(connection, "pragma freelist_count") >= free:
             break
+    connection.set_busy_timeout(WAITED_MS)
     connection.execute("pragma wal_checkpoint(truncate)").fetchall()
 
 
@@ -229,9 +245,10 @@ def _begin(shelf: Shelf, found: _Candidate, now_ms: int) -> bool:
 @contextlib.contextmanager
 def _alone(shelf: Shelf, log_id: str) -> Generator[bool]:
     """Whether nobody else works with this log; nobody begins to until we are done."""
-    files.private_folder(os.path.join(shelf.folder, "locks"))
     lock = shelf.lock_of(log_id)
-    taken = lock.acquire(note={"pid": os.getpid()})
+    with shelf.database.errors():
+        files.private_folder(os.path.join(shelf.folder, "locks"))
+        taken = lock.acquire(note={"pid": os.getpid()})
     try:
         yield taken
     finally:

@@ -32,6 +32,7 @@ _ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
 _ONE = f"{_ROWS} where s.id = ?"
 _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
 
+_IS_THERE = "select 1 from logs where key = ? and id = ?"
 _LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
 _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
   where f.log = ? and e.chain = f.chain"""
@@ -284,6 +285,7 @@ class SessionStore:
             if not lock.acquire(note={**note, "terminal": _terminal()}):
                 raise busy(name.session, lock, run=run)
             try:
+                self._refuse_gone(name)
                 tip = TipFile(os.path.join(tips, name.log_id))
                 end = self._end(name, tip, accept_loss=accept_loss)
             except BaseException:
@@ -305,9 +307,15 @@ class SessionStore:
             raise
         return end
 
+    def _refuse_gone(self, name: LogName) -> None:
+        """Whoever had the run lock a moment ago may have deleted the log, and its key may be that of another one."""
+        if self._reader().execute(_IS_THERE, (name.key, name.log_id)).fetchone() is None:
+            raise CommandRefused("UnknownSession", session=name.session)
+
     def _refuse_lost_logs(self) -> None:
         """Raises `LogsLost` where a log has a tip and is not in the database: the file lost more than an end."""
-        if self._database.exists() and (lost := reading.lost_logs(self._reader(), self._folder)):
+        connection = self._reader() if self._database.exists() else None
+        if lost := reading.lost_logs(connection, self._folder):
             raise StoreError("LogsLost", path=self._database.path, count=len(lost))
 
     def _row(self, session_id: str) -> SessionRow:

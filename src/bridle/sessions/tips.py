@@ -6,6 +6,7 @@ itself sound. The tip can. It is written after the commit, so it may be behind, 
 
 from __future__ import annotations
 
+import errno
 import os
 from hashlib import sha256
 from struct import Struct
@@ -14,6 +15,7 @@ import msgspec
 
 _LAYOUT = Struct(">Q32s")
 _CHECK_BYTES = 8
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Tip(msgspec.Struct, frozen=True):
@@ -32,8 +34,13 @@ class TipFile:
         return _read(self._fd)
 
     def write(self, event_id: int, chain: bytes) -> None:
+        """On a full disk it stays behind: what it would tell of is committed."""
         body = _LAYOUT.pack(event_id, chain)
-        os.pwrite(self._fd, body + _check(body), 0)
+        try:
+            os.pwrite(self._fd, body + _check(body), 0)
+        except OSError as problem:
+            if problem.errno not in NO_ROOM:
+                raise
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

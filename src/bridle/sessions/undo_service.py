@@ -199,7 +199,7 @@ def _wanted(rows: Sequence[CallRow], what: str) -> list[CallRow]:
             raise UsageError(f"Turn {what} changed no files that undo knows of.")
         return found
     wanted = what.removeprefix("call_").upper()
-    found = [row for row in rows if row.call_id.removeprefix("call_").upper().startswith(wanted)]
+    found = [row for row in rows if wanted and row.call_id.removeprefix("call_").upper().startswith(wanted)]
     if len(found) != 1:
         which = "more than one call" if found else "no call that changed files"
         raise UsageError(f'"{what}" names {which} of this session.')

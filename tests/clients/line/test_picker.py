@@ -47,6 +47,15 @@ def test_the_list_reads_like_this(columns: int) -> None:
     check_golden("picker", columns, "--\n".join("".join(f"{line}\n" for line in page) for page in pages))
 
 
+@pytest.mark.parametrize("columns", [79, 80, 120])
+def test_a_list_of_many_stands_in_columns_and_says_which_were_runs(columns: int) -> None:
+    many = [Listed(id=f"sess_{n}", words="x", when="16 min ago", turns=1, mark="(run)") for n in range(12)]
+    _, *rows = picker_lines(Picker(sessions=tuple(many), folder="~/shop"), columns=columns)
+    rows = [row for row in rows if '"x"' in row]
+    assert len(rows) > 9
+    assert {(row.index('"x"'), row.index("16 min"), row.index("(run)")) for row in rows} == {(6, 41, 73)}
+
+
 def test_enter_picks_where_the_mark_stands() -> None:
     assert after(Press("enter"))[1] == Picked("sess_1")
     assert after(Press("down"), Press("down"), Press("up"), Press("enter"))[1] == Picked("sess_2")

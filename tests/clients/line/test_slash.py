@@ -96,6 +96,12 @@ def test_a_session_is_not_left_while_a_turn_runs() -> None:
     assert carry_out("stop", "", busy) == CancelTurn(session="s")
 
 
+def test_a_mode_there_is_not_is_named() -> None:
+    assert lines("mode", "yol\x1blo") == (
+        '"yol⟨ESC⟩lo" is not a mode (strict, default, safe, auto, yolo, plan).',
+    )
+
+
 def test_what_one_may_do_with_sessions_is_said_to_whoever_slips() -> None:
     assert lines("sessions", "branch soon") == ("After which turn? /sessions branch NUMBER",)
     (known,) = lines("sessions:drop")

@@ -153,6 +153,15 @@ async def test_leaving_during_a_turn_is_asked_for() -> None:
         assert model.closed == 1
 
 
+async def test_what_cannot_be_done_during_ones_own_turn_is_said_without_talk_of_others() -> None:
+    model = SilentModel(ModelText("Hmm.\n"))
+    async with conversation(model) as (person, _, __):
+        await person.types("wait\r", then="Hmm.")
+        await person.types("/undo\r", then="A turn is running. /stop ends it, then /undo goes on.")
+        await person.types("!ls\r", then="A turn is running. /stop ends it, then that goes on.")
+        assert "Another client" not in person.glass.text
+
+
 async def test_input_during_a_turn_waits_and_is_said_when_its_turn_comes() -> None:
     clock = FakeClock()
     model = scripted((say("Hmm.\n"), wait(5), say("First.")), say("Second."), clock=clock)

@@ -655,7 +655,10 @@ class _Client:
         if late:  # the turn ended by itself: nothing to say
             return
         message = refusal.message
-        if isinstance(command, RunSlash):
+        if refusal.reason == "TurnInProgress" and refusal.data.get("originator") == self._connection.client:
+            what = f"/{command.name}" if isinstance(command, RunSlash) else "that"
+            message = slash.busy_words(what, self._view)
+        elif isinstance(command, RunSlash):
             message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
             if refusal.reason in ("UnknownSlash", "NotSupported"):
                 message += slash.nearest_words(command.name, self._reach)

@@ -182,9 +182,11 @@ def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
         lines.append("  Nothing fits.")
     shown = SHOWN_MAX if rows <= 0 else max(1, min(SHOWN_MAX, rows - 5))
     first = max(0, min(picker.at - shown + 1, len(found) - shown))
+    digits = len(str(min(len(found), first + shown)))
     for index, session in enumerate(found[first : first + shown], first):
         mark = ">" if index == picker.at else " "
-        lines.append(_cut(f"{mark} {_row(index + 1, session, columns, folder=picker.all_folders)}", columns))
+        row = _row(f"{index + 1:>{digits}}", session, columns, folder=picker.all_folders)
+        lines.append(_cut(f"{mark} {row}", columns))
     if (left := len(found) - first - shown) > 0:
         lines.append(f"  … {left} more")
     if found and (last := found[picker.at].last):
@@ -207,7 +209,11 @@ def _below(picker: Picker) -> list[str]:
 
 def session_lines(sessions: Sequence[Listed], *, columns: int) -> list[str]:
     """The newest sessions to read, none of them marked."""
-    rows = [_row(number, session, columns, folder=True) for number, session in enumerate(sessions, 1)]
+    digits = len(str(min(len(sessions), SHOWN_MAX)))
+    rows = [
+        _row(f"{number:>{digits}}", session, columns, folder=True)
+        for number, session in enumerate(sessions, 1)
+    ]
     lines = [_cut(f"  {row}", columns) for row in rows[:SHOWN_MAX]]
     return [*lines, f"  … {len(rows) - SHOWN_MAX} more"] if len(rows) > SHOWN_MAX else lines
 
@@ -232,8 +238,9 @@ def _end_of(text: str, columns: int) -> str:
     return f"…{text}"
 
 
-def _row(number: int, session: Listed, columns: int, *, folder: bool) -> str:
-    room = _TITLE_COLUMNS if columns <= 0 or columns >= 80 else max(_LEAST_TITLE_COLUMNS, columns - 32)
+def _row(number: str, session: Listed, columns: int, *, folder: bool) -> str:
+    fits = _TITLE_COLUMNS if columns <= 0 else min(_TITLE_COLUMNS, columns - 32)
+    room = max(_LEAST_TITLE_COLUMNS, fits)
     name = _padded(visible(session.name, newlines=False), room)
     turns = f"{session.turns} turn" + ("" if session.turns == 1 else "s")
     star = "★" if session.pinned else " "

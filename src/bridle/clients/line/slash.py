@@ -72,7 +72,6 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("quit", ("quit", "exit"), "leave"),
 )
 _NAME_COLUMNS: Final = 14
-_BUSY: Final = "A turn is running. /stop ends it, then /{name} goes on."
 _KEYS: Final = (
     "Enter      send; during a turn it waits until the turn ends",
     "Ctrl-S     say it now, during a turn",
@@ -130,7 +129,7 @@ def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
         case "stop":
             return CancelTurn(session=session) if view.running else Lines(("No turn is running.",))
         case "clear" | "resume" if view.running:
-            return Lines((_BUSY.format(name=name),))
+            return Lines((busy_words(f"/{name}", view),))
         case "clear" | "resume" | "copy" | "export" | "quit":
             return Do(command, arguments)
         case "sessions":
@@ -179,6 +178,11 @@ def nearest_words(name: str, reach: Reach) -> str:
     return f" Close: /{near}" if near else ""
 
 
+def busy_words(what: str, view: SessionView) -> str:
+    """What somebody is told who asks for something while their own turn or command runs."""
+    return f"A {'turn' if view.in_turn else 'command'} is running. /stop ends it, then {what} goes on."
+
+
 def _spelled(name: str, arguments: str) -> tuple[str, str]:
     """`/permissions:revoke 2` is `/permissions revoke 2`."""
     lead, colon, verb = name.partition(":")
@@ -200,6 +204,8 @@ def _mode(name: str, view: SessionView, session: str) -> Outcome:
     for mode in MODES:
         if name == mode:
             return SetMode(session=session, mode=mode)
+    if name:
+        return Lines((f'"{visible(name, newlines=False)}" is not a mode ({", ".join(MODES)}).',))
     return Lines((f"mode     {view.mode}    Change it: /mode NAME ({' '.join(MODES)})",))
 
 

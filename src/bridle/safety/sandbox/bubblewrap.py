@@ -141,8 +141,8 @@ class Bubblewrap:
         options += wait
         for mount in others:
             options += _mounted(mount, confinement)
-        for mount in others:  # what is written beside a workspace in /tmp would be gone with the command, without a word
-            if mount.kind == "room":
+        for mount in others:
+            if mount.kind == "room":  # what is written there would be gone with the command, without a word
                 options += ["--remount-ro", mount.path]
         return options
 

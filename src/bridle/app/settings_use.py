@@ -1,0 +1,103 @@
+"""What is wrong with settings that only those who use them can tell: hooks, rules about tools, levels of the log.
+
+The table of settings knows types. A session would refuse or say these; whoever validates wants to know before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from bridle.config.problems import Problem, Severity, shown
+from bridle.config.schema import nearest
+from bridle.protocol.errors import BridleError, UsageError
+
+if TYPE_CHECKING:
+    from bridle.config.sources import Origin
+    from bridle.config.tiers import Tiers
+    from bridle.safety.rules import Rule
+
+
+def rules_without_a_tool(rules: Iterable[Rule], tools: Collection[str]) -> Iterator[tuple[Rule, str]]:
+    """Rules about a tool that is not there, each with a clause that says so: a denial that denies nothing looks like
+    one that does. A pattern of names, and tools of servers that may come, are left alone.
+    """
+    from bridle.safety.patterns import ALIASES
+
+    for rule in rules:
+        name = rule.tool
+        if name in tools or name in ALIASES or name.startswith("mcp__") or not name.isidentifier():
+            continue
+        near = nearest(name, (*tools, *ALIASES))
+        yield (
+            rule,
+            f'there is no tool "{shown(name)}"{f" (nearest: {near})" if near else ""}; this rule does nothing',
+        )
+
+
+def all_problems(tiers: Tiers) -> list[Problem]:
+    """Everything a session would refuse or say, errors first. Whose types are wrong is not looked at further."""
+    found = list(tiers.problems)
+    if not any(problem.severity == "error" for problem in found):
+        found += (*_hooks(tiers), *_rules(tiers), *_levels(tiers))
+    return sorted(found, key=lambda problem: problem.severity != "error")
+
+
+def _hooks(tiers: Tiers) -> Iterator[Problem]:
+    for entry in tiers.written("hooks"):
+        from bridle.app.trusting import written_hook
+        from bridle.safety.hooks.definitions import BadHook, hook_from
+
+        scope = written_hook(entry).scope
+        try:
+            hook_from(entry.value, scope=scope)
+        except BadHook as bad:
+            yield _problem(entry.origin, "hooks", bad.problem, "error" if scope == "user" else "warning")
+
+
+def _rules(tiers: Tiers) -> Iterator[Problem]:
+    written = tiers.written("permissions.rules")
+    listed = [
+        (key, text, source.origin((key, index)))
+        for source in tiers.sources
+        for key in ("disallowed_tools", "allowed_tools")
+        for index, text in enumerate(source.values.get(key, ()))
+    ]
+    if not written and not listed:
+        return
+    from bridle.safety.rules import Rule, parse_rule
+    from bridle.tools.builtin import kept_schemas
+    from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
+
+    tools = (*kept_schemas(), EXIT_PLAN_MODE)
+    for entry in written:
+        rule = Rule(tool=entry.value["tool"], verdict=entry.value["verdict"])
+        for _, problem in rules_without_a_tool([rule], tools):
+            yield _problem(entry.origin, "permissions.rules", problem, "warning")
+    for key, text, origin in listed:
+        try:
+            rule = parse_rule(text, "deny")
+        except UsageError:
+            problem = f'"{shown(text)}" is not a tool, nor a tool and a pattern like bash(npm test*)'
+            yield _problem(origin, key, problem, "error")
+        else:
+            for _, problem in rules_without_a_tool([rule], tools):
+                yield _problem(origin, key, problem, "warning")
+
+
+def _levels(tiers: Tiers) -> Iterator[Problem]:
+    origin = tiers.origin("log.levels")
+    if origin is None:
+        return
+    from bridle.app.operations import wanted_levels
+
+    try:
+        wanted_levels(tiers.get("log.levels"))
+    except BridleError as refused:
+        yield _problem(origin, "log.levels", refused.message, "error")
+
+
+def _problem(origin: Origin, key: str, problem: str, severity: Severity) -> Problem:
+    return Problem(
+        severity=severity, source=origin.name, path=origin.path, line=origin.line, key=key, problem=problem
+    )
