@@ -1,6 +1,7 @@
 """Every command in the documents works as written: in an empty home, in the order of the page.
 
-Of the fenced `sh` blocks, lines that begin with `bridle` or `mkdir` are run; lines that begin with `make` must name a target.
+Of the fenced `sh` blocks, lines that begin with `bridle` or `mkdir` are run; those that begin with `make` must name a
+target.
 A comment `# exit 3` behind a command says which exit code to expect; without one it is 0.
 """
 
