@@ -53,6 +53,7 @@ async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tm
     assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in choosing.ORDER
     assert protected.metadata["exit_code"] == 1
     assert "[sandbox: changing AGENTS.md was blocked" in protected.content
+    assert protected.metadata["blocked"] is True
     assert "[sandbox: " not in inside.content
 
 

@@ -46,6 +46,10 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             "ran      npm test                       exit 1   4.2 s",
         ),
         (
+            result("ok", metadata={"exit_code": 1, "blocked": True}),
+            "ran      npm test                       exit 1   the sandbox blocked something",
+        ),
+        (
             result("ok", metadata={"exit_code": 0}, duration_ms=99),
             "ran      npm test                       exit 0",
         ),

@@ -264,7 +264,7 @@ def test_nothing_is_replaced_while_another_bridle_is_at_work(tmp_path, change):
         log = store.open(session)
         with pytest.raises(CommandRefused) as busy:
             change(database(tmp_path))
-        assert busy.value.reason == "SessionBusy"
+        assert (busy.value.reason, busy.value.data["session"]) == ("SessionBusy", session)
         log.close()
         store.list()
         with pytest.raises(StoreError) as used:  # a reader is enough

@@ -64,7 +64,7 @@ bridle sessions — everything that was done is kept, encrypted, on this machine
   import FILE|-                    an exported jsonl comes in again, for this folder
   branch ID [--at TURN]            a new session that begins as that one was when the turn had ended
   diff ID [ID]                     what one changed; what two changed differently; --stat without the lines
-  rename ID TITLE                  pin ID [--off]                   delete ID… [-y]
+  rename ID [TITLE]                without a title: none            pin ID [--off]      delete ID… [-y]
   prune [--dry-run]                lets go now what is older than sessions.retention_days
   repair [--check] [--json]        looks at every event; what is whole is saved, the damaged file is kept
   rekey                            a new key, and everything encrypted with it

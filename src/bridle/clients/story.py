@@ -187,10 +187,8 @@ class Story:
             return [f"stopped  {what}"]
         if did_not_run(result):
             return [f"not run  {what:<30} {self._why_not(result)}"]
-        if (
-            result.call_id in self._background and result.outcome == "ok"
-        ):  # it was said when it started, and still runs
-            return []
+        if result.call_id in self._background and result.outcome == "ok":
+            return []  # it was said when it started, and still runs
         if result.call_id in self._typed:
             return [
                 *visible(result.content).splitlines(),
@@ -285,6 +283,8 @@ def _facts(result: e.ToolResult) -> list[str]:
     metadata = result.metadata
     if isinstance(code := metadata.get("exit_code"), int):
         facts.append(f"exit {code}")
+    if metadata.get("blocked") is True:
+        facts.append("the sandbox blocked something")
     if isinstance(metadata.get("added"), int):
         facts.append(f"+{metadata['added']} -{metadata.get('removed', 0)}")
     if result.tool == "read_file" and isinstance(last := metadata.get("last_line"), int):

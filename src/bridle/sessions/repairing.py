@@ -312,5 +312,5 @@ def refuse_while_running(folder: str) -> None:
     for name in sorted(os.listdir(locks)) if os.path.isdir(locks) else ():
         lock = FileLock(os.path.join(locks, name))
         if not lock.acquire():
-            raise busy(name, lock)
+            raise busy(str((lock.holder() or {}).get("session", name)), lock)
         lock.release()

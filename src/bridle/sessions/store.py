@@ -282,7 +282,7 @@ class SessionStore:
             lock = files.FileLock(os.path.join(locks, name.log_id))
             run = self._ids.new(RUN)
             note = {"pid": os.getpid(), "started": iso_ms(self._clock.now_ms()), "run": run}
-            if not lock.acquire(note={**note, "terminal": _terminal()}):
+            if not lock.acquire(note={**note, "terminal": _terminal(), "session": name.session}):
                 raise busy(name.session, lock, run=run)
             try:
                 self._refuse_gone(name)

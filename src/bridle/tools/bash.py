@@ -116,9 +116,14 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
     finally:
         await process.stop()  # the whole group, also when we are cancelled or out of time
         output.end()
+    blocked = process.blocked(output.tail)
     return ToolOutput(
-        content=_trailer(exit_code, output.tail) + process.blocked(output.tail),
-        metadata={"exit_code": exit_code, "sandbox": process.sandbox},
+        content=_trailer(exit_code, output.tail) + blocked,
+        metadata={
+            "exit_code": exit_code,
+            "sandbox": process.sandbox,
+            **({"blocked": True} if blocked else {}),
+        },
     )
 
 
