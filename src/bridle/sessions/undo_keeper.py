@@ -196,14 +196,15 @@ class Keeper:
             known = self._look.tree
         look = self._around(known, keep, first=first, at_once=at_once)
         _deepen(look, named, keep)
-        seen = [one for path, one in look.tree.items() if first or known.get(path) is not one]
-        if not first:
-            seen += [
-                Seen(os.fsencode(path), NEVER_THE_SAME, None) for path in known.keys() - look.tree.keys()
-            ]
         self._look = look
         unlisted = tuple(os.fsencode(path) for path in sorted(look.unlisted))
-        return Kept(whole=first, seen=tuple(seen), unlisted=unlisted)
+        if first:
+            return Kept(whole=True, seen=tuple(look.tree.values()), unlisted=unlisted)
+        fresh = (
+            seen if seen is not None else Seen(os.fsencode(path), NEVER_THE_SAME, None)
+            for path, seen in look.fresh.items()
+        )
+        return Kept(seen=tuple(fresh), unlisted=unlisted)
 
     def _end(self, begun: Begun, ran: bool, *, at_once: bool = False) -> None:
         """Of calls that overlap, the last to end has what all of them changed: nobody can tell whose it is."""
@@ -259,10 +260,10 @@ def settle(store: UndoStore, ground: Ground, now_ms: int) -> None:
 
 
 def covered(before: Look, after: Look) -> list[Change]:
-    """What changed between two looks. What one of them could not see is neither new nor gone."""
+    """What changed between a look and the next one. What one of them could not see is neither new nor gone."""
     return [
         change
-        for change in differences(before.tree, after.tree)
+        for change in differences(before.tree, after.tree, after.fresh)
         if (change.before is not None or before.covers(change.name))
         and (change.after is not None or after.covers(change.name))
     ]
@@ -294,7 +295,7 @@ def _exact_changes(kept: Kept, keep: Keep) -> list[Change]:
     before = {os.fsdecode(seen.path): seen for seen in kept.seen if seen.state is not None}
     paths = [os.fsdecode(seen.path) for seen in kept.seen]
     after = {os.fsdecode(seen.path): seen for seen in _looked_at(paths, keep) if seen.state is not None}
-    return differences(before, after)
+    return differences(before, after, before | after)
 
 
 def _deepen(look: Look, named: Sequence[str], keep: Keep) -> None:
@@ -304,7 +305,7 @@ def _deepen(look: Look, named: Sequence[str], keep: Keep) -> None:
         if seen is not None and seen.state is not None and seen.state.kind == "file" and not seen.state.known:
             for found in _looked_at((path,), keep):
                 if found.state is not None and found.state.known:
-                    look.tree[path] = found
+                    look.put(path, found)
 
 
 def _named(call: ToolCall, ground: Ground) -> Iterator[str]:

@@ -166,14 +166,11 @@ def merged(rows: Iterable[CallRow]) -> tuple[dict[str, Change], set[str]]:
     return kept, between & kept.keys()
 
 
-def differences(before: Mapping[str, Seen], after: Mapping[str, Seen]) -> list[Change]:
-    """What is no longer the same, by path."""
+def differences(before: Mapping[str, Seen], after: Mapping[str, Seen], paths: Iterable[str]) -> list[Change]:
+    """What is no longer the same at any of `paths`, in their order."""
     changes: list[Change] = []
-    known = before.get
-    others = [path for path, seen in after.items() if known(path) is not seen]  # of thousands, mostly few
-    others += before.keys() - after.keys()
-    for path in sorted(others):
-        old, new = known(path), after.get(path)
+    for path in sorted(paths):
+        old, new = before.get(path), after.get(path)
         if old is not None and new is not None and old.signature == new.signature != NEVER_THE_SAME:
             continue
         was = old.state if old is not None else None

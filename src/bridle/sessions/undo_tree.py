@@ -65,11 +65,23 @@ MAX_EXACT_BYTES = 16 << 20
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """What was seen. Nothing is known about what lies in `unlisted` folders. `apart` are folders left out by rule."""
+    """What was seen. Nothing is known about what lies in `unlisted` folders. `apart` are folders left out by rule.
+
+    `fresh` is what differs from what was known before: entries that are not the same, and None for what is gone. Of
+    thousands that is mostly few, and nobody needs to look at the others again.
+    """
 
     tree: dict[str, Seen] = {}
+    fresh: dict[str, Seen | None] = {}
     unlisted: set[str] = set()
     apart: dict[str, tuple[int, ...]] = {}
+
+    def put(self, path: str, seen: Seen) -> None:
+        self.tree[path] = self.fresh[path] = seen
+
+    def drop(self, path: str) -> None:
+        del self.tree[path]
+        self.fresh[path] = None
 
     def covers(self, path: str) -> bool:
         """Whether a path that was not seen was certainly not there."""
@@ -209,7 +221,8 @@ class _Walk:
         self._read = 0
         self._later: list[tuple[int, str]] = []
         self._device = 0
-        self._look = Look()
+        self._look = Look(tree=dict(known))  # what is as before stays; what was not met goes in the end
+        self._met: list[str] = []
 
     def around(self, roots: Sequence[str]) -> Look:
         for root in roots:
@@ -225,8 +238,15 @@ class _Walk:
                 self._below(fd, root, 0)
             finally:
                 os.close(fd)
+        self._drop_gone()
         self._read_later()
         return self._look
+
+    def _drop_gone(self) -> None:
+        tree = self._look.tree
+        if len(self._met) < len(tree):
+            for path in tree.keys() - set(self._met):
+                self._look.drop(path)
 
     def _below(self, fd: int, folder: str, depth: int) -> None:
         """The files of a folder first, then the folders in it."""
@@ -242,7 +262,7 @@ class _Walk:
             return
         self._count += len(entries)
         folders: list[tuple[str, str]] = []
-        known, tree = self._known.get, self._look.tree
+        known, met = self._known.get, self._met.append
         above = folder if folder == "/" else f"{folder}/"
         for entry in entries:  # thousands of times per command: hence so plain
             name = entry.name
@@ -267,8 +287,8 @@ class _Walk:
                     status.st_ino,
                     mode,
                 )
-            if is_as_before and old is not None:
-                tree[path] = old
+            if is_as_before:
+                met(path)
             else:
                 self._take(path, name, fd, status)
         for name, path in folders:
@@ -299,17 +319,17 @@ class _Walk:
         size = status.st_size
         if stat.S_ISREG(status.st_mode) and size > _SMALL_BYTES:
             self._later.append((size, path))
-            self._look.tree[path] = Seen(
-                os.fsencode(path), _described(status), State("file", stat.S_IMODE(status.st_mode), size=size)
-            )
+            self._met.append(path)
+            unread = State("file", stat.S_IMODE(status.st_mode), size=size)
+            self._look.put(path, Seen(os.fsencode(path), _described(status), unread))
             return
         limit = -1 if self._read > self._limits.read_bytes else self._limits.file_bytes
         try:
-            self._look.tree[path] = _seen(
-                os.fsencode(path), name, where, status, self._now_ns, limit, self._keep
-            )
+            seen = _seen(os.fsencode(path), name, where, status, self._now_ns, limit, self._keep)
         except OSError:
             return  # it went away while we were looking
+        self._met.append(path)
+        self._look.put(path, seen)
         self._read += size
 
     def _read_later(self) -> None:
@@ -327,9 +347,9 @@ class _Walk:
             except OSError:
                 continue
             if seen.state is None:
-                self._look.tree.pop(path)
+                self._look.drop(path)
             else:
-                self._look.tree[path] = seen
+                self._look.put(path, seen)
 
 
 def _exists(name: str, where: int) -> bool:
