@@ -29,7 +29,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.export import jsonl
-from bridle.sessions.write_ahead import FOLD_BACK_PAGES
+from bridle.sessions.write_ahead import FOLD_BACK_PAGES, WriteAheadLog
 from sessions.session_kit import (
     CLIENT,
     START_MS,
@@ -215,6 +215,22 @@ async def test_while_somebody_reads_the_write_ahead_log_waits_to_be_folded_back(
         await log.durable()
     assert wal_pages(tmp_path) < grown + 2 * FOLD_BACK_PAGES
     log.verify()
+
+
+def test_a_write_ahead_log_that_somebody_reads_is_folded_back_again_only_when_it_has_grown(store) -> None:
+    log, tried_at = WriteAheadLog(store.shelf.database), []
+
+    class Read:
+        """A connection beside a reader who needs every page."""
+
+        def wal_checkpoint(self) -> tuple[int, int]:
+            tried_at.append(pages)
+            return pages, 0
+
+    for pages in range(50, 3 * FOLD_BACK_PAGES + 1, 50):
+        log.committed(Read(), "main", pages)
+        log.fold_back(Read())
+    assert tried_at == [FOLD_BACK_PAGES, 2 * FOLD_BACK_PAGES, 3 * FOLD_BACK_PAGES]
 
 
 async def test_many_waiters_and_logs_share_the_writer(store) -> None:
