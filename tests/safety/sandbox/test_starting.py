@@ -373,9 +373,11 @@ async def test_a_command_waits_until_every_name_is_held(box: Box) -> None:
     waits_for: list[int] = []
 
     def watch(pid: int) -> None:
-        while not waits_for:
-            waits_for.extend(fd for fd in launch.pass_fds if waiting_child(pid, fd))
-        os.close(taken)
+        try:
+            while not waits_for:
+                waits_for.extend(fd for fd in launch.pass_fds if waiting_child(pid, fd))
+        finally:
+            os.close(taken)  # or the command would wait for ever
 
     watching: list[threading.Thread] = []
 
