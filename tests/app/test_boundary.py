@@ -277,13 +277,13 @@ async def test_a_patch_that_makes_a_call_quiet_needs_nobody(place: Place) -> Non
     assert (outcomes(events), started.mutating, place.names()) == (["ok"], False, [])
 
 
-async def test_what_is_asked_anew_each_time_no_hook_and_no_rule_allows(place: Place) -> None:
+async def test_what_is_asked_anew_each_time_no_hook_no_rule_and_no_yes_allows(place: Place) -> None:
     place.hook("PermissionRequest", """echo '{"decision":"allow"}'""")
     escalating = call("bash", command="true", escalate="please")
     async with place.session(escalating, say("Done."), allow=("bash",)) as session:
         assert reasons(await session.ask("go")) == ["NoApprover"]
     async with place.session(escalating, say("Done."), yes=True) as session:
-        assert outcomes(await session.ask("go")) == ["ok"]
+        assert reasons(await session.ask("go")) == ["NoApprover"]
 
 
 async def test_yes_answers_what_a_hook_wants_asked_and_lifts_no_denial(place: Place) -> None:

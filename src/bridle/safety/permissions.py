@@ -11,7 +11,7 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
 wants asked about, and a command that asks to leave the sandbox, pass over grants and allow rules: a person says yes to
-each one.
+each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode and no `yes` says it for them.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -64,7 +64,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict and what decided.
 
     `step` is the one of the order above; it stays when a person answers. `reason` is the stable one of a denial, `note`
-    what the rule's author wrote.
+    what the rule's author wrote. `for_person`: only the yes of a person counts, not that of a hook or a flag.
     """
 
     verdict: Verdict
@@ -74,6 +74,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     origin: str | None = None
     reason: str | None = None
     note: str | None = None
+    for_person: bool = False
 
 
 class Cell(NamedTuple):
@@ -123,7 +124,9 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
         )
     if query.escalates:
-        return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
+        return _by_agent(query, "ask") or Decision(
+            verdict="ask", decided_by="default", step=7, for_person=True
+        )
     if grant := _granted(query, grants):
         return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)
     if rule := first_match(query, rules):
@@ -265,10 +268,13 @@ def _by_mode(query: Query, mode: Mode) -> Decision:
     if cell is None:
         return Decision(verdict="ask", decided_by="default", step=7)
     verdict = cell.quiet if query.quiet else cell.otherwise
+    if query.policy_file and verdict == "allow":
+        verdict = "ask"
     return Decision(
         verdict=verdict,
         decided_by="mode",
         step=6,
         rule=mode,
         reason="ModeDenied" if verdict == "deny" else None,
+        for_person=query.policy_file and verdict == "ask",
     )

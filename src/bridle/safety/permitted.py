@@ -54,7 +54,7 @@ def permitted(
             decision = _answered(decision, answer)
         elif decision.verdict == "ask" and (word := await _heard(hear, call, query, decision, permissions)):
             decision = _by_hook(decision, word)
-        elif decision.verdict == "ask" and permissions.yes:
+        elif decision.verdict == "ask" and permissions.yes and not decision.for_person:
             decision = msgspec.structs.replace(decision, verdict="allow", decided_by="yes")
         elif decision.verdict == "ask":
             answer = await ask_person(question(call, query, decision, permissions))
@@ -72,11 +72,12 @@ def permitted(
 async def _heard(
     hear: Hear | None, call: ToolCall, query: Query, decision: Decision, permissions: Permissions
 ) -> HookWord | None:
-    """A hook's word, if it has one that counts here: what is asked anew each time, no hook allows."""
+    """A hook's word, if it has one that counts here: what is asked anew each time or of a person, no hook allows."""
     if hear is None:
         return None
     word = await hear(call, explanation(query, decision, permissions.mode, call.definition.safety_notes))
-    return None if word is not None and word.verdict == "allow" and query.asks_anew else word
+    needs_person = query.asks_anew or decision.for_person
+    return None if word is not None and word.verdict == "allow" and needs_person else word
 
 
 def _by_hook(asked: Decision, word: HookWord) -> Decision:
