@@ -74,7 +74,7 @@ def one_turn() -> list[Figure]:
     with scratch() as home, scratch() as other, scratch() as cwd, served("say Hello from afar.\n") as server:
         given, stored = plain_env(home) | {_KEY_ENV: _KEY}, plain_env(other)
         for env in (given, stored):
-            _configure(env["BRIDLE_HOME"], server.url)
+            configure(env["BRIDLE_HOME"], server.url)
         subprocess.run(
             [BRIDLE, "login", "bench", "--no-check"],
             input=_KEY,
@@ -116,7 +116,7 @@ def one_turn() -> list[Figure]:
     ]
 
 
-def _configure(home: str, url: str) -> None:
+def configure(home: str, url: str) -> None:
     folder = os.path.join(home, "config")
     os.makedirs(folder)
     with open(os.path.join(folder, "config.toml"), "w", encoding="utf-8") as file:

@@ -42,6 +42,7 @@ ROWS = {
     "sandbox": "sandboxing:added",
     "flood": "sandboxing:flood",
     "undo": "undoing:undo",
+    "instructions": "instructions:instructions",
 }
 """Row names and where each is measured, in the order they are printed."""
 

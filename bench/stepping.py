@@ -34,7 +34,7 @@ REFERENCE = Turn(1.35, 1.1)
 def step() -> list[Figure]:
     """What a step takes, and how much slower than the machine of the targets this one is at it."""
     before = _floor()
-    with served(_script(STEPS)) as server:
+    with served(script(STEPS)) as server:
         begun_s = children_s()
         spent = in_batches(asyncio.run(_steps(server)))
         children_ms = (children_s() - begun_s) / STEPS * 1000
@@ -80,7 +80,7 @@ def _floor() -> Turn:
 
 
 def _floor_run(turns: int) -> Turn:
-    with scratch() as home, served(_script(turns)) as server:
+    with scratch() as home, served(script(turns)) as server:
         host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
         argv = [PYTHON, os.path.join(ROOT, "bench", "floor.py"), host, port]
         ran = child(argv, env=plain_env(home), cwd=home)
@@ -89,7 +89,7 @@ def _floor_run(turns: int) -> Turn:
     return Turn(ran.wall_s * 1000, ran.cpu_s * 1000)
 
 
-def _script(steps: int) -> str:
+def script(steps: int) -> str:
     calls = [
         f'call bash {{"command": "{MUTATING} echo {_output(number).rstrip()}"}}\n' for number in range(steps)
     ]

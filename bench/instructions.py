@@ -1,0 +1,96 @@
+"""What Bridle's own process takes in instructions, which a busy machine does not change. Needs valgrind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from typing import NamedTuple
+
+from decisions import COMMANDS
+from measure import BRIDLE, PYTHON, Figure, plain_env, scratch
+from over_http import configure, served
+from stepping import script
+
+FEW, MANY = 2, 22
+_TOTAL = re.compile(rb"^(?:summary|totals): (\d+)", re.MULTILINE)
+_MILLION = 1e6
+
+
+def instructions() -> list[Figure]:
+    """A whole run, one over HTTP, a step of it without and with a sandbox, and a decision about a command."""
+    assert shutil.which("valgrind"), "install valgrind to count instructions"
+    with scratch() as home, scratch() as cwd:
+        env = plain_env(home) | {"PYTHONHASHSEED": "0"}
+        scripted = _counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd)
+        decision = _decision(env, cwd)
+    plain, confined = _steps("off"), _steps("auto")
+    rows = {
+        "run": (scripted, "bridle run -m demo hi, a home that has sessions"),
+        "run over HTTP": (plain.run, "one answer, a key in the environment"),
+        "step over HTTP": (plain.step, f"({MANY} less {FEW} steps) of bash, no sandbox"),
+        "step in the sandbox": (confined.step, "the same in a sandbox, the command itself not counted"),
+        "decision": (decision, f"{len(COMMANDS)} commands of the decision row, nothing remembered"),
+    }
+    return [
+        Figure(name=f"instructions, {name}", value=count / _MILLION, unit="M", how=how)
+        for name, (count, how) in rows.items()
+    ]
+
+
+class _Counts(NamedTuple):
+    run: int
+    step: float
+
+
+def _steps(sandbox: str) -> _Counts:
+    few, many = (_http_run(script(steps), sandbox, requests=steps + 1) for steps in (FEW, MANY))
+    return _Counts(_http_run("say Hello from afar.\n", sandbox, requests=1), (many - few) / (MANY - FEW))
+
+
+def _http_run(played: str, sandbox: str, *, requests: int) -> int:
+    with scratch() as home, scratch() as cwd, served("---\n".join([played] * 2)) as server:
+        env = plain_env(home) | {"PYTHONHASHSEED": "0", "BENCH_SERVER_KEY": "bench" * 4}
+        configure(env["BRIDLE_HOME"], server.url)
+        argv = ["run", "--mode", "auto", "--sandbox", sandbox, "-m", "bench:some-model", "hi"]
+        counted = _counted_warm(argv, env=env, cwd=cwd)
+        server.take(2 * requests)
+    return counted
+
+
+def _decision(env: dict[str, str], cwd: str) -> float:
+    """What one decision takes, from asking about many commands and about none."""
+    asked = "".join(json.dumps({"tool": "bash", "input": {"command": text}}) + "\n" for text in COMMANDS)
+    one = json.dumps({"tool": "bash", "input": {"command": COMMANDS[0]}}) + "\n"
+    argv = ["permissions", "explain", "--batch"]
+    return (_counted(argv, env=env, cwd=cwd, given=asked) - _counted(argv, env=env, cwd=cwd, given=one)) / (
+        len(COMMANDS) - 1
+    )
+
+
+def _counted_warm(argv: list[str], *, env: dict[str, str], cwd: str) -> int:
+    """The second run: what the first finds out and makes is not counted."""
+    subprocess.run([PYTHON, BRIDLE, *argv], env=env, cwd=cwd, check=True, capture_output=True)
+    return _counted(argv, env=env, cwd=cwd)
+
+
+def _counted(argv: list[str], *, env: dict[str, str], cwd: str, given: str = "") -> int:
+    with scratch() as folder:
+        tool = ["valgrind", "--tool=callgrind", "--quiet", f"--callgrind-out-file={folder}/%p"]
+        process = subprocess.Popen(
+            [*tool, PYTHON, BRIDLE, *argv],
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        _, said = process.communicate(given, timeout=600)
+        assert process.returncode == 0, said
+        with open(os.path.join(folder, str(process.pid)), "rb") as file:
+            found = _TOTAL.search(file.read())
+    assert found is not None, "valgrind counted nothing"
+    return int(found[1])
