@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.engine.answer_room import AnswerRoom
 from bridle.engine.deadline import Deadline
 from bridle.engine.ports import (
     ModelCall,
@@ -69,12 +70,14 @@ def ask_aside(
 
 async def _read(provider: Provider, request: ModelRequest) -> tuple[AsideAnswer, Usage]:
     text: list[str] = []
+    room = AnswerRoom()
     done: ModelDone | None = None
     stream = provider.stream(request)
     try:
         async for part in stream:
             match part:
                 case ModelText():
+                    room.take(len(part.text))
                     text.append(part.text)
                 case ModelDone():
                     done = part
