@@ -117,3 +117,69 @@ async def test_an_answer_without_end_is_cut_off_kept_and_said(
         assert said == "begun"
     assert run.peak_bytes - baseline_bytes <= ROOM_BYTES
     assert disk_bytes(place.home) <= ROOM_BYTES
+
+
+def result_of(place: Place) -> ToolResult:
+    events = [envelope.event for envelope in place.events(place.only_session())]
+    (result,) = (event for event in events if isinstance(event, ToolResult))
+    return result
+
+
+COMMANDS = {
+    "lines": "yes",
+    "nothing but zeros": "cat /dev/zero",
+    "one line": "tr '\\0' a < /dev/zero",
+    "something like a secret without end": "printf 'password=' && tr '\\0' a < /dev/zero",
+    "secrets": "yes 'DB_PASSWORD=hunter2hunter2'",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_prints_without_end_runs_to_its_time_limit_and_little_is_kept(
+    place: Place, baseline_bytes: int, name: str
+) -> None:
+    script = place.script(f"call bash {json.dumps({'command': COMMANDS[name], 'timeout_ms': 2500})}\n---\nsay ok\n")
+    run = flooded(place, "run", "-m", script, "--mode", "yolo", "hello")
+    assert run.ran.code == 0, run.ran.err
+    result = result_of(place)
+    assert result.reason == "ToolTimeout"
+    assert run.peak_bytes - baseline_bytes <= ROOM_BYTES
+    assert disk_bytes(place.home) <= ROOM_BYTES + 2 * MEGABYTE, "the log and its key come on top"
+    assert len(result.content) < 40_000
+
+
+def test_it_is_said_how_much_came_and_how_much_was_kept(place: Place) -> None:
+    command = f"head -c {100 * MEGABYTE} /dev/zero"
+    script = place.script(f"call bash {json.dumps({'command': command})}\n---\nsay ok\n")
+    run = flooded(place, "run", "-m", script, "--mode", "yolo", "hello")
+    assert run.ran.code == 0, run.ran.err
+    result = result_of(place)
+    assert result.outcome == "ok"
+    assert result.metadata["output_bytes"] == 100 * MEGABYTE
+    assert f"shows the first 64000000 of all {100 * MEGABYTE} bytes, the rest was not kept]" in result.content
+
+
+def test_a_command_in_the_background_that_prints_without_end_takes_little(
+    place: Place, baseline_bytes: int
+) -> None:
+    look = 'call bash {"job": "job1"}\n'
+    script = place.script(
+        'call bash {"command": "yes", "background": true}\n---\n'
+        'call bash {"command": "sleep 2"}\n---\n' + look + "---\n" + look + "---\nsay ok\n"
+    )
+    run = flooded(place, "run", "-m", script, "--mode", "yolo", "hello")
+    assert run.ran.code == 0, run.ran.err
+    assert run.peak_bytes - baseline_bytes <= ROOM_BYTES
+    assert disk_bytes(place.home) <= 4 * MEGABYTE
+
+
+def test_a_hook_that_prints_without_end_takes_little(place: Place, baseline_bytes: int) -> None:
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    hook = '[[hooks]]\nevent = "PreToolUse"\ncommand = "yes"\ntimeout_ms = 2000\non_error = "warn"\n'
+    (folder / "config.toml").write_text(hook)
+    script = place.script('call bash {"command": "ls"}\n---\nsay ok\n')
+    run = flooded(place, "run", "-m", script, "--mode", "yolo", "hello")
+    assert run.ran.code == 0, run.ran.err
+    assert run.peak_bytes - baseline_bytes <= ROOM_BYTES
+    assert disk_bytes(place.home) <= 4 * MEGABYTE
