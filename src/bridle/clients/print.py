@@ -12,6 +12,7 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
+from bridle.base.json_line import json_line
 from bridle.base.visible import visible
 from bridle.clients.story import Story, counted, describe_call, did_not_run
 from bridle.clients.tally import LOCAL, UNKNOWN_COST, dollars
@@ -327,7 +328,7 @@ class Printer:
         return failure.exit_code
 
     def _write_json(self, value: Any) -> None:
-        self._write(msgspec.json.encode(value).decode() + "\n")
+        self._write(json_line(value))
 
     def _write(self, text: str) -> None:
         if self._unwritten is not None:
