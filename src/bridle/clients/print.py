@@ -12,7 +12,6 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
-from bridle.base.json_line import json_line
 from bridle.base.visible import visible
 from bridle.clients.story import Story, counted, describe_call, did_not_run
 from bridle.clients.tally import LOCAL, UNKNOWN_COST, dollars
@@ -328,6 +327,8 @@ class Printer:
         return failure.exit_code
 
     def _write_json(self, value: Any) -> None:
+        from bridle.base.json_line import json_line  # not for a run that prints an answer
+
         self._write(json_line(value))
 
     def _write(self, text: str) -> None:
