@@ -10,8 +10,10 @@ from bridle.base.json_line import escaped, json_line
 from bridle.base.visible import visible
 from hostile_text import HOSTILE
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.text(st.sampled_from(HOSTILE + "é漢😀\"\\ \n"))
-VALUES = st.recursive(TEXT | st.integers() | st.none(), lambda one: st.lists(one) | st.dictionaries(TEXT, one))
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.text(st.sampled_from(HOSTILE + 'é漢😀"\\ \n'))
+VALUES = st.recursive(
+    TEXT | st.integers() | st.none(), lambda one: st.lists(one) | st.dictionaries(TEXT, one)
+)
 
 
 @given(VALUES)

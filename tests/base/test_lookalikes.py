@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001  letters that look like others are what this is about
 """What looks like something else is written out; what people write in their languages is not."""
 
 import re
@@ -14,7 +15,10 @@ ODD = [
     ("\u0455udo rm x", "⟨U+0455⟩udo rm x"),  # a Cyrillic s
     ("curl https://g\u0456thub.com/x", "curl https://g⟨U+0456⟩thub.com/x"),
     ("cat pay\u03c1al.txt", "cat pay⟨U+03C1⟩al.txt"),  # a Greek p
-    ("\u0441\u043e\u0440\u0443 a b", "⟨U+0441⟩⟨U+043E⟩⟨U+0440⟩⟨U+0443⟩ a b"),  # a program of Cyrillic letters only
+    (
+        "\u0441\u043e\u0440\u0443 a b",
+        "⟨U+0441⟩⟨U+043E⟩⟨U+0440⟩⟨U+0443⟩ a b",
+    ),  # a program of Cyrillic letters only
     ("https://\u0430\u0440\u0440\u04cf\u0435.com", "https://⟨U+0430⟩⟨U+0440⟩⟨U+0440⟩⟨U+04CF⟩⟨U+0435⟩.com"),
     ("\uff52\uff4d -rf a", "⟨U+FF52⟩⟨U+FF4D⟩ -rf a"),  # wide
     ("\U0001d42c\U0001d42e\U0001d41d\U0001d428 a", "⟨U+1D42C⟩⟨U+1D42E⟩⟨U+1D41D⟩⟨U+1D428⟩ a"),  # mathematical

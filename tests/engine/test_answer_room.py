@@ -1,4 +1,4 @@
-"""An answer that is longer than any real one ends its turn: the text stays, nothing of it runs, nothing is asked again."""
+"""An answer longer than any real one ends its turn: the text stays, no call of it runs, nothing is asked again."""
 
 import pytest
 
@@ -19,7 +19,10 @@ async def ended_by(*statements):
         assert of_kind(await session.ask("and now?"), TurnEnded)[0].reason is None
     (ended,) = of_kind(events, TurnEnded)
     assert (ended.stop, ended.reason) == ("error", "AnswerTooLong")
-    assert ended.message == "The answer was cut off after 4 MB; it seemed to have no end. What came before is kept."
+    assert (
+        ended.message
+        == "The answer was cut off after 4 MB; it seemed to have no end. What came before is kept."
+    )
     assert of_kind(events, StepFailed) == of_kind(events, ToolResult) == []
     assert [event.calls for event in of_kind(events, StepEnded)] == [()]
     return messages
@@ -50,7 +53,10 @@ async def test_what_came_before_an_endless_part_is_kept_and_no_call_runs(endless
 async def test_the_longest_real_answers_have_room():
     million = "word " * 200_000
     async with harness(
-        scripted(answer(think(million), say(million), call("write_file", path="a", content=million[:900_000])), say("ok")),
+        scripted(
+            answer(think(million), say(million), call("write_file", path="a", content=million[:900_000])),
+            say("ok"),
+        ),
         mode="auto",
     ) as session:
         events = await session.ask("go")

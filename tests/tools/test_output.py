@@ -95,8 +95,8 @@ async def test_a_flood_is_kept_only_up_to_the_limit(tmp_path) -> None:
     spill = kept_in(tmp_path, max_bytes=50_000)
     output = await run(spill, ["x" * 10_000] * 10)
     assert output.content.split("\n")[1] == (
-        f'[… {100_000 - WHOLE_BYTES} bytes left out; read_file with path "output:call_1", offset and limit shows the first '
-        "50000 of all 100000 bytes, the rest was not kept]"
+        f'[… {100_000 - WHOLE_BYTES} bytes left out; read_file with path "output:call_1", offset and limit shows '
+        "the first 50000 of all 100000 bytes, the rest was not kept]"
     )
     assert read(spill) == "x" * 50_000
 

@@ -1,4 +1,4 @@
-"""JSON for programs that does nothing to a terminal: the same values, and what a terminal would obey or hide escaped."""
+"""JSON for programs that does nothing to a terminal: what one would obey or hide is escaped, and says the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def json_line(value: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""JSON text with every character that `visible` would look at more closely as a \u escape. Same values, idempotent.
+    r"""JSON text with every character that `visible` looks at more closely as a \u escape. Same values, idempotent.
 
     Such characters stand inside strings only, so an escape can take their place wherever they are.
     """

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001  letters that look like others are what this is about
 """Letters that look like others, written out: who reads a command must not take it for another one. Pure.
 
 A Cyrillic or Greek letter inside a Latin word, letters that mathematics or a typewriter made wide, slashes, dashes and
@@ -61,8 +62,8 @@ def mark_lookalikes(text: str, *, prose: bool = False) -> str:
 def lookalike_words(marked: str) -> str:
     """What was written out looks like, in a few words; empty where nothing was."""
     codes = dict.fromkeys(int(code, 16) for code in re.findall(r"⟨U\+([0-9A-F]{4,5})⟩", marked))
-    shown = [f"{_written(chr(code))} looks like {looks}" for code in codes if (looks := _looks_like(chr(code)))]
-    return ", ".join(shown)
+    looks = {code: _looks_like(chr(code)) for code in codes}
+    return ", ".join(f"{_written(chr(code))} looks like {other}" for code, other in looks.items() if other)
 
 
 def _odd_letters(text: str, start: int, end: int, meant: frozenset[str]) -> Iterator[int]:
@@ -76,9 +77,9 @@ def _odd_letters(text: str, start: int, end: int, meant: frozenset[str]) -> Iter
 
 def _scripts_meant(text: str) -> frozenset[str]:
     """The scripts of which the text has letters that look like no others."""
-    clear = [letter for letter in set(text) if letter.isalpha() and letter not in _looks()]
-    meant = {unicodedata.name(letter, "").partition(" ")[0] for letter in clear if not letter.isascii()}
-    return frozenset((meant & _SCRIPTS.keys()) - {"LATIN"} | ({"FULLWIDTH"} if _wide().search(text) else set()))
+    clear = (letter for letter in set(text) if letter.isalpha() and letter not in _looks())
+    meant = {script for letter in clear if (script := _script(letter)) != "LATIN"}
+    return frozenset((*meant, "FULLWIDTH") if _wide().search(text) else meant)
 
 
 def _script(letter: str) -> str:

@@ -173,8 +173,8 @@ EVERYTHING = Sight()
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running tool may use.
 
-    `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too long
-    to show, piece by piece; `emit` records an event; `ask(id, question, choices)` puts
+    `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
+    long to show, piece by piece; `emit` records an event; `ask(id, question, choices)` puts
     a question to a person and gives None when nobody can answer. `sight` is for tools that look at more files than the
     call names.
     """

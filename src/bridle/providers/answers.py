@@ -46,8 +46,8 @@ class Decoder(Protocol):
 
     `feed` takes the data of the frames of one read and returns what can be told by then, neighbouring texts joined. A
     whole answer that was not streamed is one frame. Thoughts and calls come out whole and only at the end, before the
-    one `ModelDone`. `finish` is the end of the stream. Both raise `AnswerFault`, and `AnswerTooLong` where what waits for
-    the end is more than an answer may hold.
+    one `ModelDone`. `finish` is the end of the stream. Both raise `AnswerFault`, and `AnswerTooLong` where what waits
+    for the end is more than an answer may hold.
     """
 
     @property

@@ -122,7 +122,7 @@ class StoredLog:
         self._writer.run(insert)
 
     def outputs_key(self) -> bytes:
-        """What long outputs of this session are encrypted with; made when it is first asked for. Blocks for a commit."""
+        """What long outputs of this session are encrypted with; made when first asked for. Blocks for a commit."""
         key = self._name.key
 
         def found(connection: Connection) -> bytes:

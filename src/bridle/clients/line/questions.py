@@ -105,11 +105,7 @@ def open_question(asked: QuestionAsked) -> Question:
 
 def _command(request: PermissionRequested, command: str, setting: Setting) -> Question:
     workdir = request.input.get("workdir", ".")
-    where = (
-        setting.folder
-        if workdir in (".", "")
-        else f"{setting.folder}/{_line(str(workdir))}"
-    )
+    where = setting.folder if workdir in (".", "") else f"{setting.folder}/{_line(str(workdir))}"
     escalate = request.input.get("escalate")
     return Question(
         id=request.call_id,
