@@ -4,7 +4,7 @@ import pytest
 
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import scripted
-from bridle.engine.answer_room import MAX_ANSWER
+from bridle.engine.sizes import MAX_ANSWER
 from bridle.protocol.events import StepEnded, StepFailed, ToolResult, TurnEnded
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import answer, call, say, think

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.engine.answer_room import AnswerRoom
 from bridle.engine.ports import ModelCall, ModelDone, ModelText
+from bridle.engine.sizes import AnswerRoom
 from bridle.providers.endpoints import Quirks
 from bridle.providers.openai_chat import ChatDecoder
 from bridle.providers.text_calls import TextCalls

@@ -8,7 +8,6 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.engine.answer_room import AnswerRoom
 from bridle.engine.deadline import Deadline
 from bridle.engine.ports import (
     ModelCall,
@@ -21,6 +20,7 @@ from bridle.engine.ports import (
     Provider,
 )
 from bridle.engine.request import encode_aside
+from bridle.engine.sizes import AnswerRoom
 from bridle.engine.steps import PriceOf
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, PrefixSet

@@ -14,7 +14,6 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.ids import Ids
-from bridle.engine.answer_room import CALL, TURN, AnswerRoom
 from bridle.engine.deadline import Deadline
 from bridle.engine.deltas import DeltaWriter
 from bridle.engine.journal import Journal
@@ -30,6 +29,7 @@ from bridle.engine.ports import (
     Provider,
 )
 from bridle.engine.request import RequestBuffer
+from bridle.engine.sizes import CALL, TURN, AnswerRoom
 from bridle.engine.timing import Stopwatch
 from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, RequestedCall, StepEnded, StepStarted

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 
 import msgspec
 
-from bridle.engine.answer_room import CALL, AnswerRoom, too_long
 from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking
+from bridle.engine.sizes import CALL, AnswerRoom, too_long
 
 if TYPE_CHECKING:
     from bridle.engine.ports import ModelThought

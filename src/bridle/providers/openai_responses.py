@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from bridle.engine.answer_room import AnswerRoom
 from bridle.engine.ports import ModelPart, ModelThought
+from bridle.engine.sizes import AnswerRoom
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import (
     FileMention,

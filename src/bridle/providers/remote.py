@@ -11,9 +11,8 @@ from typing import Any, Final, Protocol
 
 from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
 from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
-from bridle.engine.answer_room import MAX_ANSWER, too_long
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Wire
-from bridle.engine.sizes import messages_tokens
+from bridle.engine.sizes import MAX_ANSWER, messages_tokens, too_long
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.messages import Message
 from bridle.providers.answers import CUT, NOT_TEXT, AnswerFault, Decoder, decode_answer

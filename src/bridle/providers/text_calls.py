@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from bridle.providers.answers import OpenCall
 
 if TYPE_CHECKING:
-    from bridle.engine.answer_room import AnswerRoom
+    from bridle.engine.sizes import AnswerRoom
 
 _TO_THE_END: Final = "[TOOL_CALLS]"
 _MARKS: Final = {
