@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.files import private_folder
 from bridle.base.regex import compiled_later
-from bridle.base.sealed_file import SealedWriter, unsealed
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import BridleError
+
+if TYPE_CHECKING:
+    from bridle.base.sealed_file import SealedWriter
 
 WHOLE_BYTES = 32 * 1024
 HEAD_BYTES = 16 * 1024
@@ -49,6 +52,8 @@ class Spill:
 
     def open(self, call_id: str) -> SealedWriter:
         """A new file for this call. Raises OSError, and what the key raises."""
+        from bridle.base.sealed_file import SealedWriter  # most calls print less
+
         path = self._path(call_id)
         if path is None:
             raise OSError(f"not the id of a call: {call_id!r}")
@@ -62,6 +67,8 @@ class Spill:
         """What this call printed, piece by piece; None when it kept nothing. Raises what the key raises; reading it,
         OSError, and ValueError where it is not what was written.
         """
+        from bridle.base.sealed_file import unsealed
+
         path = self._path(call_id)
         return unsealed(path, self._key(), call_id) if path is not None and os.path.isfile(path) else None
 
