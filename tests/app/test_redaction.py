@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridle.base.sealed_file import unsealed
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.conformance.servers import ModelServer
@@ -69,18 +70,25 @@ async def test_what_tools_print_and_files_hold_reaches_neither_log_nor_model_nor
         stored = await session.stored()
         exported = b"".join(jsonl(session.engine.store.records(session.id)))
         on_disk = files_of(home)
+        ((key,),) = session.engine.store.shelf.reader().execute("select outputs_key from logs").fetchall()
     assert outcomes(seen) == ["ok", "ok", "ok", "ok"]
     results = of_kind(seen, ToolResult)
     assert all("«redacted:" in results[number].content for number in (0, 2, 3))
     assert "".join(event.text for event in of_kind(seen, TextDelta)).count("«redacted:") >= len(SECRETS)
-    spilled = [data for name, data in on_disk.items() if "output-" in name]
-    assert any(len(data) > len(FILLER) and "«redacted:".encode() in data for data in spilled)
+    kept = {
+        name: b"".join(unsealed(str(home / name), key, name.rpartition("output-")[2]))
+        for name in on_disk
+        if "output-" in name
+    }
+    assert any(len(data) > len(FILLER) and "«redacted:".encode() in data for data in kept.values())
+    assert not [name for name, data in kept.items() if data[:60] in on_disk[name]], "it is not encrypted"
     for data in (
         b"".join(map(encode_payload, seen)),
         b"".join(encode_payload(envelope.event) for envelope in stored),
         exported,
         *model.bodies,
         *on_disk.values(),
+        *kept.values(),
     ):
         assert survivors(data) == []
 

@@ -12,6 +12,7 @@ from bridle.app.engine import session_store
 from bridle.app.keeping import outputs_of, sweep
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
+from bridle.protocol.events import ToolResult
 from cli_kit import Place
 
 DAY_MS = 86_400_000
@@ -388,3 +389,41 @@ def test_the_list_to_resume_from_can_be_put_in_order(place: Place) -> None:
         assert person.ends() == 0
     (row,) = place.sessions()
     assert (row.id, row.pinned, row.title) == (session, True, "second")
+
+
+def _results(place: Place, session: str) -> list[ToolResult]:
+    return [one.event for one in place.events(session) if isinstance(one.event, ToolResult)]
+
+
+def test_a_long_output_is_encrypted_and_read_again_after_a_new_key_and_in_a_branch(place: Place) -> None:
+    long = 'call bash {"command": "seq 1 20000; echo the-very-end"}\n---\nsay one\n---\n'
+    session = _ran(place, "count", "--mode", "yolo", script=f"{long}say two\n")
+    (result,) = _results(place, session)
+    assert '"output:' in result.content
+    (kept,) = (place.home / ".local/state/bridle/outputs" / session).iterdir()
+    assert b"12345" not in kept.read_bytes()
+    assert place.bridle("sessions", "rekey").code == 0
+    assert place.bridle("sessions", "branch", session).code == 0
+    branch = next(row.id for row in place.sessions() if row.id != session)
+    again = json.dumps({"path": f"output:{result.call_id}", "offset": 12345, "limit": 1})
+    script = place.script(f"{long}call read_file {again}\n---\nsay read\n")
+    for one in (session, branch):
+        done = place.bridle("run", "-m", script, "-r", one, "read it again")
+        assert done.code == 0, done.err
+        assert _results(place, one)[-1].content.startswith("12345\t12345\n")
+    assert place.bridle("sessions", "delete", "-y", session).code == 0
+    assert not kept.exists()
+
+
+def test_an_output_that_was_changed_on_the_disk_is_not_shown(place: Place) -> None:
+    long = 'call bash {"command": "seq 1 20000"}\n---\nsay one\n---\n'
+    session = _ran(place, "count", "--mode", "yolo", script=f"{long}say two\n")
+    (result,) = _results(place, session)
+    (kept,) = (place.home / ".local/state/bridle/outputs" / session).iterdir()
+    data = bytearray(kept.read_bytes())
+    data[5_000] ^= 1
+    kept.write_bytes(data)
+    path = f"output:{result.call_id}"
+    script = place.script(f"{long}call read_file {json.dumps({'path': path})}\n---\nsay read\n")
+    assert place.bridle("run", "-m", script, "-r", session, "again").code == 0
+    assert _results(place, session)[-1].content == f"{path} cannot be read: it is not what was written."

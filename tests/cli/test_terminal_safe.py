@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bridle.base.visible import visible
 from bridle.conformance.servers import JsonServer
 from cli_kit import Place
 from cli_terminal import sitting
@@ -259,16 +260,61 @@ async def test_what_a_server_says_is_safe_to_read(
     check_safe(ran.out + ran.err)
 
 
-@pytest.mark.parametrize(
-    "words", [("config", "show", "--json"), ("sessions", "list", "--json")], ids=" ".join
-)
-def test_programs_get_the_text_itself(place: Place, words: tuple[str, ...]) -> None:
-    user_settings(f"model = {QUOTED}\n")(place)
-    place.script("say ok\n")
-    place.bridle("run", "-m", MODEL, ONE_LINE)
-    ran = place.bridle(*words)
-    assert not [character for character in ran.out if ord(character) < 32 and character != "\n"]
-    assert any(text.startswith(ONE_LINE[:30]) for text in strings_of(json.loads(ran.out)))
+EXPLAINED = json.dumps({"command": f"ls {ONE_LINE}"})
+JSON_DOORS: dict[str, tuple[str, ...]] = {
+    "settings": ("config", "show", "--json"),
+    "sessions": ("sessions", "list", "--json"),
+    "a session": ("sessions", "show", "--json", "SESSION"),
+    "an export": ("sessions", "export", "SESSION"),
+    "its events": ("sessions", "export", "--format", "events", "SESSION"),
+    "its chain": ("sessions", "export", "--format", "chain", "SESSION"),
+    "a run": ("run", "-m", MODEL, "--json", ONE_LINE),
+    "a run as it goes": ("run", "-m", MODEL, "--stream-json", ONE_LINE),
+    "an explained call": ("permissions", "explain", "--json", "bash", EXPLAINED),
+    "explained calls": ("permissions", "explain", "--batch"),
+    "rules": ("permissions", "list", "--json"),
+    "hooks": ("hooks", "list", "--json"),
+    "things to trust": ("trust", "list", "--json"),
+    "the sandbox": ("sandbox", "--json"),
+}
+SHORTENED = ("sessions", "hooks", "the sandbox")
+"""Doors that show only the beginning of such a text, or none of it."""
+
+
+def lay_all(place: Place) -> None:
+    run_before(HOSTILE)(place)
+    project(A_NAME, "words\n")(place)
+    user_settings(
+        f"model = {QUOTED}\n[context]\nsources = [{quoted(A_NAME)}]\n{HOOKS}{RULES}"
+        f"[sandbox]\nwritable = [{quoted('/' + A_NAME)}]\n"
+    )(place)
+
+
+@pytest.mark.parametrize("door", JSON_DOORS)
+def test_json_at_a_terminal_is_safe_and_says_the_text_itself(place: Place, door: str) -> None:
+    lay_all(place)
+    words = [place.only_session() if word == "SESSION" else word for word in JSON_DOORS[door]]
+    stdin = f'{{"tool": "bash", "input": {EXPLAINED}}}\n' if "--batch" in words else ""
+    if stdin:
+        printed = place.bridle(*words, stdin=stdin).out
+    else:
+        with sitting(place, *words) as person:
+            person.ends()
+            printed = person.bytes.decode().replace("\r\n", "\n")
+    lines = [line for line in printed.splitlines() if line.startswith(("{", "["))]
+    assert lines, printed
+    assert [line for line in lines if visible(line) != line] == []
+    known = [text for line in lines for text in strings_of(json.loads(line))]
+    whole = [text for text in known if "\x1b[31mred\x1b[0m" in text and "\x9b31mC1\x7fdel\u202egnp" in text]
+    assert whole or door in SHORTENED, known
+
+
+def test_an_exported_page_is_safe_at_a_terminal_and_untouched_in_a_pipe(place: Place) -> None:
+    lay_all(place)
+    words = ("sessions", "export", "--format", "md", place.only_session())
+    with sitting(place, *words) as person:
+        assert person.ends() == 0
+        check_safe(person.bytes.decode())
 
 
 def strings_of(value: object) -> Iterator[str]:
@@ -276,7 +322,8 @@ def strings_of(value: object) -> Iterator[str]:
         case str():
             yield value
         case dict():
-            for one in value.values():
+            for name, one in value.items():
+                yield str(name)
                 yield from strings_of(one)
         case list():
             for one in value:

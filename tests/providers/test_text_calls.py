@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.engine.ports import ModelCall, ModelDone, ModelText
+from bridle.engine.sizes import AnswerRoom
 from bridle.providers.endpoints import Quirks
 from bridle.providers.openai_chat import ChatDecoder
 from bridle.providers.text_calls import TextCalls
@@ -17,9 +18,9 @@ MARK_INSIDE = '{"name":"write_file","arguments":{"content":"a </tool_call> \\" b
 
 
 def read(pieces: list[str]) -> tuple[str, list[tuple[str, str]]]:
-    parser = TextCalls()
+    parser = TextCalls(AnswerRoom())
     said = "".join(map(parser.feed, pieces)) + parser.finish()
-    return said, [(call.tool, "".join(call.arguments)) for call in parser.calls]
+    return said, [(call.tool, call.arguments) for call in parser.calls]
 
 
 CASES: list[tuple[str, str, list[tuple[str, Any]]]] = [
@@ -88,7 +89,7 @@ def test_how_the_text_is_cut_changes_nothing(text: str, data: st.DataObject) -> 
 
 @given(st.text(st.characters(exclude_characters="<["), max_size=40))
 def test_text_without_marks_is_passed_on_at_once(text: str) -> None:
-    assert TextCalls().feed(text) == text
+    assert TextCalls(AnswerRoom()).feed(text) == text
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))

@@ -29,7 +29,7 @@ class Bench:
         self.live: list[str] = []
         self.partial: list[str] = []
         self.env = {"PATH": os.environ["PATH"], "HOME": str(workspace)}
-        self.spill = Spill(str(state / "outputs"))
+        self.spill = Spill(str(state / "outputs"), lambda: bytes(32))
         self.emitted: list[Any] = []
         self.answer: str | None = None
         self.sight = EVERYTHING
@@ -69,7 +69,7 @@ class Bench:
             env=self.env,
             clock=self._clock,
             spawn=self.spawn,
-            spilled=self.spill.path_of,
+            spilled=self.spill.read,
             emit=self.emitted.append,
             ask=self._ask,
             sight=self.sight,

@@ -33,7 +33,7 @@ class Desk:
         policy = PathPolicy(folders=session_folders(str(workspace)))
         self._run = ToolLayers(
             one_at_a_time=(known_and_visible(registry), validated(), guarded(policy)),
-            together=(deadline(SystemClock()), capped(Spill(str(state)))),
+            together=(deadline(SystemClock()), capped(Spill(str(state), lambda: bytes(32)))),
         ).around(lambda call: tool.run(call.args, None))
 
     async def fetch(self, **arguments) -> ToolOutput:

@@ -232,7 +232,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         from bridle.tools.output import Spill, capped
 
         paths, understand, checks = gate().paths, gate().understand, gate().layers[1:]
-        spill = Spill(os.path.join(ground.where.state, "outputs", log.session))
+        spill = Spill(os.path.join(ground.where.state, "outputs", log.session), log.outputs_key)
 
         async def execute(call: ToolCall) -> ToolOutput:
             context = ToolContext(
@@ -242,7 +242,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 env=env,
                 clock=clock,
                 spawn=spawn,
-                spilled=spill.path_of,
+                spilled=spill.read,
                 emit=journal.emit,
                 ask=questions.ask,
                 sight=gate().sight,

@@ -42,7 +42,7 @@ def visible(text: str, *, newlines: bool = True) -> str:
     """
     if _is_plain((text.replace("\n", " ") if newlines else text).replace("\t", " ")):
         return text
-    suspect = _suspect(newlines)
+    suspect = suspects(newlines=newlines)
     if suspect.search(text) is None:
         return text
     return suspect.sub(
@@ -57,7 +57,7 @@ def hidden_characters(text: str) -> list[tuple[int, int]]:
     """
     found: list[tuple[int, int]] = []
     line, counted = 1, 0
-    for match in _suspect(True).finditer(text):
+    for match in suspects().finditer(text):
         at = match.start()
         if _is_ordinary(text, at) or text.startswith("\r\n", at):
             continue
@@ -104,7 +104,8 @@ def _is_emoji(text: str, at: int) -> bool:
 
 
 @functools.cache
-def _suspect(newlines: bool) -> re.Pattern[str]:
+def suspects(*, newlines: bool = True) -> re.Pattern[str]:
+    """One character that a terminal may obey or hide, whatever it does where it stands."""
     return re.compile(f"[{_SUSPECT}]" if newlines else f"[\n{_SUSPECT}]")
 
 

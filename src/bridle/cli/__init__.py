@@ -86,10 +86,10 @@ def say(text: str) -> int:
 
 
 def say_json(value: object) -> int:
-    """Writes one line of JSON for programs to stdout."""
-    import msgspec
+    """Writes one line of JSON for programs to stdout. A terminal obeys nothing in it."""
+    from bridle.base.json_line import json_line
 
-    return say_raw(msgspec.json.encode(value).decode() + "\n")
+    return say_raw(json_line(value))
 
 
 def say_raw(text: str) -> int:

@@ -14,7 +14,7 @@ from bridle.app.explaining import Explained, Standing, Unexplainable, explain, s
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, say_raw, tell
+from bridle.cli import say, say_json, tell
 from bridle.cli.added_folders import added_folders
 from bridle.cli.config import counted, settings_here, working_folder
 from bridle.clients.line.facts import MODE_WORDS
@@ -142,24 +142,22 @@ def _explain_lines(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
     async def answers() -> int:
         for line in sys.stdin.buffer:
-            if line.strip() and (code := say_raw(await _answer(here, line) + "\n")):
+            if line.strip() and (code := say_json(await _answer(here, line))):
                 return code
         return 0
 
     return asyncio.run(answers())
 
 
-async def _answer(here: Standing, line: bytes) -> str:
+async def _answer(here: Standing, line: bytes) -> object:
     try:
         call = _object(line.decode("utf-8", "replace"))
         asked = msgspec.convert(call, _Call)
-        return msgspec.json.encode(await explain(here, asked.tool, asked.input)).decode()
+        return await explain(here, asked.tool, asked.input)
     except msgspec.ValidationError:
-        return msgspec.json.encode({"error": _NO_CALL, "reason": "Usage"}).decode()
-    except Unexplainable as problem:
-        return msgspec.json.encode({"error": problem.message, "reason": problem.reason}).decode()
-    except UsageError as problem:
-        return msgspec.json.encode({"error": problem.message, "reason": problem.reason}).decode()
+        return {"error": _NO_CALL, "reason": "Usage"}
+    except (Unexplainable, UsageError) as problem:
+        return {"error": problem.message, "reason": problem.reason}
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -15,13 +15,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-import msgspec
-
 from bridle.app.sandboxing import machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
-from bridle.cli import say, tell, unwritten
+from bridle.cli import say, say_json, tell, unwritten
 from bridle.cli.added_folders import added_folders
 from bridle.cli.config import working_folder
 from bridle.cli.sandbox_here import Here, version_of, why_not
@@ -224,7 +222,7 @@ def _show(parsed: argparse.Namespace, here: Here) -> int:
         sets=parsed.set,
     )
     if parsed.json:
-        return say(msgspec.json.encode(_data(here, chosen, version)).decode() + "\n")
+        return say_json(_data(here, chosen, version))
     lines = [*_lines(here, chosen, version, tiers), "", _next(chosen)]
     return say("\n".join(visible(line, newlines=False) for line in lines) + "\n")
 

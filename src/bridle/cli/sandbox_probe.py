@@ -12,7 +12,7 @@ import msgspec
 from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli import say, tell
+from bridle.cli import say, say_json, tell
 from bridle.cli.sandbox_here import Here, version_of, why_not
 from bridle.protocol.errors import sentence
 from bridle.safety.sandbox.adapters import Adapter
@@ -90,7 +90,7 @@ async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
             counts=dict(Counter(result.outcome for result in results)),
             results=results,
         )
-        return say(msgspec.json.encode(report).decode() + "\n") or (EXIT_LEAKS if problems else 0)
+        return say_json(report) or (EXIT_LEAKS if problems else 0)
     finally:
         await processes.close()
 

@@ -327,7 +327,9 @@ class Printer:
         return failure.exit_code
 
     def _write_json(self, value: Any) -> None:
-        self._write(msgspec.json.encode(value).decode() + "\n")
+        from bridle.base.json_line import json_line  # not for a run that prints an answer
+
+        self._write(json_line(value))
 
     def _write(self, text: str) -> None:
         if self._unwritten is not None:

@@ -20,6 +20,7 @@ from bridle.engine.ports import (
     Provider,
 )
 from bridle.engine.request import encode_aside
+from bridle.engine.sizes import AnswerRoom
 from bridle.engine.steps import PriceOf
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, PrefixSet
@@ -69,12 +70,14 @@ def ask_aside(
 
 async def _read(provider: Provider, request: ModelRequest) -> tuple[AsideAnswer, Usage]:
     text: list[str] = []
+    room = AnswerRoom()
     done: ModelDone | None = None
     stream = provider.stream(request)
     try:
         async for part in stream:
             match part:
                 case ModelText():
+                    room.take(len(part.text))
                     text.append(part.text)
                 case ModelDone():
                     done = part

@@ -1,13 +1,14 @@
-"""How large the next request is: what the provider counted, and an estimate of what came after that. Pure."""
+"""How large the next request is, counted by the provider and estimated after that; how large an answer may be. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
 from bridle.base.token_estimate import IMAGE_TOKENS, estimated_tokens
+from bridle.protocol.errors import ProviderError
 from bridle.protocol.messages import (
     AnyBlock,
     FileMention,
@@ -62,3 +63,35 @@ def block_tokens(block: AnyBlock) -> int:
             return estimated_tokens(0)
         case _:
             assert_never(block)
+
+
+# Answers
+
+MAX_ANSWER: Final = 4 << 20
+"""How many characters one answer may hold: text, thinking and calls together. The longest that any vendor gives has
+less than a quarter of it; a server that never ends would fill the memory and the log."""
+CALL: Final = 4 << 10
+"""What a call counts beside its arguments: an answer has room for a thousand."""
+TURN: Final = 1 << 10
+"""What it counts to go from text to thinking or back: each time is an event."""
+
+
+class AnswerRoom:
+    """What is left for one answer."""
+
+    def __init__(self) -> None:
+        self._left = MAX_ANSWER
+
+    def take(self, size: int) -> None:
+        """Raises `AnswerTooLong` where there is not so much left."""
+        self._left -= size
+        if self._left < 0:
+            raise too_long()
+
+    def give_back(self, size: int) -> None:
+        """Something that was taken is not kept any more."""
+        self._left += size
+
+
+def too_long() -> ProviderError:
+    return ProviderError("AnswerTooLong", limit=f"{MAX_ANSWER >> 20} MB")

@@ -29,8 +29,9 @@ from bridle.engine.ports import (
     Provider,
 )
 from bridle.engine.request import RequestBuffer
+from bridle.engine.sizes import CALL, TURN, AnswerRoom
 from bridle.engine.timing import Stopwatch
-from bridle.protocol.errors import ProviderError
+from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, RequestedCall, StepEnded, StepStarted
 from bridle.protocol.messages import StopReason, ThinkingBlock, Usage
 
@@ -99,6 +100,7 @@ class Model:
         self._buffer = RequestBuffer()
 
     async def ask(self, step: Step) -> Reply:
+        """Raises `ProviderError` where no answer came, and `AnswerTooLong` after the step of one that was cut off."""
         conversation = step.journal.conversation
         prefix = conversation.prefix
         assert prefix is not None, "a request layer sets the prefix before the first request"
@@ -131,6 +133,8 @@ class Model:
             step.emit(
                 CostIncremented(provider=prefix.provider, model=prefix.model, usage=answer.usage, usd=usd)
             )
+        if answer.fault is not None:
+            raise answer.fault
         return Reply(stop=stop, calls=calls, yielded=answer.yielded)
 
     async def _read(self, provider: Provider, request: ModelRequest, journal: Journal) -> _Answer:
@@ -151,9 +155,11 @@ class Model:
             raise ProviderError(
                 "StreamSilent", retryable=True, provider=provider.name, timeout_s=f"{self._idle_stream_s:g}"
             ) from None
-        except ProviderError:
-            deltas.abandon()
-            raise
+        except ProviderError as failure:
+            if failure.reason != "AnswerTooLong":
+                deltas.abandon()
+                raise
+            answer.cut_off(failure)
         except BaseException:
             deltas.finish()
             raise
@@ -201,16 +207,30 @@ class _Answer:
         self.usage = Usage()
         self.yielded = False
         self.text_sha256 = hashlib.sha256().hexdigest()
+        self.fault: BridleError | None = None
+        """Why it was cut off, for whoever ends the turn. Asking again would bring the same."""
+        self._room = AnswerRoom()
+        self._kind: type[ModelPart] = ModelText
+
+    def cut_off(self, failure: ProviderError) -> None:
+        """It had no end. Its text stays; no call and no thought of it does, for the last may not be whole."""
+        self.calls.clear()
+        self.thoughts.clear()
+        self.stop, self.fault = "error", BridleError(failure.reason, **failure.data)
 
     def take(self, part: ModelPart, deltas: DeltaWriter) -> None:
         match part:
             case ModelText(text=text):
+                self._take_words(part, text)
                 deltas.text(text)
             case ModelThinking(text=text):
+                self._take_words(part, text)
                 deltas.thinking(text)
             case ModelThought(block=block):
+                self._room.take(len(block.opaque))
                 self.thoughts.append(block)
-            case ModelCall():
+            case ModelCall(tool=tool, arguments=arguments):
+                self._room.take(CALL + len(tool) + len(arguments))
                 self.calls.append(part)
             case ModelYield():
                 self.yielded = True
@@ -218,6 +238,11 @@ class _Answer:
                 self.stop, self.usage = stop, usage
             case _:
                 assert_never(part)
+
+    def _take_words(self, part: ModelPart, text: str) -> None:
+        turn = 0 if type(part) is self._kind else TURN
+        self._kind = type(part)
+        self._room.take(len(text) + turn)
 
 
 def _stop(answer: _Answer, calls: tuple[RequestedCall, ...]) -> StopReason:

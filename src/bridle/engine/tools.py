@@ -6,7 +6,7 @@ a copy that knows more than the one it got. A layer is a function that receives 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -173,7 +173,8 @@ EVERYTHING = Sight()
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running tool may use.
 
-    `write` streams output to the person and into the result; `emit` records an event; `ask(id, question, choices)` puts
+    `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
+    long to show, piece by piece; `emit` records an event; `ask(id, question, choices)` puts
     a question to a person and gives None when nobody can answer. `sight` is for tools that look at more files than the
     call names.
     """
@@ -184,7 +185,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     clock: Clock
     spawn: Spawn
-    spilled: Callable[[str], str | None]
+    spilled: Callable[[str], Generator[bytes] | None]
     emit: Callable[[DurableEvent], object]
     ask: Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
     agent_path: tuple[str, ...] = ()

@@ -221,6 +221,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "ContextTooLong": Sentence("The conversation is longer than {provider}:{model} can read ({problem}).", 5),
     "StillRateLimited": Sentence("{provider} keeps asking us to wait (rate limit). Try again later.", 5),
     "BadStream": Sentence("{provider} sent an answer that cannot be read: {problem}.", 5),
+    "AnswerTooLong": Sentence(
+        "The answer was cut off after {limit}; it seemed to have no end. What came before is kept.", 5
+    ),
     "StreamSilent": Sentence("No data from {provider} for {timeout_s} s; the request was ended.", 5),
     "StreamSilentAgain": Sentence(
         "No data for {timeout_s} s; the request was ended and sent again (try {attempt} of {attempts}). "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking
+from bridle.engine.sizes import CALL, AnswerRoom, too_long
 
 if TYPE_CHECKING:
     from bridle.engine.ports import ModelThought
@@ -18,6 +20,9 @@ T = TypeVar("T")
 
 _ENCODER: Final = msgspec.json.Encoder()
 _MOST: Final = 2**53
+_LARGE: Final = 64 * 1024
+_MOST_THINGS: Final = 300_000
+"""So many values a piece may hold: a small one takes a hundred times the memory of its JSON."""
 
 
 class AnswerFault(Exception):
@@ -41,7 +46,8 @@ class Decoder(Protocol):
 
     `feed` takes the data of the frames of one read and returns what can be told by then, neighbouring texts joined. A
     whole answer that was not streamed is one frame. Thoughts and calls come out whole and only at the end, before the
-    one `ModelDone`. `finish` is the end of the stream. Both raise `AnswerFault`.
+    one `ModelDone`. `finish` is the end of the stream. Both raise `AnswerFault`, and `AnswerTooLong` where what waits
+    for the end is more than an answer may hold.
     """
 
     @property
@@ -66,6 +72,8 @@ def decode_answer(decoder: Decoder, body: bytes) -> list[ModelPart]:
 
 def read_frame(reader: msgspec.json.Decoder[T], data: str) -> T:
     """One frame as its wire's type."""
+    if len(data) > _LARGE and data.count("{") + data.count("[") + data.count(",") > _MOST_THINGS:
+        raise too_long()
     try:
         return reader.decode(data)
     except msgspec.ValidationError:
@@ -155,20 +163,56 @@ def encoded(value: Mapping[str, Any]) -> bytes:
 # Calls
 
 
+class Gathered:
+    """Text that comes in small pieces and is wanted whole, within the room of its answer."""
+
+    def __init__(self, room: AnswerRoom) -> None:
+        self._room = room
+        self._text = StringIO()  # a list would take ten times the memory of its pieces
+
+    def add(self, text: str) -> None:
+        self._room.take(len(text))
+        self._text.write(text)
+
+    def clear(self) -> None:
+        self._room.give_back(self._text.tell())
+        self._text = StringIO()
+
+    def __str__(self) -> str:
+        return self._text.getvalue()
+
+
 class OpenCall:
     """A call that is still being told."""
 
-    def __init__(self, wire_id: str = "", tool: str = "") -> None:
-        self.id = wire_id
-        self.tool = tool
-        self.arguments: list[str] = []
+    def __init__(self, room: AnswerRoom) -> None:
+        room.take(CALL)
+        self.id = ""
+        self.tool = ""
+        self._room = room
+        self._arguments = Gathered(room)
+
+    @property
+    def arguments(self) -> str:
+        return str(self._arguments)
+
+    def name(self, wire_id: str, tool: str) -> None:
+        """Its id and its tool; what is empty stays as it was."""
+        if (wire_id or self.id, tool or self.tool) != (self.id, self.tool):
+            self._room.take(len(wire_id) + len(tool))
+            self.id, self.tool = wire_id or self.id, tool or self.tool
 
     def add(self, arguments: str | Mapping[str, Any] | None) -> None:
         """More of its arguments: a piece of JSON text, or all of them as an object."""
         if isinstance(arguments, str):
-            self.arguments.append(arguments)
+            self._arguments.add(arguments)
         elif arguments is not None:
-            self.arguments.append(encoded(arguments).decode())
+            self._arguments.add(encoded(arguments).decode())
+
+    def replace(self, arguments: str) -> None:
+        """All of its arguments, told once more."""
+        self._arguments.clear()
+        self._arguments.add(arguments)
 
 
 def ending(
@@ -189,7 +233,7 @@ def _finished(calls: Iterable[OpenCall], *, cut: bool) -> Sequence[ModelCall]:
     """The calls, in order. An answer that ran out of tokens keeps those that were finished."""
     made: list[ModelCall] = []
     for call in calls:
-        arguments = whole("".join(call.arguments))
+        arguments = whole(call.arguments)
         if cut and not is_object(arguments):
             continue
         if not call.tool:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, cast
 import msgspec
 
 from bridle.engine.ports import ModelPart, ModelThought
+from bridle.engine.sizes import AnswerRoom
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import (
     FileMention,
@@ -33,6 +34,7 @@ from bridle.providers.answers import (
     NO_ANSWER,
     REPORTED,
     AnswerFault,
+    Gathered,
     OpenCall,
     Texts,
     count,
@@ -237,16 +239,19 @@ _STATUSES: Final = {
 class _Thinking:
     """A thought that is still being told: its block as it began, and what was added since."""
 
-    def __init__(self, block: dict[str, Any], place: Place) -> None:
+    def __init__(self, block: dict[str, Any], place: Place, room: AnswerRoom) -> None:
         self.block = block
         self.place = place
-        self.added: dict[str, list[str]] = {}
+        self._room = room
+        self._added: dict[str, Gathered] = {}
 
     def add(self, field: str, text: str) -> None:
-        self.added.setdefault(field, []).append(text)
+        if field not in self._added:
+            self._added[field] = Gathered(self._room)
+        self._added[field].add(text)
 
     def whole(self) -> dict[str, Any]:
-        more = {name: _words(self.block.get(name)) + "".join(texts) for name, texts in self.added.items()}
+        more = {name: _words(self.block.get(name)) + str(text) for name, text in self._added.items()}
         return {**self.block, **{name: whole(text) for name, text in more.items()}}
 
 
@@ -255,6 +260,7 @@ class AnthropicDecoder:
 
     def __init__(self, *, family: str = "") -> None:
         self.is_done = False
+        self._room = AnswerRoom()
         self._family = family
         self._calls: list[OpenCall] = []
         self._open: dict[int, OpenCall | _Thinking] = {}
@@ -277,6 +283,7 @@ class AnthropicDecoder:
                 case "content_block_delta":
                     self._take_delta(event.index or 0, event.delta or _Delta())
                 case "content_block_start":
+                    self._room.take(len(data))
                     self._begin(event.index or 0, event.content_block or {})
                 case "message_start":
                     self._answered = True
@@ -325,12 +332,13 @@ class AnthropicDecoder:
             case "text":
                 self._say("text", block.get("text"))
             case "thinking" | "redacted_thinking":
-                opened = _Thinking(block, Place(self._texts.said, len(self._calls)))
+                opened = _Thinking(block, Place(self._texts.said, len(self._calls)), self._room)
                 self._open[index] = opened
                 self._thoughts.append(opened)
                 self._say("thinking", block.get("thinking"))
             case "tool_use":
-                call = OpenCall(_words(block.get("id")), _words(block.get("name")))
+                call = OpenCall(self._room)
+                call.name(_words(block.get("id")), _words(block.get("name")))
                 given = block.get("input")
                 if isinstance(given, dict) and given:
                     call.add(cast("dict[str, Any]", given))
@@ -376,7 +384,15 @@ class AnthropicDecoder:
         """Counts are totals so far: a later one replaces an earlier one, and what is not said again stays."""
         if isinstance(usage, dict):
             given = cast("dict[str, Any]", usage)
-            self._usage |= {name: value for name, value in given.items() if value is not None}
+            self._usage |= {name: given[name] for name in _COUNTS if given.get(name) is not None}
+
+
+_COUNTS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
 
 
 def _usage(given: Mapping[str, Any]) -> Usage:

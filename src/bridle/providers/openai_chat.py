@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, cast
 import msgspec
 
 from bridle.engine.ports import ModelPart
+from bridle.engine.sizes import AnswerRoom
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import (
     FileMention,
@@ -207,7 +208,8 @@ class ChatDecoder:
     """A chat answer as a `Decoder`. It ends with `[DONE]`, or with the stream once the vendor has said why."""
 
     def __init__(self, quirks: Quirks = STANDARD) -> None:
-        self._text_calls = TextCalls() if quirks.calls_in_text else None
+        self._room = AnswerRoom()
+        self._text_calls = TextCalls(self._room) if quirks.calls_in_text else None
         self.is_done = False
         self._calls: list[OpenCall] = []
         self._last_at: dict[int, OpenCall] = {}
@@ -284,8 +286,7 @@ class ChatDecoder:
     def _take_call(self, given: _ToolCall, *, is_whole: bool) -> None:
         function = given.function or _Function()
         call = self._new_call(given) if is_whole else self._open_call(given, function)
-        call.id = call.id or given.id or ""
-        call.tool = call.tool or function.name or ""
+        call.name(call.id or given.id or "", call.tool or function.name or "")
         call.add(function.arguments)
 
     def _open_call(self, given: _ToolCall, function: _Function) -> OpenCall:
@@ -300,7 +301,7 @@ class ChatDecoder:
         return self._new_call(given)
 
     def _new_call(self, given: _ToolCall) -> OpenCall:
-        call = OpenCall()
+        call = OpenCall(self._room)
         self._calls.append(call)
         if given.index is not None:
             self._last_at[given.index] = call
@@ -316,7 +317,7 @@ def _begins_another(before: OpenCall, given: _ToolCall, function: _Function) -> 
         return False
     if given.id and before.id:
         return given.id != before.id
-    return bool(before.tool) and is_object("".join(before.arguments))
+    return bool(before.tool) and is_object(before.arguments)
 
 
 def _is_error_object(data: str) -> bool:

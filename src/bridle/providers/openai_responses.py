@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, cast
 import msgspec
 
 from bridle.engine.ports import ModelPart, ModelThought
+from bridle.engine.sizes import AnswerRoom
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import (
     FileMention,
@@ -200,6 +201,8 @@ _STOPS: Final[dict[str, StopReason]] = {
     "content_filter": "content_filter",
 }
 """Why a response is incomplete."""
+_ITEM: Final = 100
+"""What it counts to remember that there is an item."""
 _WITHHELD: Final = frozenset(
     {"bio_policy", "misalignment_policy_violation", "image_content_policy_violation"}
 )
@@ -213,9 +216,10 @@ class ResponsesDecoder:
         self.is_done = False
         self._family = family
         self._answered = False
+        self._room = AnswerRoom()
         self._calls: dict[int, OpenCall] = {}
         self._thoughts: list[ModelThought] = []
-        self._places = _Places()
+        self._places = _Places(self._room)
         self._spoken: set[int | None] = set()  # places of items whose text came piece by piece
         self._ended: set[int] = set()  # places of items that are complete
         self._texts = Texts()
@@ -236,7 +240,10 @@ class ResponsesDecoder:
             if kind is not None:
                 self._answered = True
                 number = event.output_index
-                self._spoken.add(self._speaker(event.item_id) if number is None else number)
+                place = self._speaker(event.item_id) if number is None else number
+                if place not in self._spoken:
+                    self._room.take(len(data))
+                    self._spoken.add(place)
                 if isinstance(event.delta, str) and event.delta:
                     self._texts.add(kind, event.delta)
             elif event.type in _ENDS:
@@ -266,9 +273,9 @@ class ResponsesDecoder:
             case "response.output_item.done" if event.item:
                 self._take_item(place, event.item)
             case "response.function_call_arguments.delta" if isinstance(event.delta, str):
-                self._calls.setdefault(place, OpenCall()).add(event.delta)
+                self._call_at(place).add(event.delta)
             case "response.function_call_arguments.done" if event.arguments is not None:
-                self._calls.setdefault(place, OpenCall()).arguments = [event.arguments]
+                self._call_at(place).replace(event.arguments)
             case "response.reasoning_summary_part.added" if event.summary_index:
                 self._texts.add("thinking", "\n\n")
             case "error":
@@ -296,7 +303,9 @@ class ResponsesDecoder:
     def _take_item(self, place: int, item: dict[str, Any]) -> None:
         """An item as it became. What was told piece by piece is not told again."""
         self._answered = True
-        self._ended.add(place)
+        if place not in self._ended:
+            self._room.take(_ITEM)
+            self._ended.add(place)
         told = place in self._spoken or None in self._spoken
         match item.get("type"):
             case "function_call":
@@ -310,17 +319,23 @@ class ResponsesDecoder:
                         self._say("thinking", part.get("text"))
                 if item.get("encrypted_content"):
                     at = Place(self._texts.said, len(self._calls))
-                    self._thoughts.append(thought(self._family, item, at))
+                    made = thought(self._family, item, at)
+                    self._room.take(len(made.block.opaque))
+                    self._thoughts.append(made)
             case _:
                 pass
 
     def _call(self, place: int, item: dict[str, Any]) -> None:
-        call = self._calls.setdefault(place, OpenCall())
-        call.id = _words(item.get("call_id")) or call.id
-        call.tool = _words(item.get("name")) or call.tool
+        call = self._call_at(place)
+        call.name(_words(item.get("call_id")), _words(item.get("name")))
         arguments = item.get("arguments")
         if isinstance(arguments, str) and arguments:
-            call.arguments = [arguments]
+            call.replace(arguments)
+
+    def _call_at(self, place: int) -> OpenCall:
+        if place not in self._calls:
+            self._calls[place] = OpenCall(self._room)
+        return self._calls[place]
 
     def _say(self, kind: TextKind, text: Any) -> None:
         if isinstance(text, str) and text:
@@ -333,7 +348,8 @@ class _Places:
     The vendor numbers them. Some servers only name them, and what they tell twice must not be taken for two.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: AnswerRoom) -> None:
+        self._room = room
         self._named: dict[str, int] = {}
         self._last = 0
         self._next = 0
@@ -347,7 +363,10 @@ class _Places:
         if number is None and not given:
             return self._last
         place = self.known(*given, otherwise=self._next) if number is None else number
-        self._named.update(dict.fromkeys(given, place))
+        for name in given:
+            if name not in self._named:
+                self._room.take(len(name) + _ITEM)
+            self._named[name] = place
         self._last, self._next = place, max(self._next, place + 1)
         return place
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
 from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Wire
-from bridle.engine.sizes import messages_tokens
+from bridle.engine.sizes import MAX_ANSWER, messages_tokens, too_long
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.messages import Message
 from bridle.providers.answers import CUT, NOT_TEXT, AnswerFault, Decoder, decode_answer
@@ -29,7 +29,6 @@ from bridle.providers.failures import (
 from bridle.providers.listing import ModelInfo, read_listing
 from bridle.providers.wires import dialect
 
-MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 END_S: Final = 0.1
 """How long the end of the body may take after the end of the answer; a connection that is kept saves a handshake."""
 MAX_ERROR_BYTES: Final = 64 * 1024
@@ -238,7 +237,7 @@ class _Streamed:
     """An answer as server-sent events."""
 
     def __init__(self, decoder: Decoder) -> None:
-        self._frames = SseFrameBuffer()
+        self._frames = SseFrameBuffer(MAX_ANSWER)  # some pieces are a whole answer
         self._decoder = decoder
         self._text = codecs.getincrementaldecoder("utf-8")()
         self._is_first = True
@@ -263,7 +262,7 @@ class _Streamed:
         except UnicodeDecodeError:
             raise AnswerFault(NOT_TEXT) from None
         except SseFrameTooLarge:
-            raise AnswerFault("one of its pieces is too large") from None
+            raise too_long() from None
         return self._decoder.feed([frame.data for frame in frames]) or _ALIVE
 
     def end(self) -> Sequence[ModelPart]:
@@ -282,8 +281,8 @@ class _Whole:
 
     def take(self, chunk: bytes) -> Sequence[ModelPart]:
         self._body += chunk
-        if len(self._body) > MAX_ANSWER_BYTES:
-            raise AnswerFault("it is too large")
+        if len(self._body) > MAX_ANSWER:
+            raise too_long()
         return _ALIVE
 
     def end(self) -> Sequence[ModelPart]:

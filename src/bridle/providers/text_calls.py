@@ -10,9 +10,12 @@ model that can make real calls may well want to write about these marks.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from bridle.providers.answers import OpenCall
+
+if TYPE_CHECKING:
+    from bridle.engine.sizes import AnswerRoom
 
 _TO_THE_END: Final = "[TOOL_CALLS]"
 _MARKS: Final = {
@@ -25,8 +28,9 @@ _MARKS: Final = {
 class TextCalls:
     """Reads the text of one answer. What it gives depends on the text alone, not on how it was cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: AnswerRoom) -> None:
         self.calls: list[OpenCall] = []
+        self._room = room
         self._rest = ""
         self._mark = ""  # the mark that is open; `_rest` begins after it
         self._looked = 0  # how much of `_rest` has been looked at for the end of the open mark
@@ -34,6 +38,7 @@ class TextCalls:
 
     def feed(self, text: str) -> str:
         """Takes the next text and returns what of it is certainly no call."""
+        self._room.take(len(text))
         self._rest += text
         return self._read_on([])
 
@@ -77,7 +82,7 @@ class TextCalls:
         if _is_inside_a_string(body):
             self._looked = end + 1
             return True
-        found = _read(body)
+        found = _read(body, self._room)
         if found is None or body[found[1] :].strip():
             self._take_back(said)
         else:
@@ -86,7 +91,7 @@ class TextCalls:
 
     def _close(self, said: list[str]) -> None:
         """The end of the answer inside an open mark."""
-        found = _read(self._rest)
+        found = _read(self._rest, self._room)
         if found is None:
             self._take_back(said)
             return
@@ -133,7 +138,7 @@ def _is_inside_a_string(body: str) -> bool:
     return inside and body.lstrip()[:1] in {"{", "["}
 
 
-def _read(body: str) -> tuple[list[OpenCall], int] | None:
+def _read(body: str, room: AnswerRoom) -> tuple[list[OpenCall], int] | None:
     """The calls a text begins with and where they end, or None if it begins with something else."""
     import json  # few endpoints need any of this, and every run with a model over HTTP imports this module
 
@@ -143,12 +148,12 @@ def _read(body: str) -> tuple[list[OpenCall], int] | None:
     except (ValueError, RecursionError):
         return None
     rows = cast("list[Any]", value) if isinstance(value, list) else [value]
-    calls = [_call(row) for row in rows]
+    calls = [_call(row, room) for row in rows]
     made = [call for call in calls if call is not None]
     return (made, end) if made and len(made) == len(calls) else None
 
 
-def _call(row: Any) -> OpenCall | None:
+def _call(row: Any, room: AnswerRoom) -> OpenCall | None:
     if not isinstance(row, dict):
         return None
     given = cast("dict[str, Any]", row)
@@ -158,6 +163,7 @@ def _call(row: Any) -> OpenCall | None:
     arguments: Any = given.get("arguments", given.get("parameters", ""))
     if not isinstance(name, str) or not name or not isinstance(arguments, dict | str):
         return None
-    call = OpenCall(tool=name)
+    call = OpenCall(room)
+    call.name("", name)
     call.add(cast("dict[str, Any] | str", arguments))
     return call

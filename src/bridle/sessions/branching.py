@@ -6,6 +6,7 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Branched
 from bridle.sessions import reading
 from bridle.sessions.copying import Origin, new_session
+from bridle.sessions.database import Connection
 from bridle.sessions.shelf import Shelf
 from bridle.sessions.store import SessionRow, refuse_rest
 
@@ -13,8 +14,14 @@ _ENDS = """select e.turn, e.id, e.chain from events e
   where e.log = ? and e.kind = 'TurnEnded' and e.agent_path is null order by e.id"""
 
 
+_SHARE_OUTPUTS_KEY = """update logs set outputs_key = (select outputs_key from logs where key = ?)
+  where session = ?"""
+
+
 def branch(shelf: Shelf, parent: SessionRow, *, turn: int | None = None) -> str:
     """Copies the session up to the end of `turn`, or of its last ended one, and returns the id of the new one.
+
+    It can read the long outputs of its parent, once they are copied.
 
     The parent may be running; nothing of it changes. Raises `UsageError` for a turn that has no end (yet).
     """
@@ -37,7 +44,13 @@ def branch(shelf: Shelf, parent: SessionRow, *, turn: int | None = None) -> str:
         chain=link,
     )
     with shelf.database.errors():
-        return new_session(shelf, origin, reading.up_to(shelf.reader(), name, at))
+        made = new_session(shelf, origin, reading.up_to(shelf.reader(), name, at))
+
+    def share(connection: Connection) -> None:
+        connection.execute(_SHARE_OUTPUTS_KEY, (name.key, made))
+
+    shelf.writer.run(share)
+    return made
 
 
 def _no_such_end(turn: int | None, ended: list[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
+_ADD_OUTPUTS_KEY = "update logs set outputs_key = ? where key = ? and outputs_key is null"
+_OUTPUTS_KEY = "select outputs_key from logs where key = ?"
 
 
 class StoredLog:
@@ -117,6 +120,18 @@ class StoredLog:
 
         self._writer.wait_blocking(self._ticket, sync=False)
         self._writer.run(insert)
+
+    def outputs_key(self) -> bytes:
+        """What long outputs of this session are encrypted with; made when first asked for. Blocks for a commit."""
+        key = self._name.key
+
+        def found(connection: Connection) -> bytes:
+            connection.execute(_ADD_OUTPUTS_KEY, (os.urandom(32), key))
+            row = connection.execute(_OUTPUTS_KEY, (key,)).fetchone()
+            assert row is not None, "a log that is open has its row"
+            return row[0]
+
+        return self._writer.run(found)
 
     def undo_store(self) -> UndoStore:
         """What was kept of this session's files, to put them back."""

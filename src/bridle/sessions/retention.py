@@ -307,6 +307,7 @@ def _forget_derived(connection: Connection, key: int) -> None:
         "delete from undo_calls where log = ?",
         "delete from undo_actions where log = ?",
         "delete from undo_awaited where log = ?",
+        "update logs set outputs_key = null where key = ?",
     ):
         connection.execute(statement, (key,))
 

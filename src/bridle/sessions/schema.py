@@ -194,4 +194,9 @@ create table undo_awaited(
 ) strict, without rowid;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _UNDO, _LIFE, _SALVAGE, _UNDO_AWAITED)
+_OUTPUTS = """
+-- What long outputs of tools, which lie beside the database, are encrypted with; null until there is one.
+alter table logs add column outputs_key blob;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _UNDO, _LIFE, _SALVAGE, _UNDO_AWAITED, _OUTPUTS)

@@ -1,53 +1,92 @@
 """Cutting output to a size a model can read, and keeping the rest where it can be asked for.
 
 Up to 32 KB pass whole. Of more, the first and the last 16 KB stay, with a line between them that says how to
-read the rest. Memory is bounded whatever a call prints.
+read the rest, and what of it was kept. Memory and disk are bounded whatever a call prints.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.files import private_folder
 from bridle.base.regex import compiled_later
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.errors import BridleError
+
+if TYPE_CHECKING:
+    from bridle.base.sealed_file import SealedWriter
 
 WHOLE_BYTES = 32 * 1024
 HEAD_BYTES = 16 * 1024
 TAIL_BYTES = 16 * 1024
-MAX_SPILL_BYTES = 1 << 30
-"""A command that prints without end must not fill the disk."""
+MAX_SPILL_BYTES = 64_000_000
+"""So much of one output is kept: a command that prints without end must not fill the disk."""
+MAX_SESSION_BYTES = 4 * MAX_SPILL_BYTES
+"""So much is kept for a session; then the oldest outputs give way."""
 
 _CALL_ID = compiled_later(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Spill:
-    """Where outputs too long to show are kept: one private file per call, made when it is first needed."""
+    """Where outputs too long to show are kept: one private, encrypted file per call, made when it is first needed.
 
-    def __init__(self, folder: str, *, max_bytes: int = MAX_SPILL_BYTES) -> None:
+    `key` is asked for when something is written or read, and may raise `BridleError`.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        key: Callable[[], bytes],
+        *,
+        max_bytes: int = MAX_SPILL_BYTES,
+        max_session_bytes: int = MAX_SESSION_BYTES,
+    ) -> None:
         self._folder = folder
+        self._key = key
         self.max_bytes = max_bytes
+        self._max_session_bytes = max_session_bytes
 
-    def open(self, call_id: str) -> int:
-        """A new file for this call, open for writing. Raises OSError."""
+    def open(self, call_id: str) -> SealedWriter:
+        """A new file for this call. Raises OSError, and what the key raises."""
+        from bridle.base.sealed_file import SealedWriter  # most calls print less
+
         path = self._path(call_id)
         if path is None:
             raise OSError(f"not the id of a call: {call_id!r}")
+        key = self._key()
         private_folder(self._folder)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        self._make_room()
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        return SealedWriter(fd, key, call_id)
 
-    def path_of(self, call_id: str) -> str | None:
-        """The file of this call without symlinks above it; None when the call kept nothing."""
+    def read(self, call_id: str) -> Generator[bytes] | None:
+        """What this call printed, piece by piece; None when it kept nothing. Raises what the key raises; reading it,
+        OSError, and ValueError where it is not what was written.
+        """
+        from bridle.base.sealed_file import unsealed
+
         path = self._path(call_id)
-        return path if path is not None and os.path.isfile(path) else None
+        return unsealed(path, self._key(), call_id) if path is not None and os.path.isfile(path) else None
+
+    def _make_room(self) -> None:
+        """Lets the oldest outputs go until one more can be kept."""
+        with os.scandir(self._folder) as entries:
+            kept = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in entries)
+        over = sum(size for _, size, _ in kept) + self.max_bytes - self._max_session_bytes
+        for _, size, path in kept:
+            if over <= 0:
+                break
+            os.unlink(path)
+            over -= size
 
     def _path(self, call_id: str) -> str | None:
         if _CALL_ID.fullmatch(call_id) is None:  # it may come from a model; it must stay one plain name
             return None
-        return os.path.join(os.path.realpath(self._folder), f"output-{call_id}.txt")
+        return os.path.join(os.path.realpath(self._folder), f"output-{call_id}")
 
 
 def capped(spill: Spill) -> ToolLayer:
@@ -83,13 +122,13 @@ def capped(spill: Spill) -> ToolLayer:
 class _Collected:
     """The beginning and the end of a stream of text, and all of it in a file once it is long."""
 
-    def __init__(self, open_spill: Callable[[], int], max_bytes: int) -> None:
+    def __init__(self, open_spill: Callable[[], SealedWriter], max_bytes: int) -> None:
         self.total = 0
         self._head = bytearray()
         self._tail = bytearray()
         self._open_spill = open_spill
-        self._fd: int | None = None
-        self._kept = False
+        self._file: SealedWriter | None = None
+        self._kept = 0
         self._room = max_bytes
         self._problem = ""
 
@@ -122,41 +161,48 @@ class _Collected:
         return f"{head}\n[… {left_out} bytes left out; {self._where(call_id)}]\n{tail}"
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError as problem:
+                self._fail(problem)
 
     def _begin_spill(self) -> None:
         self._tail += self._head
         try:
-            self._fd = self._open_spill()
-            self._kept = True
-        except OSError as problem:
-            self._problem = f"they could not be kept ({problem.strerror or problem})"
+            self._file = self._open_spill()
+        except (OSError, BridleError) as problem:
+            why = problem.message if isinstance(problem, BridleError) else problem.strerror or problem
+            self._problem = f"they could not be kept ({why})"
         self._keep(bytes(self._head))
         del self._head[HEAD_BYTES:]
 
     def _keep(self, data: bytes) -> None:
         """Appends to the file; a disk that is full costs the rest of the output, never the call."""
-        if self._fd is None:
+        if self._file is None or not self._room:
             return
-        if len(data) > self._room:
-            data = data[: self._room]
-            self._problem = "only the beginning was kept"
-        self._room -= len(data)
-        rest = memoryview(data)
+        data = data[: self._room]
         try:
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
+            self._file.write(data)
         except OSError as problem:
-            self._problem = f"not all could be kept ({problem.strerror or problem})"
-            self._room = 0
+            self._fail(problem)
+            return
+        self._room -= len(data)
+        self._kept += len(data)
+
+    def _fail(self, problem: OSError) -> None:
+        self._problem = f"not all could be kept ({problem.strerror or problem})"
+        self._room = 0
 
     def _where(self, call_id: str) -> str:
         if not self._kept:
             return self._problem
-        how = f'read_file with path "output:{call_id}", offset and limit shows them'
-        return f"{how}; {self._problem}" if self._problem else how
+        how = f'read_file with path "output:{call_id}", offset and limit shows '
+        if self._kept == self.total and not self._problem:
+            return f"{how}them"
+        told = f"; {self._problem}" if self._problem else ""
+        return f"{how}the first {self._kept} of all {self.total} bytes, the rest was not kept{told}"
 
 
 _CONTINUATION = bytes(range(0x80, 0xC0))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -54,14 +55,13 @@ class Page(msgspec.Struct, frozen=True):
 async def read_file(args: ReadArgs, context: ToolContext) -> ToolOutput:
     offset, limit = max(args.offset, 1), min(args.limit, MAX_LINES)
     spilled = _spilled_call(args.path)
-    if spilled is None:
-        path: str | None = context.call.resolved(args.path)
-    else:
-        path = context.spilled(spilled)
-    if path is None:
-        return _failed(args.path, "no call of this session kept such an output")
     try:
-        page = await asyncio.to_thread(_read, path, offset, limit, is_spill=spilled is not None)
+        if spilled is None:
+            page = await asyncio.to_thread(_read, context.call.resolved(args.path), offset, limit)
+        elif (kept := context.spilled(spilled)) is not None:
+            page = await asyncio.to_thread(_page_of_spill, kept, offset, limit)
+        else:
+            return _failed(args.path, "this session keeps no such output (any more)")
     except Unreadable as refused:
         return _failed(args.path, refused.problem)
     except OSError as problem:
@@ -71,7 +71,15 @@ async def read_file(args: ReadArgs, context: ToolContext) -> ToolOutput:
     return _shown(page)
 
 
-def _read(path: str, offset: int, limit: int, *, is_spill: bool) -> Page:
+def _page_of_spill(kept: Generator[bytes], offset: int, limit: int) -> Page:
+    with contextlib.closing(kept):
+        try:
+            return page_of(kept, offset, limit)
+        except ValueError as damaged:
+            raise Unreadable(str(damaged)) from None
+
+
+def _read(path: str, offset: int, limit: int) -> Page:
     """One page of the file. Nothing but this page is held in memory, however long the file is."""
     fd = open_beneath(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -80,8 +88,7 @@ def _read(path: str, offset: int, limit: int, *, is_spill: bool) -> Page:
             raise Unreadable("it is a folder")
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("it is not a regular file")
-        if not is_spill:
-            _check_content(fd, status.st_size)
+        _check_content(fd, status.st_size)
         return page_of(_chunks(fd), offset, limit)
     finally:
         os.close(fd)

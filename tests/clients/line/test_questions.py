@@ -210,3 +210,37 @@ def test_a_change_that_no_line_shows_is_said() -> None:
 @pytest.mark.requirement("D13.32")
 def test_a_change_says_how_many_lines_come_and_go() -> None:
     assert QUESTIONS["question-edit"].title == "Change src/cart.py?   +3 \u22121"
+
+
+def test_letters_that_look_like_others_are_written_out_and_said() -> None:
+    part = CommandPart(text="\u0455udo rm a", command_class="executes", does="runs a program")
+    rows = text(asked("bash", parts=(part, part), command="\u0455udo rm a\u2215b"), 100)
+    assert "    ⟨U+0455⟩udo rm a⟨U+2215⟩b\n" in rows
+    assert "├ ⟨U+0455⟩udo rm a" in rows
+    assert "  ⟨U+0455⟩ looks like s, ⟨U+2215⟩ looks like /\n" in rows
+    assert "\u0455" not in rows
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("write_file", {"path": "c\u043enfig", "content": "x"}),
+        ("write_file", {"path": "a", "content": "if us\u0435r == a:\n"}),
+        ("edit_file", {"path": "a", "old_string": "a", "new_string": "us\u0435r"}),
+        ("read_file", {"path": "/c\u043enfig"}),
+        ("web_fetch", {"url": "https://g\u0456thub.com/"}),
+        ("bash", {"command": "ls", "workdir": "c\u043ede"}),
+        ("bash", {"command": "echo a\u0301\u0301\u0301\u0301"}),
+    ],
+)
+def test_every_part_of_a_question_writes_them_out(tool: str, given: dict[str, str]) -> None:
+    offer = Offer(answer="always", tool=tool, pattern="c\u043enfig", days=7)
+    rows = text(asked(tool, "write", offers=(offer,), **given), 100)
+    assert not [letter for letter in "\u043e\u0435\u0456" if letter in rows]
+    assert "\u0301\u0301\u0301" not in rows
+    assert "⟨U+0" in rows
+
+
+def test_other_languages_are_not_written_out() -> None:
+    command = "cat 'Отчёт за год.txt' Größe.md 日本語.txt cafe\u0301"
+    assert command in text(asked("bash", command=command), 200)

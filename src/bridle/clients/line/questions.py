@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.lookalikes import lookalike_words, mark_lookalikes
 from bridle.base.visible import visible
 from bridle.protocol.commands import Answer
 from bridle.protocol.events import CommandPart, Offer, PermissionRequested, QuestionAsked
@@ -81,42 +82,42 @@ def permission_question(request: PermissionRequested, setting: Setting) -> Quest
     command = request.input.get("command")
     path = request.input.get("path")
     if request.tool == "bash" and isinstance(command, str):
-        return _command(request, command, setting)
-    if request.tool in _EDITS and isinstance(path, str):
-        return _edit(request, path, setting)
-    return _call(request)
+        question = _command(request, command, setting)
+    elif request.tool in _EDITS and isinstance(path, str):
+        question = _edit(request, path, setting)
+    else:
+        question = _call(request)
+    note = lookalike_words("\n".join((question.title, *(row.text for row in question.body))))
+    return msgspec.structs.replace(question, context=(*question.context, note)) if note else question
 
 
 def open_question(asked: QuestionAsked) -> Question:
     """A question the model asks in words."""
-    lines = [Row(visible(line)) for line in asked.question.splitlines()] or [Row("")]
+    marked = mark_lookalikes(asked.question, prose=True)
+    lines = [Row(visible(line)) for line in marked.splitlines()] or [Row("")]
     return Question(
         id=asked.question_id,
         title=lines[0].text,
         body=tuple(lines[1:]),
-        options=tuple(visible(choice, newlines=False) for choice in asked.choices),
+        options=tuple(_line(choice) for choice in asked.choices),
     )
 
 
 def _command(request: PermissionRequested, command: str, setting: Setting) -> Question:
     workdir = request.input.get("workdir", ".")
-    where = (
-        setting.folder
-        if workdir in (".", "")
-        else f"{setting.folder}/{visible(str(workdir), newlines=False)}"
-    )
+    where = setting.folder if workdir in (".", "") else f"{setting.folder}/{_line(str(workdir))}"
     escalate = request.input.get("escalate")
     return Question(
         id=request.call_id,
         digest=request.digest,
         title="Run this command?",
-        why=visible(request.because, newlines=False),
+        why=_line(request.because),
         body=(*(Row(line) for line in _lines(command)), *_tree(request.parts)),
         context=(
             " · ".join(
                 filter(None, (f"in {where}", *(() if escalate else (setting.sandbox, setting.network))))
             ),
-            f"outside the sandbox, because: {visible(str(escalate), newlines=False)}" if escalate else "",
+            f"outside the sandbox, because: {_line(str(escalate))}" if escalate else "",
             _others(request.input, "command", "workdir", "escalate"),
         ),
         choices=(
@@ -134,11 +135,11 @@ def _tree(parts: Sequence[CommandPart]) -> Iterable[Row]:
     """What a command consists of, and what each part does. The command itself stands above it, whole."""
     if len(parts) < 2 and not any(part.does for part in parts):
         return
-    texts = [_shortened(visible(part.text, newlines=False)) for part in parts]
+    texts = [_shortened(_line(part.text)) for part in parts]
     width = max(map(len, texts)) + 5
     for number, (text, part) in enumerate(zip(texts, parts, strict=True), 1):
         branch = "└" if number == len(parts) else "├"
-        yield Row(f"{branch} {text:<{width}}{visible(part.does, newlines=False)}".rstrip())
+        yield Row(f"{branch} {text:<{width}}{_line(part.does)}".rstrip())
 
 
 def _shortened(text: str) -> str:
@@ -156,7 +157,7 @@ def _lasting(
 
 
 def _what(offer: Offer, command: str = "") -> str:
-    pattern = visible(offer.pattern, newlines=False)
+    pattern = _line(offer.pattern)
     if offer.match == "key":
         return f"{pattern} with any arguments"
     return "this exact command" if command and offer.pattern == command else pattern
@@ -167,13 +168,13 @@ def _how_long(offer: Offer) -> str:
 
 
 def _edit(request: PermissionRequested, path: str, setting: Setting) -> Question:
-    shown = visible(path, newlines=False)
+    shown = _line(path)
     title, body, whole = _change(request.input, path, shown, setting)
     return Question(
         id=request.call_id,
         digest=request.digest,
         title=title,
-        why="" if request.because == _PLAIN_EDIT else visible(request.because, newlines=False),
+        why="" if request.because == _PLAIN_EDIT else _line(request.because),
         body=tuple(body),
         context=(_others(request.input, *_SHOWN),),
         choices=(
@@ -205,13 +206,13 @@ def _briefly(offers: Sequence[Offer]) -> Iterable[Choice]:
 
 def _call(request: PermissionRequested) -> Question:
     path = request.input.get("path")
-    tool = visible(request.tool, newlines=False)
-    named = visible(path, newlines=False) if isinstance(path, str) else ""
+    tool = _line(request.tool)
+    named = _line(path) if isinstance(path, str) else ""
     return Question(
         id=request.call_id,
         digest=request.digest,
         title=f"Allow {tool}: {named}?" if named else f"Allow {tool}?",
-        why=visible(request.because, newlines=False),
+        why=_line(request.because),
         body=tuple(_arguments(request.input)),
         choices=(
             Choice("y", "once", "yes, once"),
@@ -227,8 +228,13 @@ def _call(request: PermissionRequested) -> Question:
     )
 
 
-def _lines(text: str) -> list[str]:
-    return visible(text).replace("\t", "    ").split("\n")
+def _line(text: str) -> str:
+    """What a person decides about, on one line: nothing obeyed, nothing hidden, nothing that looks like another."""
+    return visible(mark_lookalikes(text), newlines=False)
+
+
+def _lines(text: str, *, prose: bool = False) -> list[str]:
+    return visible(mark_lookalikes(text, prose=prose)).replace("\t", "    ").split("\n")
 
 
 def _arguments(given: dict[str, Any]) -> Iterable[Row]:
@@ -236,7 +242,7 @@ def _arguments(given: dict[str, Any]) -> Iterable[Row]:
     for name, value in given.items():
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         first, *rest = _lines(shown)
-        yield Row(f"{visible(name, newlines=False)}: {first}")
+        yield Row(f"{_line(name)}: {first}")
         yield from (Row(f"  {line}") for line in rest)
 
 
@@ -296,7 +302,7 @@ def _changed(shown: str, rows: Sequence[Row]) -> str:
 
 
 def _file_lines(text: str) -> list[str]:
-    lines = _lines(text)
+    lines = _lines(text, prose=True)
     return lines[:-1] if lines[-1] == "" else lines
 
 
