@@ -33,6 +33,7 @@ from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandbox.choosing import Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
+from bridle.safety.sandboxed import makes_a_repository
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -102,6 +103,8 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     processes = Processes(adopts_orphans=True)
     spawn = machine_spawn(processes, where=here.where, env=here.env)
     policy = here.policy
+    if makes_a_repository(command):
+        policy = msgspec.structs.replace(policy, new_repository=True)
     end = _End()
     try:
         if policy.mode == "off":

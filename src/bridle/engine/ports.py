@@ -166,7 +166,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     `writable` are folders (or files) beside what every command of this mode may write; what is in `readable` can be
     read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
-    settings of the repository may be written, because that is what was asked for. `required`: where nothing can
+    settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
+    become one, for the same reason. `required`: where nothing can
     enforce it, the command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
     the command.
     """
@@ -178,6 +179,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     network: Literal["inherit", "deny"] = "inherit"
     scratch: str = ""
     git_config: bool = False
+    new_repository: bool = False
     required: bool = False
     variables: Mapping[str, str] = {}
 

@@ -11,6 +11,7 @@ import contextlib
 import os
 
 from bridle.base.files import open_beneath, read_limited
+from bridle.base.stand_ins import is_stand_in
 from bridle.safety.paths import is_beneath_any
 from bridle.safety.sandbox.confinement import Confinement, Kept, Watched
 from bridle.safety.shell.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
@@ -21,7 +22,8 @@ _MAX_BYTES = 4_096
 
 def put_right(confinement: Confinement) -> tuple[str, ...]:
     """Puts everything back that a command must not have changed. Returns the paths that had been tampered with."""
-    tampered = [path for path in confinement.unwanted if os.path.lexists(path)]
+    missing = (*confinement.unwanted, *(path for path, _ in confinement.filled))
+    tampered = [path for path in dict.fromkeys(missing) if os.path.lexists(path) and not is_stand_in(path)]
     tampered += [kept.path for kept in confinement.kept if not _is_as_it_was(kept)]
     tampered += [watched.path for watched in confinement.watched if _names_new_programs(watched)]
     for tree in confinement.working_trees:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -75,10 +75,12 @@ class Bubblewrap:
             mounts = mounts_of(confinement)
             if confinement.scratch:  # bubblewrap looks for what it binds before it comes to the wait
                 private_folder(confinement.scratch)
+            if confinement.filled:
+                masks.append(_masks(files=confinement.filled))
 
             def make() -> None:
                 make_room(mounts, confinement)
-                masks.append(_masks(confinement))
+                masks.append(_masks(confinement.absent))
 
             return Prepared(
                 [*self._options(mounts, confinement, gate.wait), "--chdir", cwd],
@@ -191,9 +193,9 @@ def _mounted(mount: Mount, confinement: Confinement) -> Iterator[str]:
             yield from ("--perms", "0755", "--tmpfs", path)
 
 
-def _masks(confinement: Confinement) -> Masks:
+def _masks(folders: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> Masks:
     try:
-        return Masks(confinement.absent)
+        return Masks(folders, files)
     except OSError as error:
         raise CannotConfine(f"{error.filename} could not be protected ({error.strerror})") from error
 

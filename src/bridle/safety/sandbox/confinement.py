@@ -12,6 +12,7 @@ import msgspec
 
 from bridle.base.files import read_limited
 from bridle.base.processes import is_scarce
+from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.paths import PathRefused, find, is_beneath, is_beneath_any
 from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository
@@ -76,6 +77,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Are there, below a writable folder, and may be neither changed nor replaced nor moved away."""
     absent: tuple[str, ...] = ()
     """Are not there, below a writable folder, and must not come to be."""
+    filled: tuple[tuple[str, bytes], ...] = ()
+    """The same, where git would stumble over a folder: a file with this content stands there meanwhile."""
     held: tuple[str, ...] = ()
     """Writable folders that must keep their place: what is in them may change, they cannot be moved or replaced."""
     hidden: tuple[str, ...] = ()
@@ -149,7 +152,8 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
         if os.path.isdir(folder):
             protection.add_all(_policy_files(folder, home))
             protection.add_all(_policy_files_between(folder, start))
-            if (git := around[folder]) and git.ours and git.top != folder:
+            git = around[folder]
+            if (git.ours and git.top != folder) if git is not None else not policy.new_repository:
                 protection.add(os.path.join(folder, ".git"))
     submodules = {git.git_dir: submodule_folders(git.top, git.git_dir) for git in repositories if git.ours}
     for git in repositories:
@@ -162,6 +166,7 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
         writable=tuple(writable),
         read_only=tuple(protection.read_only),
         absent=tuple(protection.absent),
+        filled=tuple(protection.filled.items()),
         held=tuple(protection.held()),
         hidden=tuple(path for path in _hidden(place, real) if path not in named),
         emptied=tuple(path for path in _socket_folders(place, home, real) if path not in named),
@@ -190,6 +195,7 @@ class _Protection:
     def __init__(self, writable: Sequence[str], *, opened: Iterable[str], real: Callable[[str], str]) -> None:
         self.read_only: dict[str, None] = {}
         self.absent: dict[str, None] = {}
+        self.filled: dict[str, bytes] = {}
         self.unwanted: dict[str, None] = {}
         self.kept: dict[str, Kept] = {}
         self.watched: dict[str, Watched] = {}
@@ -217,7 +223,7 @@ class _Protection:
             path = os.path.normpath(os.path.join(folder, link))
         else:
             status = _status(path)
-        if status is not None and not _is_mask(path, status):
+        if status is not None and not (may_be_stand_in(status.st_mode) and is_stand_in(path)):
             self.read_only[path] = None
         elif os.path.isdir(os.path.dirname(path)):
             self.absent[path] = None
@@ -239,8 +245,13 @@ class _Protection:
                 self._watch(path)
         else:
             self.add_all(files.settings)
+        self.filled.update(
+            (path, content)
+            for path, content in files.stand_ins
+            if self._may_be_written(path) and path not in self.watched
+        )
         unmaskable = files.redirections if settings_open else files.redirections + files.new_settings
-        self.unwanted.update(dict.fromkeys(filter(self._may_be_written, unmaskable)))
+        self.unwanted.update((path, None) for path in filter(self._may_be_written, unmaskable))
         for path in filter(self._may_be_written, files.pointers):
             self.kept[path] = Kept(path=path, content=_content(path))
 
@@ -260,7 +271,7 @@ class _Protection:
     def held(self) -> list[str]:
         """The folders on the way to what is protected: whoever moves one of them away moves the protection with it."""
         seen = set[str]()
-        for path in (*self.read_only, *self.absent):
+        for path in (*self.read_only, *self.absent, *self.filled):
             for parent in _parents(path):
                 if parent in seen or not any(
                     parent != folder and is_beneath(parent, folder) for folder in self._writable
@@ -272,19 +283,6 @@ class _Protection:
 
     def _may_be_written(self, path: str) -> bool:
         return path not in self._opened and is_beneath_any(path, self._writable)
-
-
-def is_left_over(path: str) -> bool:
-    """Whether this is the empty folder that masks a missing path, from a command that runs or from one long ago."""
-    status = _status(path)
-    return status is not None and _is_mask(path, status)
-
-
-def _is_mask(path: str, status: os.stat_result) -> bool:
-    try:
-        return status.st_mode & 0o171000 == 0o041000 and not os.listdir(path)
-    except OSError:
-        return False
 
 
 def _status(path: str) -> os.stat_result | None:

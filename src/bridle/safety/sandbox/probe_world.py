@@ -20,7 +20,8 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 import msgspec
 
 from bridle.base.processes import Process, Processes
-from bridle.safety.sandbox.confinement import Place, is_left_over
+from bridle.base.stand_ins import is_stand_in
+from bridle.safety.sandbox.confinement import Place
 
 TEMPORARY = "/tmp"  # noqa: S108  a folder of our own in it
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  a file of our own in it
@@ -329,7 +330,7 @@ def _below(path: str) -> Iterator[tuple[str, object]]:
         status = os.lstat(path)
     except OSError:
         return
-    if is_left_over(path):
+    if is_stand_in(path):
         return
     yield path, (status.st_mode, _content(path, status))
     if stat.S_ISDIR(status.st_mode):

@@ -210,7 +210,9 @@ class _Border:
         """Nothing of it runs any more, or it never did."""
         self._ended()
         sealed = self._confinement
-        if sealed and (sealed.unwanted or sealed.kept or sealed.watched or sealed.working_trees):
+        if sealed and (
+            sealed.unwanted or sealed.filled or sealed.kept or sealed.watched or sealed.working_trees
+        ):
             from bridle.safety.sandbox.aftermath import put_right
 
             self._put_aside = put_right(sealed)

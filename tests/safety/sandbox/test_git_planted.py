@@ -1,0 +1,227 @@
+"""Git that is led to run something: while a command holds what it planted, and once it is over.
+
+The program that would run only leaves a marker. Everything is made by the test, in a folder of its own.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from bridle.base.processes import Processes
+from bridle.engine.ports import Process, SpawnPolicy
+from bridle.safety.sandbox.adapters import Adapter
+from bridle.safety.sandbox.bubblewrap import Bubblewrap
+from bridle.safety.sandbox.confinement import Place
+from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.safety.sandbox.unshare import Unshare, programs
+
+pytestmark = pytest.mark.skipif(os.uname().sysname != "Linux", reason="these sandboxes need Linux")
+
+HELD = "; echo held; read -r _ < let-go"
+"""A command says that it has done its work, and waits."""
+
+
+def bubblewrap() -> Adapter:
+    program = shutil.which("bwrap")
+    if program is None:
+        pytest.skip("bubblewrap is not installed")
+    return Bubblewrap(program)
+
+
+def unshare() -> Adapter:
+    found = programs()
+    if found is None:
+        pytest.skip("unshare is not installed")
+    return Unshare(found)
+
+
+class Box:
+    """A workspace and a program that leaves a marker; `spawn` starts commands as an engine does."""
+
+    def __init__(self, base: Path, processes: Processes, adapter: Adapter) -> None:
+        self.workspace = base / "ws"
+        self.home = base / "home"
+        self.marker = base / "marker"
+        self.program = base / "program"
+        for folder in (self.workspace, self.home, base / "hosttmp"):
+            folder.mkdir()
+        self.program.write_text(f"#!/bin/sh\n: > '{self.marker}'\n")
+        self.program.chmod(0o755)
+        place = Place(home=str(self.home), temporary=(str(base / "hosttmp"),))
+
+        async def choose() -> Adapter:
+            return adapter
+
+        self.spawn = SandboxSpawn(processes, place=lambda: place, choose=choose)
+        self.scratch = str(base / "scratch")
+        self.output = bytearray()
+        self.spoke = asyncio.Event()
+
+    async def start(self, script: str, **policy: object) -> Process:
+        fields = {"mode": "workspace-write", "workspace": str(self.workspace), "scratch": self.scratch}
+        self.output.clear()
+        self.spoke.clear()
+
+        def read(chunk: bytes) -> None:
+            self.output.extend(chunk)
+            self.spoke.set()
+
+        return await self.spawn(
+            ["/bin/bash", "-c", script],
+            cwd=str(self.workspace),
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.home), "P": str(self.program)},
+            policy=SpawnPolicy(**{**fields, **policy}),
+            call_id="call_1",
+            on_output=read,
+        )
+
+    async def run(self, script: str, **policy: object) -> tuple[int, str]:
+        """The exit code, and what was printed together with what is said about it."""
+        process = await self.start(f"P={self.program}; {script}", **policy)
+        code = await process.wait()
+        await process.stop()
+        printed = self.output.decode()
+        return code, printed + process.blocked(printed)
+
+    async def run_watched(self, script: str, look: Callable[[], object], **policy: object) -> tuple[int, str]:
+        """The same; `look` is called while the command holds on to what it did."""
+        door = self.workspace / "let-go"
+        os.mkfifo(door)
+        process = await self.start(f"P={self.program}; ({script}) 2>&1; {HELD[2:]}", **policy)
+        while b"held" not in self.output and process.returncode is None:
+            self.spoke.clear()
+            await self.spoke.wait()
+        look()
+        await asyncio.to_thread(door.write_text, "\n")
+        code = await process.wait()
+        await process.stop()
+        printed = self.output.decode()
+        return code, printed + process.blocked(printed)
+
+    def git(self, *arguments: str, cwd: Path | None = None, check: bool = True) -> str:
+        """Git as the person and their editor use it."""
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=cwd or self.workspace,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1", **IDENTITY},
+            capture_output=True,
+            text=True,
+            check=check,
+        )
+        return done.stdout
+
+    def editor_looks(self, *folders: str) -> None:
+        for folder in (".", *folders):
+            if (self.workspace / folder).is_dir():
+                self.git("status", cwd=self.workspace / folder, check=False)
+
+    def repository(self, folder: Path | None = None) -> None:
+        where = folder or self.workspace
+        where.mkdir(exist_ok=True)
+        self.git("init", "-q", "-b", "main", cwd=where)
+        self.git("config", "user.name", "t", cwd=where)
+        self.git("config", "user.email", "t@example.org", cwd=where)
+        self.git("commit", "-q", "--allow-empty", "-m", "first", cwd=where)
+
+
+IDENTITY = {
+    f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+EVIL = "cp -r .git evil && git config -f evil/config core.fsmonitor $P"
+
+
+@pytest.fixture(params=[bubblewrap, unshare], ids=lambda made: made.__name__)
+async def box(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Box]:
+    processes = Processes()
+    try:
+        yield Box(Path(os.path.realpath(tmp_path)), processes, request.param())
+    finally:
+        await processes.close()
+
+
+# While it runs
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        f"{EVIL}; echo $PWD/evil > .git/commondir",
+        f"{EVIL}; rm -f .git/commondir; echo $PWD/evil > .git/commondir",
+        f"{EVIL}; echo $PWD/evil > .git/c; mv -f .git/c .git/commondir",
+        f"{EVIL}; ln -sfn $PWD/evil/x .git/commondir; chmod u+w .git/commondir; echo $PWD/evil > evil/x",
+    ],
+    ids=["write", "remove", "rename", "link"],
+)
+async def test_git_cannot_be_led_to_another_repository_while_a_command_runs(box: Box, plant: str) -> None:
+    box.repository()
+    await box.run_watched(plant, box.editor_looks)
+    assert not box.marker.exists()
+    assert not (box.workspace / ".git/commondir").exists()
+
+
+async def test_the_settings_of_a_working_tree_cannot_be_planted_while_a_command_runs(box: Box) -> None:
+    box.repository()
+    box.git("config", "extensions.worktreeConfig", "true")
+    plant = "git config -f .git/config.worktree core.fsmonitor $P || printf '[core]\\nfsmonitor=%s\\n' $P > .git/config.worktree"
+    await box.run_watched(plant, box.editor_looks)
+    assert not box.marker.exists()
+    assert not (box.workspace / ".git/config.worktree").exists()
+
+
+async def test_a_folder_without_a_repository_does_not_become_one_while_a_command_runs(box: Box) -> None:
+    plant = "git init -q . && git config core.fsmonitor $P; mkdir -p .git; echo x > .git/HEAD"
+    await box.run_watched(plant, box.editor_looks)
+    assert not box.marker.exists()
+    assert not (box.workspace / ".git").exists()
+
+
+async def test_git_works_while_it_cannot_be_led_elsewhere(box: Box) -> None:
+    box.repository()
+    other = box.home / "other"
+    box.repository(other)
+    seen: list[str] = []
+
+    def look() -> None:
+        seen.append(box.git("status", "--porcelain", "--untracked-files=no"))
+        box.git("worktree", "add", "-q", str(box.home / "side"), "-b", "side")
+        seen.append(box.git("rev-parse", "--is-bare-repository"))
+
+    code, output = await box.run_watched(
+        f"set -e; echo b > b.txt; git add b.txt; git commit -qm second; git fetch -q {other} main; git gc -q;"
+        " git branch third; git checkout -q third; git merge -q main; git stash list; git rev-parse --show-toplevel",
+        look,
+    )
+    assert (code, output) == (0, f"{box.workspace}\nheld\n")
+    assert seen == ["", "false\n"]
+    assert box.git("log", "--format=%s", "main").split() == ["second", "first"]
+    assert "side" in box.git("worktree", "list")
+    assert not (box.workspace / ".git/commondir").exists()
+
+
+@pytest.mark.parametrize("setting", ["core.worktree", "core.bare"])
+async def test_a_repository_whose_working_tree_is_elsewhere_stays_as_it_is(box: Box, setting: str) -> None:
+    box.repository()
+    box.git("config", setting, {"core.worktree": str(box.home), "core.bare": "true"}[setting])
+    before = box.git("rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+    seen: list[str] = []
+    await box.run_watched(
+        "true", lambda: seen.append(box.git("rev-parse", "--is-bare-repository", "--is-inside-work-tree"))
+    )
+    assert seen == [before]
+
+
+# Killed in between
+
+
+async def test_what_a_killed_engine_leaves_is_harmless_and_goes_with_the_next_command(box: Box) -> None:
+    box.repository()
+    (box.workspace / ".git/commondir").write_text(".\n")
+    (box.workspace / ".git/commondir").chmod(0o1444)
+    assert box.git("status", "--porcelain") == ""
+    assert await box.run("git status --porcelain") == (0, "")
+    assert not (box.workspace / ".git/commondir").exists()
