@@ -167,7 +167,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
     settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
-    become one, for the same reason. `required`: where nothing can
+    become one, for the same reason. `agreed` are files that later runs obey and that a person let it change. `required`:
+    where nothing can
     enforce it, the command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
     the command.
     """
@@ -180,6 +181,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     git_config: bool = False
     new_repository: bool = False
+    agreed: tuple[str, ...] = ()
     required: bool = False
     variables: Mapping[str, str] = {}
 

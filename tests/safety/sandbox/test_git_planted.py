@@ -225,3 +225,158 @@ async def test_what_a_killed_engine_leaves_is_harmless_and_goes_with_the_next_co
     assert box.git("status", "--porcelain") == ""
     assert await box.run("git status --porcelain") == (0, "")
     assert not (box.workspace / ".git/commondir").exists()
+
+
+# Once it is over
+
+LOOKED_AT = ("sub", "b.git", "node_modules/x", "evil", "src")
+ODD = {
+    "nested": "git init -q sub && git -C sub config core.fsmonitor $P",
+    "bare": "git init -q --bare b.git; cd b.git; git config core.bare false; git config core.worktree ..;"
+    " git config core.fsmonitor $P",
+    "link": f"{EVIL}; mkdir sub; ln -s ../evil sub/.git",
+    "file": f"{EVIL}; mkdir sub; echo gitdir: ../evil > sub/.git",
+    "file without config": "mkdir sub; echo gitdir: ../later > sub/.git",
+    "dependencies": "mkdir -p node_modules/x; cd node_modules/x; git init -q .; git config core.fsmonitor $P",
+    "existing": "git -C src config core.fsmonitor $P",
+    "redirected": f"{EVIL}; echo $PWD/evil > src/.git/commondir",
+    "hook": "git init -q sub; cp $P sub/.git/hooks/post-index-change; echo x > sub/x; git -C sub add x; touch sub/x",
+    "old times": "git init -q sub; git -C sub config core.fsmonitor $P; touch -d 2001-01-01 sub/.git/config sub/.git sub .",
+}
+
+
+@pytest.mark.parametrize("plant", ODD.values(), ids=ODD)
+async def test_a_repository_that_came_to_name_programs_is_put_aside_and_said(box: Box, plant: str) -> None:
+    box.repository()
+    box.repository(box.workspace / "src")
+    await box.run("true")
+    _, output = await box.run(plant)
+    box.editor_looks(*LOOKED_AT)
+    assert not box.marker.exists()
+    assert "put aside" in output
+    assert "give-back" in output
+    assert box.git("log", "--format=%s") == "first\n"
+
+
+async def test_a_folder_that_becomes_a_repository_with_programs_is_none_afterwards(box: Box) -> None:
+    _, output = await box.run("git init -q . && git config core.fsmonitor $P", new_repository=True)
+    box.editor_looks()
+    assert not box.marker.exists()
+    assert "put aside" in output
+
+
+async def test_plain_repositories_stay(box: Box) -> None:
+    other = box.home / "other"
+    box.repository(other)
+    (other / "AGENTS.md").write_text("theirs\n")
+    box.git("add", ".", cwd=other)
+    box.git("commit", "-qm", "second", cwd=other)
+    box.repository()
+    script = (
+        f"git init -q new; git clone -q {other} theirs; git clone -q --bare {other} b.git; mkdir x;"
+        " git worktree add -q trees/side -b side"
+    )
+    assert await box.run(script, git_config=True) == (0, "")
+    assert box.git("log", "--format=%s", cwd=box.workspace / "theirs").split() == ["second", "first"]
+    assert (box.workspace / "theirs/AGENTS.md").exists()
+    assert (box.workspace / "trees/side/.git").exists()
+    assert (box.workspace / "new/.git/HEAD").exists()
+
+
+async def test_a_repository_that_named_programs_before_stays(box: Box) -> None:
+    box.repository()
+    box.repository(box.workspace / "src")
+    box.git("config", "core.fsmonitor", "false; true", cwd=box.workspace / "src")
+    assert await box.run("git -C src config user.name other") == (0, "")
+    assert (box.workspace / "src/.git").exists()
+
+
+# Files that later runs obey, below the top and beside it
+
+
+@pytest.mark.parametrize(
+    ("plant", "path"),
+    [
+        ("echo evil > src/AGENTS.md", "src/AGENTS.md"),
+        ("mkdir -p src/deep/.vscode; echo evil > src/deep/.vscode/tasks.json", "src/deep/.vscode"),
+        ("echo evil > .envrc", ".envrc"),
+        ("mkdir .claude; echo evil > .claude/settings.json", ".claude"),
+        ("echo evil > CLAUDE.md", "CLAUDE.md"),
+        ("echo evil > x; mv x src/CLAUDE.md; touch -d 2001-01-01 src/CLAUDE.md src", "src/CLAUDE.md"),
+        ("echo evil > x; ln -s ../x src/GEMINI.md", "src/GEMINI.md"),
+        ("mkdir x; echo evil > x/mcp.json; mv x src/.cursor", "src/.cursor"),
+        ("mkdir -p src/.cargo; echo evil > src/.cargo/config.toml", "src/.cargo/config.toml"),
+    ],
+)
+async def test_a_file_that_later_runs_obey_is_put_aside_where_it_appeared(
+    box: Box, plant: str, path: str
+) -> None:
+    (box.workspace / "src").mkdir()
+    await box.run("true")
+    code, output = await box.run(plant)
+    assert code == 0
+    assert not os.path.lexists(box.workspace / path)
+    assert os.path.lexists(box.workspace / f"{path}.put-aside-1")
+    assert f"{path}.put-aside-1" in output
+
+
+@pytest.mark.parametrize("path", ["src/AGENTS.md", "src/.vscode/tasks.json", "src/.claude/hooks/a.sh"])
+async def test_a_file_that_later_runs_obey_is_put_back_where_it_was_changed(box: Box, path: str) -> None:
+    file = box.workspace / path
+    file.parent.mkdir(parents=True)
+    file.write_text("mine\n")
+    await box.run("true")
+    file.write_text("mine, again\n")
+    _, output = await box.run(f"echo evil >> {path}; touch -d 2001-01-01 {path}")
+    assert file.read_text() == "mine, again\n"
+    assert Path(f"{file}.put-aside-1").read_text() == "mine, again\nevil\n"
+    assert "put-aside-1" in output
+
+
+async def test_what_nobody_obeys_and_what_goes_is_left_alone(box: Box) -> None:
+    (box.workspace / "src").mkdir()
+    (box.workspace / "src/AGENTS.md").write_text("mine\n")
+    (box.workspace / "old").mkdir()
+    (box.workspace / "old/AGENTS.md").write_text("mine\n")
+    await box.run("true")
+    script = (
+        "mkdir -p node_modules/x/.vscode .github/workflows; echo x > node_modules/x/AGENTS.md;"
+        " echo x > node_modules/x/.vscode/a; echo x > .github/workflows/ci.yml; rm src/AGENTS.md; mv old new"
+    )
+    assert await box.run(script) == (0, "")
+    assert (box.workspace / "new/AGENTS.md").read_text() == "mine\n"
+
+
+async def test_what_a_person_agreed_to_stays(box: Box) -> None:
+    (box.workspace / "src").mkdir()
+    file = box.workspace / "src/AGENTS.md"
+    assert await box.run("echo new > src/AGENTS.md", agreed=(str(file),)) == (0, "")
+    assert file.read_text() == "new\n"
+    assert await box.run("echo new > AGENTS.md", agreed=(str(box.workspace / "AGENTS.md"),)) == (0, "")
+    assert (box.workspace / "AGENTS.md").read_text() == "new\n"
+
+
+async def test_what_a_person_agreed_to_opens_nothing_of_git_or_ours(box: Box) -> None:
+    box.repository()
+    hook = box.workspace / ".git/hooks/pre-commit"
+    mine = box.workspace / ".bridle/config.toml"
+    code, _ = await box.run(
+        "echo x > .git/hooks/pre-commit || mkdir .bridle/x", agreed=(str(hook), str(mine))
+    )
+    assert code != 0
+    assert not hook.exists()
+
+
+async def test_two_commands_at_once_do_not_hide_what_one_of_them_made(box: Box) -> None:
+    (box.workspace / "src").mkdir()
+    os.mkfifo(box.workspace / "let-go")
+    first = await box.start(f"echo evil > src/AGENTS.md{HELD}")
+    while b"held" not in box.output:
+        box.spoke.clear()
+        await box.spoke.wait()
+    _, output = await box.run("true")
+    await asyncio.to_thread((box.workspace / "let-go").write_text, "\n")
+    await first.wait()
+    await first.stop()
+    assert "put aside" in first.blocked("") + output
+    assert not (box.workspace / "src/AGENTS.md").exists()

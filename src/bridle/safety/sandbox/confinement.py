@@ -23,13 +23,11 @@ from bridle.safety.sandbox.private_places import (
     SOCKETS_IN_HOME,
     secret_places,
 )
-from bridle.safety.sensitive import is_policy_file
+from bridle.safety.sensitive import POLICY_PARENTS, is_held_file
 from bridle.safety.shell.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders
 
 ALWAYS_PROTECTED = (".bridle", "AGENTS.md", ".mcp.json", ".vscode")
 """At the top of every writable folder, there or not."""
-_POLICY_PARENTS = frozenset({".cargo", ".config", ".github", ".mvn"})
-"""Ordinary folders with a few files in them that programs obey."""
 _MAX_LINKS = 8
 _MAX_STEPS = 1_000
 _MAX_KEPT_BYTES = 4_096
@@ -47,6 +45,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     link: str = ""
     content: bytes = b""
+    mode: int = 0o644
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +72,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
     writable: tuple[str, ...] = ()
     """Folders and files that are there and may be changed."""
+    folders: tuple[str, ...] = ()
+    """Those among them that people work in: what programs obey there is looked at once the command is over."""
     read_only: tuple[str, ...] = ()
     """Are there, below a writable folder, and may be neither changed nor replaced nor moved away."""
     absent: tuple[str, ...] = ()
@@ -147,7 +148,8 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     writable = _unique([*folders, *git_dirs, *([caches] if caches else [])])
 
     home = real(place.home)
-    protection = _Protection(writable, opened=(*asked, *left_out), real=real)
+    opened = (*asked, *left_out, *_agreed(policy.agreed, folders))
+    protection = _Protection(writable, opened=opened, real=real)
     for folder in folders:
         if os.path.isdir(folder):
             protection.add_all(_policy_files(folder, home))
@@ -164,6 +166,7 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     named = {*writable, *shown}
     return Confinement(
         writable=tuple(writable),
+        folders=tuple(folders) if writes else (),
         read_only=tuple(protection.read_only),
         absent=tuple(protection.absent),
         filled=tuple(protection.filled.items()),
@@ -305,10 +308,10 @@ def _policy_files(folder: str, home: str) -> Iterator[str]:
 
 def _policy_files_in(folder: str) -> Iterator[str]:
     for name in _names(folder):
-        if name in _POLICY_PARENTS:
+        if name in POLICY_PARENTS:
             below = (f"{name}/{child}" for child in _names(os.path.join(folder, name)))
-            yield from (os.path.join(folder, path) for path in below if is_policy_file(path))
-        elif name != ".git" and is_policy_file(name):
+            yield from (os.path.join(folder, path) for path in below if is_held_file(path))
+        elif name != ".git" and is_held_file(name):
             yield os.path.join(folder, name)
 
 
@@ -319,6 +322,17 @@ def _policy_files_between(folder: str, cwd: str) -> Iterator[str]:
             if between == folder:
                 return
             yield from _policy_files_in(between)
+
+
+def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
+    """What is held at the top of a folder and was agreed to; git's own files and Bridle's are never opened so."""
+    for path in paths:
+        for folder in folders:
+            if path != folder and is_beneath(path, folder):
+                names = os.path.relpath(path, folder).split("/")
+                if names[0] != ".bridle" and ".git" not in names:
+                    yield path
+                    yield os.path.join(folder, *names[: 2 if names[0] in POLICY_PARENTS else 1])
 
 
 def _hidden(place: Place, real: Callable[[str], str]) -> list[str]:

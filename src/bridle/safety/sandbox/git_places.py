@@ -62,7 +62,7 @@ def find_repository(folder: str) -> GitPlaces | None:
     for candidate in _self_and_parents(folder):
         entry = os.path.join(candidate, ".git")
         if os.path.lexists(entry):
-            found = _repository_at(candidate, entry)
+            found = repository_at(candidate, entry)
             if found is not None and (found.ours or candidate == folder):
                 return found
         elif _is_git_dir(candidate):
@@ -115,7 +115,8 @@ def files_of(git: GitPlaces, submodules: Sequence[str] = ()) -> GitFiles:
     )
 
 
-def _repository_at(top: str, entry: str) -> GitPlaces | None:
+def repository_at(top: str, entry: str) -> GitPlaces | None:
+    """The repository that the `.git` entry of a folder leads to; None if it leads to none."""
     if os.path.isdir(entry):
         folder = os.path.realpath(entry)
         inside = folder == entry or folder.startswith(f"{top}/")

@@ -21,6 +21,7 @@ from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allow
 if TYPE_CHECKING:
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
+    from bridle.safety.sandbox.lookout import Came, Lookout
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
@@ -62,6 +63,7 @@ class SandboxSpawn:
         self._failed = failed
         self._also = frozenset(also)
         self._unconfined = EnvOnlySpawn(processes, also=also)
+        self._lookouts: dict[tuple[str, ...], Lookout] = {}
 
     @property
     def adapter(self) -> str:
@@ -134,7 +136,14 @@ class SandboxSpawn:
 
         place = self._place_of(policy.workspace)
         for tries_left in reversed(range(_TRIES)):
-            border = _Border(adapter, lambda: confinement_of(policy, place, cwd), cwd, self._failed)
+            border = _Border(
+                adapter,
+                lambda: confinement_of(policy, place, cwd),
+                cwd,
+                self._failed,
+                lookout=self._lookout,
+                agreed=policy.agreed,
+            )
             launch = None
             try:
                 launch = border.launch(argv, policy)
@@ -168,6 +177,20 @@ class SandboxSpawn:
             return ConfinedProcess(started, adapter.name, border.explain)
         raise AssertionError("unreachable")
 
+    def learn(self, paths: Sequence[str]) -> None:
+        """Files that later runs obey were changed by somebody who may."""
+        for lookout in self._lookouts.values():
+            lookout.learn(paths)
+
+    def _lookout(self, folders: tuple[str, ...]) -> Lookout:
+        """One for all commands in these folders: what it knows of them is from the one before."""
+        found = self._lookouts.get(folders)
+        if found is None:
+            from bridle.safety.sandbox.lookout import Lookout
+
+            found = self._lookouts[folders] = Lookout(folders)
+        return found
+
     def _place_of(self, workspace: str) -> Place:
         """The place with the caches of this project alone: no project's downloads reach another."""
         place = self._place()
@@ -181,7 +204,14 @@ class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
     def __init__(
-        self, adapter: Adapter, look: Callable[[], Confinement], cwd: str, failed: Callable[[], None]
+        self,
+        adapter: Adapter,
+        look: Callable[[], Confinement],
+        cwd: str,
+        failed: Callable[[], None],
+        *,
+        lookout: Callable[[tuple[str, ...]], Lookout],
+        agreed: Sequence[str],
     ) -> None:
         self._adapter = adapter
         self._look = look
@@ -189,22 +219,34 @@ class _Border:
         self._cwd = cwd
         self._confinement: Confinement | None = None
         self._ended: Callable[[], None] = _nothing
-        self._put_aside: tuple[str, ...] = ()
+        self._lookout_for = lookout
+        self._agreed = agreed
+        self._watching: tuple[Lookout, int] | None = None
+        self._notes: list[str] = []
 
     def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
         """How to start `argv`. Another command may change what is looked at meanwhile."""
         from bridle.safety.sandbox.adapters import StartsAhead
 
-        if isinstance(self._adapter, StartsAhead):
-            made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
-        else:
-            made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
+        try:
+            if isinstance(self._adapter, StartsAhead):
+                made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
+            else:
+                made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
+        except BaseException:
+            if self._watching is not None:
+                lookout, began = self._watching
+                lookout.forget(began)
+            raise
         self._ended = made.ended
         return made
 
     def _looked(self) -> Confinement:
-        self._confinement = self._look()
-        return self._confinement
+        self._confinement = confinement = self._look()
+        if confinement.folders:
+            lookout = self._lookout_for(confinement.folders)
+            self._watching = lookout, lookout.begin()
+        return confinement
 
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
@@ -215,10 +257,35 @@ class _Border:
         ):
             from bridle.safety.sandbox.aftermath import put_right
 
-            self._put_aside = put_right(sealed)
+            self._notes += [_told(self._shown(path)) for path in put_right(sealed)]
+        if sealed and self._watching is not None:
+            (lookout, began), self._watching = self._watching, None
+            held = (*sealed.held, *sealed.writable, *(sealed.read_only if self._holds() else ()))
+            if came := lookout.end(began, held=frozenset(held), agreed=self._agreed):
+                self._put_aside(came)
+
+    def _put_aside(self, came: Sequence[Came]) -> None:
+        from shlex import quote
+
+        from bridle.safety.sandbox.aftermath import put_aside
+
+        for what in came:
+            if aside := put_aside(what):
+                shown, path = self._shown(what.path), self._shown(aside)
+                self._notes.append(
+                    f"[sandbox: {shown} was put aside as {path}: it {what.why}. "
+                    f"A person can bring it back: bridle sandbox give-back {quote(path)}]\n"
+                )
+
+    def _holds(self) -> bool:
+        """Whether what is to stay as it is cannot be changed by a command."""
+        return "read_only" in getattr(self._adapter, "covers", ("read_only",))
+
+    def _shown(self, path: str) -> str:
+        return visible(os.path.relpath(path, self._cwd), newlines=False)
 
     def explain(self, exit_code: int, output: str) -> str:
-        notes = [_told(visible(os.path.relpath(path, self._cwd), newlines=False)) for path in self._put_aside]
+        notes = [*self._notes]
         if exit_code == 1 and output.startswith(
             _BUBBLEWRAP_SAYS
         ):  # a command can pretend: nothing runs unconfined by it

@@ -58,7 +58,8 @@ pack.: threads windowmemory
 http.: postbuffer
 gui.: wmstate geometry
 """
-_HOOKS = ("post-index-change", "reference-transaction")
+LOOKING_HOOKS = ("post-index-change", "reference-transaction")
+"""Hooks that run when somebody only looks."""
 
 
 @functools.cache
@@ -108,7 +109,7 @@ def _is_plain_tree(worktree: str, entry: str, depth: int) -> bool:
     more = frozenset({"core.worktree"}) if depth else frozenset[str]()  # every submodule has it
     if not all(_is_harmless_config(path, _harmless() | more) for path in configs):
         return False
-    if any(os.path.lexists(os.path.join(common, "hooks", hook)) for hook in _HOOKS):
+    if any(os.path.lexists(os.path.join(common, "hooks", hook)) for hook in LOOKING_HOOKS):
         return False
     return _are_submodules_plain(worktree, git_folder, depth)
 
