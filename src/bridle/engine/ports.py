@@ -167,9 +167,9 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
     settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
-    become one, for the same reason. `agreed` are files that later runs obey and that a person let it change. `required`:
-    where nothing can
-    enforce it, the command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
+    become one, for the same reason. `agreed` are files that later runs obey and that a person let it
+    change; `git_tree`: git may change any, to what they are in a commit. `required`: where nothing can enforce it, the
+    command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
     the command.
     """
 
@@ -182,6 +182,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     git_config: bool = False
     new_repository: bool = False
     agreed: tuple[str, ...] = ()
+    git_tree: bool = False
     required: bool = False
     variables: Mapping[str, str] = {}
 

@@ -123,7 +123,7 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
         )
-    if query.escalates:
+    if query.escalates or query.brings:
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="default", step=7, for_person=True
         )

@@ -69,6 +69,11 @@ def sandboxed(policy: SpawnPolicy, understand: Understand = nothing_known) -> To
             new := any(makes_a_repository(part.text.split(maxsplit=2)) for part in call.parts)
         ):
             chosen = msgspec.structs.replace(policy, git_config=settings, new_repository=new)
+        git = call.foreseen
+        if git is not None and (git.files or git.unknown or git.unasked):  # what had to be asked about was
+            chosen = msgspec.structs.replace(chosen, agreed=call.agreed, git_tree=True)
+        elif call.agreed:
+            chosen = msgspec.structs.replace(chosen, agreed=call.agreed)
         return await proceed(msgspec.structs.replace(call, policy=chosen))
 
     return layer

@@ -152,8 +152,9 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     protection = _Protection(writable, opened=opened, real=real)
     for folder in folders:
         if os.path.isdir(folder):
-            protection.add_all(_policy_files(folder, home))
-            protection.add_all(_policy_files_between(folder, start))
+            if not policy.git_tree:
+                protection.add_all(_policy_files(folder, home))
+                protection.add_all(_policy_files_between(folder, start))
             git = around[folder]
             if (git.ours and git.top != folder) if git is not None else not policy.new_repository:
                 protection.add(os.path.join(folder, ".git"))

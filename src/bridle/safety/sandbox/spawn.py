@@ -142,7 +142,7 @@ class SandboxSpawn:
                 cwd,
                 self._failed,
                 lookout=self._lookout,
-                agreed=policy.agreed,
+                policy=policy,
             )
             launch = None
             try:
@@ -211,7 +211,7 @@ class _Border:
         failed: Callable[[], None],
         *,
         lookout: Callable[[tuple[str, ...]], Lookout],
-        agreed: Sequence[str],
+        policy: SpawnPolicy,
     ) -> None:
         self._adapter = adapter
         self._look = look
@@ -220,7 +220,7 @@ class _Border:
         self._confinement: Confinement | None = None
         self._ended: Callable[[], None] = _nothing
         self._lookout_for = lookout
-        self._agreed = agreed
+        self._policy = policy
         self._watching: tuple[Lookout, int] | None = None
         self._notes: list[str] = []
 
@@ -261,8 +261,36 @@ class _Border:
         if sealed and self._watching is not None:
             (lookout, began), self._watching = self._watching, None
             held = (*sealed.held, *sealed.writable, *(sealed.read_only if self._holds() else ()))
-            if came := lookout.end(began, held=frozenset(held), agreed=self._agreed):
+            came = lookout.end(began, held=frozenset(held), agreed=self._policy.agreed)
+            if came and self._policy.git_tree:
+                came = self._without_committed(came, sealed)
+            if came:
                 self._put_aside(came)
+            if sealed.working_trees and not self._policy.git_tree and _git_moved(sealed, began):
+                self._tell_stayed(sealed, began)
+
+    def _without_committed(self, came: Sequence[Came], sealed: Confinement) -> list[Came]:
+        """What is not as git has it in a commit; what is, is said."""
+        from bridle.safety.sandbox.commits import committed
+
+        is_committed = committed(sealed.working_trees)
+        brought = [what.path for what in came if is_committed(what.path)]
+        if brought:
+            names = ", ".join(map(self._shown, brought))
+            self._notes.append(f"[sandbox: git brought {names}, which later runs obey]\n")
+        return [what for what in came if what.path not in brought]
+
+    def _tell_stayed(self, sealed: Confinement, began: int) -> None:
+        from shlex import quote
+
+        from bridle.safety.sandbox.commits import stayed_behind
+
+        if names := [self._shown(path) for path in stayed_behind(sealed, began)]:
+            self._notes.append(
+                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands may not change "
+                "what later runs obey. To bring it, run this in a call of its own: "
+                f"git checkout HEAD -- {' '.join(map(quote, names))}]\n"
+            )
 
     def _put_aside(self, came: Sequence[Came]) -> None:
         from shlex import quote
@@ -302,6 +330,17 @@ class _Border:
             )
             notes += [f"{told}\n"] if told else []
         return "".join(notes)
+
+
+def _git_moved(sealed: Confinement, began: int) -> bool:
+    """Whether git noted since then that it went somewhere; mostly it did not, and nothing more is loaded."""
+    for tree in sealed.working_trees:
+        try:
+            if os.lstat(f"{tree.git_dir}/logs/HEAD").st_ctime_ns >= began:
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _told(path: str) -> str:
