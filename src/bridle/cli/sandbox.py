@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import machine_spawn
+from bridle.app.sandboxing import left_behind, machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -47,6 +47,10 @@ Status = Literal["ok", "warn", "fail"]
 
 
 def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if parsed.action == "give-back":
+        from bridle.cli.sandbox_give_back import give_back
+
+        return give_back(parsed.path, working_folder())
     here = _here(parsed, env)
     match parsed.action:
         case "run":
@@ -106,6 +110,8 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     if makes_a_repository(command):
         policy = msgspec.structs.replace(policy, new_repository=True)
     end = _End()
+    for line in left_behind(policy):
+        tell(visible(line, newlines=False))
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')

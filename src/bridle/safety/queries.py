@@ -73,10 +73,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
-    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `obeyed` are the files
-    that later runs obey and it would change; `brings`: git would, from a commit, so that the same command may bring
-    others the next time. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a few
-    words why somebody might be asked.
+    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `obeyed` are the
+    files that later runs obey and it would change; `brings`: git would, from a commit, so that the same command may
+    bring others the next time. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a
+    few words why somebody might be asked.
     """
 
     tool: str

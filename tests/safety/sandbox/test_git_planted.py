@@ -167,7 +167,8 @@ async def test_git_cannot_be_led_to_another_repository_while_a_command_runs(box:
 async def test_the_settings_of_a_working_tree_cannot_be_planted_while_a_command_runs(box: Box) -> None:
     box.repository()
     box.git("config", "extensions.worktreeConfig", "true")
-    plant = "git config -f .git/config.worktree core.fsmonitor $P || printf '[core]\\nfsmonitor=%s\\n' $P > .git/config.worktree"
+    settings = ".git/config.worktree"
+    plant = f"git config -f {settings} core.fsmonitor $P || printf '[core]\\nfsmonitor=%s\\n' $P > {settings}"
     await box.run_watched(plant, box.editor_looks)
     assert not box.marker.exists()
     assert not (box.workspace / ".git/config.worktree").exists()
@@ -241,7 +242,8 @@ ODD = {
     "existing": "git -C src config core.fsmonitor $P",
     "redirected": f"{EVIL}; echo $PWD/evil > src/.git/commondir",
     "hook": "git init -q sub; cp $P sub/.git/hooks/post-index-change; echo x > sub/x; git -C sub add x; touch sub/x",
-    "old times": "git init -q sub; git -C sub config core.fsmonitor $P; touch -d 2001-01-01 sub/.git/config sub/.git sub .",
+    "old times": "git init -q sub; git -C sub config core.fsmonitor $P;"
+    " touch -d 2001-01-01 sub/.git/config sub/.git sub .",
 }
 
 

@@ -71,9 +71,9 @@ def _moved(git_dir: str, began_ns: int) -> bool:
     for line in lines:
         who, tab, message = line.partition(b"\t")
         told = who.split(b" ")[-2:-1]
-        if tab and told and told[0].isdigit() and int(told[0]) >= began_ns // 1_000_000_000:
-            if not message.startswith(b"commit"):
-                return True
+        is_new = bool(told) and told[0].isdigit() and int(told[0]) >= began_ns // 1_000_000_000
+        if tab and is_new and not message.startswith(b"commit"):
+            return True
     return False
 
 

@@ -287,8 +287,8 @@ class _Border:
 
         if names := [self._shown(path) for path in stayed_behind(sealed, began)]:
             self._notes.append(
-                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands may not change "
-                "what later runs obey. To bring it, run this in a call of its own: "
+                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands may not "
+                "change what later runs obey. To bring it, run this in a call of its own: "
                 f"git checkout HEAD -- {' '.join(map(quote, names))}]\n"
             )
 
