@@ -139,8 +139,8 @@ class World:
 
     async def planted(self) -> None:
         """Returns once an attempt has planted something, and holds on to it."""
-        while not os.path.exists(f"{self.paths.work}/planted"):
-            await asyncio.sleep(_LOOK_S)  # noqa: ASYNC110  only a file says so
+        while not os.path.exists(f"{self.paths.work}/planted"):  # noqa: ASYNC110  only a file says so
+            await asyncio.sleep(_LOOK_S)
 
     async def look(self, folders: Sequence[str], processes: Processes) -> None:
         """What an editor does all the time: asks git about these folders, as the person."""
