@@ -24,6 +24,7 @@ from bridle.base.stand_ins import says_nothing
 
 _MODE = 0o1755
 _FILE_MODE = 0o1444
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
 _TRIES = 5
 
 
@@ -32,6 +33,10 @@ class Masks:
 
     def __init__(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
         self._held: dict[str, int] = {}
+        self.add(paths, files)
+
+    def add(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
+        """Takes more; where that fails, none is held any more."""
         try:
             for path, content in files:
                 self._hold_file(path, content)
@@ -82,12 +87,13 @@ class Masks:
     def _hold_file(self, path: str, content: bytes) -> None:
         """What came to stand there meanwhile says something else: it is looked at again before anything runs."""
         for _ in range(_TRIES):
-            with contextlib.suppress(FileExistsError):
-                _make_file(path, content)
             try:
-                file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            except FileNotFoundError:
-                continue
+                file = _make_file(path, content)
+            except FileExistsError:
+                try:
+                    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                except FileNotFoundError:
+                    continue
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_SH)
             if _is_still_there(path, file):
@@ -100,17 +106,26 @@ class Masks:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-def _make_file(path: str, content: bytes) -> None:
-    """The whole file at once: git, outside, may look at any time."""
-    begun = f"{path}.{os.urandom(4).hex()}"
-    file = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444)
+def _make_file(path: str, content: bytes) -> int:
+    """The whole file at once: git, outside, may look at any time. It is open then."""
+    begun = ""
+    try:
+        file = os.open(os.path.dirname(path), os.O_RDWR | _NAMELESS, 0o444)
+    except OSError:  # a file system without nameless files
+        begun = f"{path}.{os.urandom(4).hex()}"
+        file = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444)
     try:
         os.write(file, content)
         os.fchmod(file, _FILE_MODE)
-        os.link(begun, path)
-    finally:
+        # with a folder, which an absolute path has no use for, the call that can follow a link is made
+        os.link(begun or f"/proc/self/fd/{file}", path, src_dir_fd=file, follow_symlinks=True)
+    except BaseException:
         os.close(file)
-        os.unlink(begun)
+        raise
+    finally:
+        if begun:
+            os.unlink(begun)
+    return file
 
 
 def _is_taken_away(path: str, folder: int) -> bool:

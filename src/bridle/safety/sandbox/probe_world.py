@@ -139,7 +139,7 @@ class World:
 
     async def planted(self) -> None:
         """Returns once an attempt has planted something, and holds on to it."""
-        while not os.path.exists(f"{self.paths.work}/planted"):  # noqa: ASYNC110  only a file says so
+        while not os.path.exists(f"{self.paths.work}/planted"):  # noqa: ASYNC110, ASYNC240  only a file says so
             await asyncio.sleep(_LOOK_S)
 
     async def look(self, folders: Sequence[str], processes: Processes) -> None:
@@ -147,14 +147,13 @@ class World:
         git = shutil.which("git")
         for folder in folders:
             cwd = os.path.join(self.paths.work, folder)
-            if git is not None and os.path.isdir(cwd):
+            if git is not None and os.path.isdir(cwd):  # noqa: ASYNC240  nothing else waits
                 env = {"PATH": os.path.dirname(git), "HOME": self.paths.home, "GIT_CONFIG_NOSYSTEM": "1"}
                 async with await processes.start(
                     [git, "status"], cwd=cwd, env=env, on_output=lambda _data: None
                 ) as process:
                     await process.wait()
-        with open(f"{self.paths.work}/looked", "w", encoding="utf-8"):
-            pass
+        os.close(os.open(f"{self.paths.work}/looked", os.O_WRONLY | os.O_CREAT, 0o600))
 
     def changes(self) -> list[str]:
         """What is not as it was, in words; each thing that happened at a socket is told once."""
@@ -322,7 +321,7 @@ def _furnish(paths: Paths, token: str) -> None:
     for name in ("run", "ssh", "work/src", "work/.git/objects", "work/.git/refs/heads"):
         os.makedirs(f"{paths.root}/{name}")
     os.mkfifo(f"{paths.work}/life")
-    os.chmod(f"{paths.outside}/canary", 0o755)
+    os.chmod(f"{paths.outside}/canary", 0o700)
 
 
 def _new_folder(prefix: str, folder: str) -> str:

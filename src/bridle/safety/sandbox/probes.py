@@ -41,8 +41,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     `part` is what it is a test of: a field of `Confinement`, or one of `environment processes leftovers privileges
     kernel terminal modes`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret in it
     or a change outside counts. `looks` are folders about which git is asked from outside, as an editor does: once the
-    command is over, or `meanwhile`. `repository`: the workspace is one. `network`: it can only be stopped where the network is denied. `must_work`: the other
-    way round, a sandbox that stops this is of no use.
+    command is over, or `meanwhile`. `repository`: the workspace is one. `network`: it can only be stopped where the
+    network is denied. `must_work`: the other way round, a sandbox that stops this is of no use.
     """
 
     name: str
