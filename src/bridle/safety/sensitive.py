@@ -71,6 +71,12 @@ def is_held_file(path: str) -> bool:
     return _is_in(parts, _POLICY_PLACES)
 
 
+def held_examples() -> list[str]:
+    """One file for each entry of the list that a sandbox keeps as it is; git's own folder has rules of its own."""
+    folders = sorted(_POLICY_FOLDERS - {".git"})
+    return [*sorted(_POLICY_NAMES), *(f"{folder}/x" for folder in folders), *_POLICY_PLACES]
+
+
 def _is_in(parts: Sequence[str], places: Iterable[str]) -> bool:
     if len(parts) == 1:
         return False
