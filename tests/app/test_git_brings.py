@@ -10,7 +10,7 @@ import pytest
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion
-from bridle.protocol.events import PermissionRequested, QuestionAsked, ToolResult
+from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked, ToolResult
 from bridle.providers.script import call, say
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -209,3 +209,23 @@ async def test_git_hidden_in_a_script_says_what_stayed_and_how_to_bring_it(shop:
     result, _ = await shop.run("git checkout HEAD -- AGENTS.md .vscode src", "once")
     assert result.metadata["exit_code"] == 0, result.content
     assert shop.status() == ""
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_what_was_put_aside_is_told_to_the_model_and_to_the_person(
+    shop: Shop, background: bool
+) -> None:
+    plant = "mkdir -p pkg; echo evil > pkg/AGENTS.md; : > done"
+    calls = [call("bash", command=f"sh -c '{plant}'")]
+    if background:
+        calls = [
+            call("bash", command=f"sh -c '{plant}; exec sleep 600'", background=True),
+            call("bash", command="until [ -e done ]; do :; done"),
+            call("bash", job="job1", stop=True),
+        ]
+    async with harness(scripted(*calls, say("Done.")), folder=str(shop.folder), mode="yolo") as session:
+        events = await session.ask("go")
+    told = [notice.message for notice in of_kind(events, Notice) if notice.reason == "PutAside"]
+    assert ["pkg/AGENTS.md.put-aside-1" in message for message in told] == [True]
+    assert any("pkg/AGENTS.md.put-aside-1" in result.content for result in of_kind(events, ToolResult))
+    assert not (shop.folder / "pkg/AGENTS.md").exists()

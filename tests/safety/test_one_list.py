@@ -20,7 +20,8 @@ from bridle.safety.shell.understanding import understand
 NAMED_BY_PEOPLE = [
     ".claude/settings.json", ".cursor/rules/a.mdc", ".gemini/settings.json", ".codex/config.toml",
     ".idea/workspace.xml", ".devcontainer/devcontainer.json", ".envrc", "CLAUDE.md", "GEMINI.md", "AGENTS.md",
-    ".vscode/tasks.json", ".mcp.json", ".bridle/config.toml", ".github/copilot-instructions.md", ".github/instructions/a.md",
+    ".vscode/tasks.json", ".mcp.json", ".bridle/config.toml", ".github/copilot-instructions.md",
+    ".github/instructions/a.md",
 ]  # fmt: skip
 ALL = [*NAMED_BY_PEOPLE, *held_examples()]
 

@@ -201,6 +201,11 @@ class Process(Protocol):
         """What the sandbox kept it from, as one note for the model, judged by the end of its output; mostly empty."""
         ...
 
+    @property
+    def put_aside(self) -> Sequence[str]:
+        """What it made that later runs would obey and that is out of the way now, one sentence each for a person."""
+        ...
+
     async def wait(self) -> int:
         """Returns the exit code after the last output was delivered; negative for a signal."""
         ...

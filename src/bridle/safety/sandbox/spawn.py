@@ -174,7 +174,7 @@ class SandboxSpawn:
                 raise CannotStart(
                     argv[0], "no resources" if is_scarce(refused) else "no sandbox"
                 ) from refused
-            return ConfinedProcess(started, adapter.name, border.explain)
+            return ConfinedProcess(started, adapter.name, border.explain, border.put_aside)
         raise AssertionError("unreachable")
 
     def learn(self, paths: Sequence[str]) -> None:
@@ -223,6 +223,7 @@ class _Border:
         self._policy = policy
         self._watching: tuple[Lookout, int] | None = None
         self._notes: list[str] = []
+        self.put_aside: list[str] = []
 
     def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
         """How to start `argv`. Another command may change what is looked at meanwhile."""
@@ -300,10 +301,10 @@ class _Border:
         for what in came:
             if aside := put_aside(what):
                 shown, path = self._shown(what.path), self._shown(aside)
-                self._notes.append(
-                    f"[sandbox: {shown} was put aside as {path}: it {what.why}. "
-                    f"A person can bring it back: bridle sandbox give-back {quote(path)}]\n"
-                )
+                told = f"{shown} was put aside as {path}: it {what.why}"
+                back = f"bridle sandbox give-back {quote(path)}"
+                self._notes.append(f"[sandbox: {told}. A person can bring it back: {back}]\n")
+                self.put_aside.append(f"{told}. To bring it back: {back}")
 
     def _holds(self) -> bool:
         """Whether what is to stay as it is cannot be changed by a command."""
