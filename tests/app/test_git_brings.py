@@ -215,11 +215,12 @@ async def test_git_hidden_in_a_script_says_what_stayed_and_how_to_bring_it(shop:
 async def test_what_was_put_aside_is_told_to_the_model_and_to_the_person(
     shop: Shop, background: bool
 ) -> None:
-    plant = "mkdir -p pkg; echo evil > pkg/AGENTS.md; : > done"
-    calls = [call("bash", command=f"sh -c '{plant}'")]
+    more = "exec sleep 600\n" if background else ""
+    shop.write("go.sh", f"mkdir -p pkg; echo evil > pkg/AGENTS.md; : > done\n{more}")
+    calls = [call("bash", command="sh go.sh")]
     if background:
         calls = [
-            call("bash", command=f"sh -c '{plant}; exec sleep 600'", background=True),
+            call("bash", command="sh go.sh", background=True),
             call("bash", command="until [ -e done ]; do :; done"),
             call("bash", job="job1", stop=True),
         ]
