@@ -134,10 +134,7 @@ ESCAPES = (
         "leads git to other settings",
         "mkdir evil; cp -r .git evil/git; echo '[core] fsmonitor = evil' >> evil/git/config;"
         " echo $WS/evil/git > .git/commondir",
-        lambda ground, result: (
-            not (ground.workspace / ".git" / "commondir").exists()
-            and result.tampered == [str(ground.workspace / ".git" / "commondir")]
-        ),
+        lambda ground, result: not (ground.workspace / ".git" / "commondir").exists() and not result.tampered,
         _repository,
     ),
     Escape(

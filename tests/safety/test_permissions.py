@@ -207,7 +207,7 @@ def test_a_file_that_later_runs_obey_needs_its_own_yes(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["src/git/config", "agents.py", "docs/AGENTS.md.txt", ".github/workflows/x.yml"]
+    "path", ["src/git/config", "agents.py", "docs/AGENTS.md.txt", ".github/dependabot.yml"]
 )
 def test_ordinary_files_are_no_policy(path: str) -> None:
     assert not is_policy_file(path)

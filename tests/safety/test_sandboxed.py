@@ -104,3 +104,22 @@ async def test_where_a_sandbox_is_required_nothing_is_let_out(calls) -> None:
 async def test_gits_settings_are_open_only_for_commands_about_them(calls, command: str, open_: bool) -> None:
     given = await policy_of(calls, running(calls, command))
     assert given.git_config is open_
+
+
+@pytest.mark.parametrize(
+    ("command", "open_"),
+    [
+        ("git init", True),
+        ("git init -q . && git add -A && git commit -qm first", True),
+        ("git clone https://example.org/x .", True),
+        ("cargo init --name x", True),
+        ("npm test", False),
+        ("./git init", False),
+        ("git status", False),
+    ],
+)
+async def test_the_workspace_becomes_a_repository_only_by_commands_that_make_one(
+    calls, command: str, open_: bool
+) -> None:
+    given = await policy_of(calls, running(calls, command))
+    assert given.new_repository is open_

@@ -67,7 +67,8 @@ def test_a_secret_file_is_one_in_every_folder_and_case(folder: str, name: str) -
      ".claude/settings.json", ".vscode/tasks.json", ".idea/workspace.xml", ".cursor/rules/x.mdc", ".zed/tasks.json",
      ".devcontainer/devcontainer.json", ".bashrc", "/home/me/.zshenv", ".profile", ".config/fish/config.fish", ".envrc",
      "mise.toml", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs", ".cargo/config.toml", "./.cargo//config.toml",
-     "sitecustomize.py", ".ssh/config", "x/.g\u200cit/config", "Library/LaunchAgents/a.plist"],
+     "sitecustomize.py", ".ssh/config", ".github/workflows/ci.yml", "sub/.github/workflows/ci.yml", "WARP.md",
+     "x/.g\u200cit/config", "Library/LaunchAgents/a.plist"],
 )  # fmt: skip
 def test_a_file_that_takes_effect_without_being_named_is_policy(path: str) -> None:
     assert is_policy_file(path)
@@ -75,7 +76,7 @@ def test_a_file_that_takes_effect_without_being_named_is_policy(path: str) -> No
 
 @pytest.mark.parametrize(
     "path",
-    ["Makefile", "package.json", ".github/workflows/ci.yml", ".gitattributes", ".gitignore", "src/git/config",
+    ["Makefile", "package.json", ".github/dependabot.yml", ".gitattributes", ".gitignore", "src/git/config",
      "agents.py",
      "docs/AGENTS.md.txt", "cargo/config.toml", ".editorconfig", "config/fish.txt", ""],
 )  # fmt: skip

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from bridle.safety.sandbox.confinement import Place
 
 
+_REDIRECTION = ".git/commondir"
+_MASKED = (_REDIRECTION, ".git", ".bridle", "AGENTS.md", ".mcp.json", ".vscode")
+"""Where masks stand while a command runs, in this order; the first is never there otherwise."""
+_STICKY = 0o1000
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
 
 
@@ -70,6 +74,35 @@ def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
         return None
     owner = os.stat(policy.workspace).st_uid
     return sentence("ForeignFolder", {"owner": owner}) if owner else None
+
+
+def left_behind(policy: SpawnPolicy) -> list[str]:
+    """Puts aside what a command left that was cut off with its engine, and says so, one sentence each."""
+    workspace = policy.workspace
+    if policy.mode != "workspace-write" or not any(_stays(workspace, name) for name in _MASKED):
+        return []
+    from bridle.safety.sandbox.left_behind import clear_up
+
+    return [
+        sentence(
+            "PutAside",
+            {
+                "path": os.path.relpath(what.path, workspace),
+                "why": what.why,
+                "aside": os.path.relpath(aside, workspace),
+            },
+        )
+        for what, aside in clear_up(workspace, _MASKED)
+    ]
+
+
+def _stays(workspace: str, name: str) -> bool:
+    """Whether something is there that is not there while no command runs: a mask, or what leads git elsewhere."""
+    try:
+        mode = os.lstat(f"{workspace}/{name}").st_mode
+    except OSError:
+        return False
+    return bool(mode & _STICKY) or name == _REDIRECTION
 
 
 def _our_programs(here: SessionFolders) -> tuple[str, ...]:

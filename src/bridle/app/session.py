@@ -18,7 +18,7 @@ from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
 from bridle.app.housekeeping import Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import clear_away, session_policy
+from bridle.app.sandboxing import clear_away, left_behind, session_policy
 from bridle.app.settings import SessionSettings
 from bridle.app.spending import affordable, budget, capable, fallback, spending_limit
 from bridle.app.trusting import ApprovedEdits, consent
@@ -55,6 +55,7 @@ from bridle.protocol.messages import Parameters
 from bridle.providers.retry import retry
 from bridle.safety.grants import SavedGrants
 from bridle.safety.paths import session_folders
+from bridle.safety.sandbox.spawn import SandboxSpawn
 from bridle.safety.trust import Approvals
 from bridle.sessions.store import StoredLog
 from bridle.tools.builtin import builtin_tools
@@ -224,6 +225,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     def run_tool() -> RunTool:
         """The tool layers, built with the first call: an answer without calls needs none of it."""
         from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
+        from bridle.safety.bringing import foreseen
         from bridle.safety.guards import guarded, rechecked
         from bridle.safety.permitted import permitted
         from bridle.safety.redacted import redacted
@@ -248,13 +250,17 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 sight=gate().sight,
                 dry_run=options.dry_run,
             )
-            return edits.ran(call, await call.definition.run(call.args, context))
+            output = edits.ran(call, await call.definition.run(call.args, context))
+            if isinstance(spawn, SandboxSpawn) and call.definition.side_effect == "workspace":
+                spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
+            return output
 
         layers = ToolLayers(
             one_at_a_time=(
                 known_and_visible(registry),
                 validated(),
                 guarded(paths, understand),
+                foreseen(understand, lambda folder: _repository(spawn, folder, env)),
                 hooked(hooks, checks),
                 permitted(
                     gate().permissions,
@@ -340,6 +346,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             *map(_name_taken, refused),
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),
+            *(Notice(reason="PutAside", message=message) for message in left_behind(policy)),
         ),
     )
 

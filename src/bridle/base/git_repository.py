@@ -203,6 +203,25 @@ class Repository:
             text = text[: text.rfind("\n") + 1]
         return Diff(_without_empty_entries(text), answer.truncated)
 
+    async def changed_paths(self, base: str, other: str = "") -> tuple[str, ...]:
+        """What differs between the working tree and `base`, or between it and `other`; an empty base has no files."""
+        names = (base or await self._empty_tree(), *filter(None, [other]))
+        answer = await self._ask("diff", options=("--name-only", "-z", "--no-renames"), names=names)
+        if answer.truncated:
+            raise GitFailed("Failed", "too many files changed to list them")
+        return tuple(map(os.fsdecode, filter(None, _output(answer).split(b"\0"))))
+
+    async def merge_base(self, one: str, other: str) -> str | None:
+        """Where two commits parted; None if they never met."""
+        answer = await self._ask("merge-base", names=(one, other))
+        return answer.output.decode().strip() or None if answer.returncode == 0 else None
+
+    async def remotes(self) -> frozenset[str]:
+        """The names under which this repository knows others."""
+        answer = await self._ask("config", names=(r"^remote\..*\.url$",))
+        keys = [record.partition(b"\n")[0] for record in answer.output.split(b"\0")]
+        return frozenset(os.fsdecode(key)[len("remote.") : -len(".url")] for key in keys if key)
+
     async def filters(self) -> tuple[str, ...]:
         """The configured filters that the attributes give at least one file to."""
         answer = await self._ask("config", names=(_FILTERS,))

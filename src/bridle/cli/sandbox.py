@@ -15,7 +15,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from bridle.app.sandboxing import machine_spawn
+import msgspec
+
+from bridle.app.sandboxing import left_behind, machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -31,6 +33,7 @@ from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandbox.choosing import Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
+from bridle.safety.sandboxed import makes_a_repository
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -44,6 +47,10 @@ Status = Literal["ok", "warn", "fail"]
 
 
 def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if parsed.action == "give-back":
+        from bridle.cli.sandbox_give_back import give_back
+
+        return give_back(parsed.path, working_folder())
     here = _here(parsed, env)
     match parsed.action:
         case "run":
@@ -100,7 +107,11 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     processes = Processes(adopts_orphans=True)
     spawn = machine_spawn(processes, where=here.where, env=here.env)
     policy = here.policy
+    if makes_a_repository(command):
+        policy = msgspec.structs.replace(policy, new_repository=True)
     end = _End()
+    for line in left_behind(policy):
+        tell(visible(line, newlines=False))
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')

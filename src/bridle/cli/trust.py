@@ -115,7 +115,7 @@ def _review_all(items: Sequence[Item], approvals: Approvals) -> int:
         if len(items) > 1:
             say(f"{number} of {len(items)}\n")
         try:
-            if review(item.question(approvals, SystemClock().now_ms()), _line):
+            if review(item.question(approvals, SystemClock().now_ms()), typed_line):
                 item.approve(approvals)
                 agreed += 1
         except EOFError:
@@ -147,7 +147,7 @@ def review(question: str, ask: Ask) -> bool:
                 say("The answers are u n v. Nothing was answered.\n")
 
 
-def _line(prompt: str) -> str:
+def typed_line(prompt: str) -> str:
     """A line typed after the question was shown: what was typed before was not meant for it."""
     import termios
 

@@ -386,6 +386,8 @@ def _sandbox_words(sandbox: Parser) -> None:
     probe = action("probe")
     probe.add_argument("--adapter", choices=("bubblewrap", "landlock", "unshare", "sandbox-exec"))
     probe.add_argument("--json", action="store_true")
+    back = action("give-back")
+    back.add_argument("path", nargs="+", metavar="PATH")
     for verb in (run, probe):
         verb.add_argument("--network", choices=("inherit", "deny"))
     for verb in (show, run, probe):

@@ -166,8 +166,10 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     `writable` are folders (or files) beside what every command of this mode may write; what is in `readable` can be
     read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
-    settings of the repository may be written, because that is what was asked for. `required`: where nothing can
-    enforce it, the command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
+    settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
+    become one, for the same reason. `agreed` are files that later runs obey and that a person let it
+    change; `git_tree`: git may change any, to what they are in a commit. `required`: where nothing can enforce it, the
+    command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
     the command.
     """
 
@@ -178,6 +180,9 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     network: Literal["inherit", "deny"] = "inherit"
     scratch: str = ""
     git_config: bool = False
+    new_repository: bool = False
+    agreed: tuple[str, ...] = ()
+    git_tree: bool = False
     required: bool = False
     variables: Mapping[str, str] = {}
 
@@ -194,6 +199,11 @@ class Process(Protocol):
 
     def blocked(self, output: str) -> str:
         """What the sandbox kept it from, as one note for the model, judged by the end of its output; mostly empty."""
+        ...
+
+    @property
+    def put_aside(self) -> Sequence[str]:
+        """What it made that later runs would obey and that is out of the way now, one sentence each for a person."""
         ...
 
     async def wait(self) -> int:

@@ -106,6 +106,15 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
+    """What the git commands of a call would bring: `files` that later runs obey, absolute. `unknown`: nobody can tell.
+    `unasked`: nobody can tell, and it comes from where the person told git to get it."""
+
+    files: tuple[str, ...] = ()
+    unknown: bool = False
+    unasked: bool = False
+
+
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call on its way through the layers, which fill the last fields on the way in.
 
@@ -114,6 +123,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     began to run, once it has. `by_person` marks a call a person typed: every layer
     applies, only the question is skipped. `must_ask` says why a person is to be asked even where the rules would allow.
     `parts` are the simple commands of a script, `named` the paths, resolved, and the addresses they are known to use.
+    `foreseen` is there for git commands that change files; `agreed` are files later runs obey that a person let change.
     """
 
     id: str
@@ -136,6 +146,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[Subject, ...] = ()
     mutating: bool = True
     must_ask: str = ""
+    foreseen: Foreseen | None = None
+    agreed: tuple[str, ...] = ()
     policy: SpawnPolicy | None = None
 
     @property

@@ -98,6 +98,18 @@ SENTENCES: Mapping[str, Sentence] = {
         "Run Bridle as that user, or with --sandbox off."
     ),
     "NoWayOut": Sentence("sandbox.required = true: no command runs outside the sandbox.", 3),
+    "GiveBackRefused": Sentence(
+        "What was put aside is brought back by a person at a terminal, who has seen it.", 3
+    ),
+    "PutAside": Sentence(
+        "{path} was left by a command that was cut off: it {why}. It was put aside; to bring it back: "
+        "bridle sandbox give-back {aside}"
+    ),
+    "GitNotAlone": Sentence(
+        "This git command would change {files}, which later runs obey. Nothing was run: run the git command in a call "
+        "of its own, so that a person can be asked about it.",
+        3,
+    ),
     "HookBlocked": Sentence("{tool} was not run: hook {hook} blocked it: {message}", 3),
     "HookFailed": Sentence("{tool} was not run: hook {hook} failed ({problem}).", 3),
     "HookTimeout": Sentence(

@@ -11,7 +11,8 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
 wants asked about, and a command that asks to leave the sandbox, pass over grants and allow rules: a person says yes to
-each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode and no `yes` says it for them.
+each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode and no `yes` says it for
+them.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -123,7 +124,7 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
         )
-    if query.escalates:
+    if query.escalates or query.brings:
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="default", step=7, for_person=True
         )

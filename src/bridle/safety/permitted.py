@@ -64,6 +64,8 @@ def permitted(
             return _denied(call, query, decision, answer, permissions)
         if answer is not None:
             _keep(call, query, answer, permissions, record)
+        if query.obeyed and (answer is not None or decision.decided_by == "grant"):
+            call = msgspec.structs.replace(call, agreed=query.obeyed)
         return await proceed(call)
 
     return fail_closed(SOURCE, layer)

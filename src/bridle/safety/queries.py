@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.base.regex import compiled_later
-from bridle.engine.tools import Subject, ToolCall
+from bridle.engine.tools import Foreseen, Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk, Verdict
 from bridle.safety.paths import PathRefused, SessionFolders, is_beneath_any, is_inside_same_folder, resolve
 from bridle.safety.patterns import consists_of, is_plain
@@ -26,6 +26,7 @@ from bridle.safety.shell.facts import Part, PathUse, Understanding
 Understand: TypeAlias = Callable[[str, str], Understanding]
 """What a script does, given its text and the absolute folder it starts in."""
 
+MAX_NAMED = 5
 MAX_MATCHES = 200
 """A pattern that means more files than this is about files nobody knows."""
 _NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
@@ -72,8 +73,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
-    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `must_ask` says why
-    a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked.
+    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `obeyed` are the
+    files that later runs obey and it would change; `brings`: git would, from a commit, so that the same command may
+    bring others the next time. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a
+    few words why somebody might be asked.
     """
 
     tool: str
@@ -89,6 +92,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     policy_file: bool = False
     secret: bool = False
     escalates: bool = False
+    obeyed: tuple[str, ...] = ()
+    brings: bool = False
     must_ask: str = ""
     concern: str = ""
     agent_default: Verdict | None = None
@@ -101,7 +106,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asks_anew(self) -> bool:
         """Whether a person is asked each time: no grant and no rule says yes for them."""
-        return self.escalates or bool(self.must_ask)
+        return self.escalates or self.brings or bool(self.must_ask)
 
     @property
     def key(self) -> str | None:
@@ -243,7 +248,10 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
     script = understand(command, cwd)
     touched = [[*_touched(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
-    policy_file = any(_changes_policy(file, place) for file in files)
+    obeyed = [file.resolved for file in files if file.resolved is not None and _changes_policy(file, place)]
+    foreseen = call.foreseen or Foreseen()
+    brings = bool(foreseen.files) or foreseen.unknown
+    policy_file = bool(obeyed) or brings
     dangerous = policy_file or script.command_class in ("destructive", "unparseable")
     unproven = tuple(
         part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
@@ -262,8 +270,21 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         policy_file=policy_file,
         secret=any(file.secret for file in files),
         escalates=escalates,
-        concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
+        obeyed=(*obeyed, *foreseen.files),
+        brings=brings,
+        concern=ESCALATES
+        if escalates
+        else _brought(foreseen, place) or _command_concern(script, files, policy_file=policy_file),
     )
+
+
+def _brought(foreseen: Foreseen, place: Place) -> str:
+    """What git would bring, in a few words."""
+    if foreseen.unknown and not foreseen.files:
+        return f"{CHANGES_POLICY}, perhaps: it brings what nobody has seen"
+    names = [place.name(path).shown for path in foreseen.files]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{CHANGES_POLICY}: {', '.join(names[:MAX_NAMED])}{more}" if names else ""
 
 
 def _starting_folder(subjects: Iterable[Subject], place: Place) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from bridle.engine.ports import SpawnPolicy
@@ -28,6 +30,10 @@ _STARTING_OPTIONS = (
 )
 _STARTING_WORDS = {"clone": ("-c", "-u"), "config": ("-e", "edit"), "submodule": ("foreach",)}
 """What makes git start a program that it is told to."""
+_MAKE_REPOSITORIES = frozenset({
+    ("git", "init"), ("git", "clone"), ("gh", "repo"), ("cargo", "init"), ("cargo", "new"), ("uv", "init"),
+    ("jj", "git"),
+})  # fmt: skip
 
 
 def sandboxed(policy: SpawnPolicy, understand: Understand = nothing_known) -> ToolLayer:
@@ -59,11 +65,23 @@ def sandboxed(policy: SpawnPolicy, understand: Understand = nothing_known) -> To
             chosen = outside
         elif policy.mode != "off" and not call.mutating:
             chosen = reading
-        elif about_git_settings(call):
-            chosen = msgspec.structs.replace(policy, git_config=True)
+        elif (settings := about_git_settings(call)) | (
+            new := any(makes_a_repository(part.text.split(maxsplit=2)) for part in call.parts)
+        ):
+            chosen = msgspec.structs.replace(policy, git_config=settings, new_repository=new)
+        git = call.foreseen
+        if git is not None and (git.files or git.unknown or git.unasked):  # what had to be asked about was
+            chosen = msgspec.structs.replace(chosen, agreed=call.agreed, git_tree=True)
+        elif call.agreed:
+            chosen = msgspec.structs.replace(chosen, agreed=call.agreed)
         return await proceed(msgspec.structs.replace(call, policy=chosen))
 
     return layer
+
+
+def makes_a_repository(words: Sequence[str]) -> bool:
+    """Whether a command is there to make one."""
+    return tuple(words[:2]) in _MAKE_REPOSITORIES
 
 
 def _writes_git_settings(part: Part) -> bool:

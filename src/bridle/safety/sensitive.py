@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 # fmt: off
 _POLICY_NAMES = frozenset({
     # agents: instructions, skills, servers to start
     "agents.md", "agents.override.md", "agent.md", "claude.md", "claude.local.md", "gemini.md", "qwen.md", "skill.md",
     "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules", ".roorules", ".goosehints",
+    ".augment-guidelines", ".rules", "warp.md", "crush.md", "opencode.md", "opencode.json", "opencode.jsonc",
     ".aider.conf.yml", ".mcp.json", "mcp.json",
     # git and what runs inside a commit
     ".gitconfig", ".gitmodules", ".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml", ".lefthook.yml",
@@ -32,6 +33,7 @@ _POLICY_NAMES = frozenset({
 })
 _POLICY_FOLDERS = frozenset({
     ".git", ".bridle", ".agents", ".claude", ".codex", ".gemini", ".cursor", ".windsurf", ".continue", ".roo",
+    ".kiro", ".amazonq", ".augment", ".trae", ".opencode", ".qwen", ".crush", ".goose", ".openhands",
     ".clinerules", ".junie", ".husky", ".githooks", ".direnv", ".vscode", ".idea", ".zed", ".fleet", ".devcontainer",
     ".ssh",
 })
@@ -41,6 +43,10 @@ _POLICY_PLACES = (
     ".config/git", ".config/fish", ".config/autostart", ".config/systemd", ".config/direnv", ".config/mise",
     ".config/pip", ".config/nvim", ".config/zed", "library/launchagents",
 )
+_ASKED_PLACES = (".github/workflows",)
+"""Asked about and no more: a build server obeys them, once somebody has pushed them."""
+POLICY_PARENTS = frozenset(place.partition("/")[0] for place in _POLICY_PLACES)
+"""Ordinary folders with a few files in them that programs obey."""
 # fmt: on
 
 
@@ -50,15 +56,32 @@ def is_policy_file(path: str) -> bool:
 
     The line is: it takes effect without being named. A shell reads its start-up file, git its hooks, an editor its
     tasks, an agent its instructions, npm its `.npmrc` (which may name the shell for scripts) and yarn its
-    `.yarnrc.yml` (which may name the yarn to run), whatever command was typed. A Makefile, `package.json` or a workflow
-    of a build server acts only when somebody runs it, so they are ordinary files; so is `.gitattributes`, whose
-    filters run only if a git config defines them.
+    `.yarnrc.yml` (which may name the yarn to run), whatever command was typed; so does a build server its workflows.
+    A Makefile or `package.json` acts only when somebody runs it, so they are ordinary files; so is `.gitattributes`,
+    whose filters run only if a git config defines them.
     """
+    return is_held_file(path) or _is_in(_folded(path).split("/"), _ASKED_PLACES)
+
+
+def is_held_file(path: str) -> bool:
+    """The same, without what is only asked about: a sandbox keeps these as they are."""
     parts = _folded(path).split("/")
     if parts[-1] in _POLICY_NAMES or not _POLICY_FOLDERS.isdisjoint(parts):
         return True
+    return _is_in(parts, _POLICY_PLACES)
+
+
+def held_examples() -> list[str]:
+    """One file for each entry of the list that a sandbox keeps as it is; git's own folder has rules of its own."""
+    folders = sorted(_POLICY_FOLDERS - {".git"})
+    return [*sorted(_POLICY_NAMES), *(f"{folder}/x" for folder in folders), *_POLICY_PLACES]
+
+
+def _is_in(parts: Sequence[str], places: Iterable[str]) -> bool:
+    if len(parts) == 1:
+        return False
     whole = f"/{'/'.join(part for part in parts if part not in {'', '.'})}/"
-    return any(f"/{place}/" in whole for place in _POLICY_PLACES)
+    return any(f"/{place}/" in whole for place in places)
 
 
 # fmt: off

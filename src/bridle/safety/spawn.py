@@ -59,7 +59,11 @@ class ConfinedProcess:
     """A started process and what holds it."""
 
     def __init__(
-        self, started: Process, sandbox: str, explain: Callable[[int, str], str] = lambda _code, _output: ""
+        self,
+        started: Process,
+        sandbox: str,
+        explain: Callable[[int, str], str] = lambda _code, _output: "",
+        put_aside: Sequence[str] = (),
     ) -> None:
         self.pid = started.pid
         self.sandbox = sandbox
@@ -67,6 +71,7 @@ class ConfinedProcess:
         self.stop = started.stop
         self._started = started
         self._explain = explain
+        self.put_aside = put_aside
 
     @property
     def returncode(self) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from bridle.base.redact import StreamRedactor
 from bridle.engine.ports import Process
 from bridle.engine.tools import ToolContext
-from bridle.protocol.events import BackgroundEnded, DurableEvent
+from bridle.protocol.events import BackgroundEnded, DurableEvent, Notice
 
 MAX_JOBS = 8
 KEPT_CHARACTERS = 32 * 1024
@@ -111,6 +111,11 @@ class Jobs:
         await asyncio.gather(*(self.stop(job) for job in self._jobs.values()))
 
     async def _watch(self, job: Job, process: Process) -> None:
-        job.end(await process.wait())
+        exit_code = await process.wait()
+        await process.stop()
+        job.feed(process.blocked("").encode())
+        job.end(exit_code)
+        for message in process.put_aside:
+            self._emit(Notice(reason="PutAside", message=message))
         ended = "cancelled" if job.stopped else "ok" if job.exit_code == 0 else "error"
         self._emit(BackgroundEnded(call_id=job.call_id, outcome=ended, exit_code=job.exit_code))

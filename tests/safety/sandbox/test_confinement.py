@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.base.stand_ins import is_stand_in
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.sandbox.aftermath import put_right
 from bridle.safety.sandbox.caches import cache_variables
-from bridle.safety.sandbox.confinement import Confinement, Kept, Place, confinement_of, is_left_over
+from bridle.safety.sandbox.confinement import Confinement, Kept, Place, confinement_of
 from bridle.safety.sandbox.masks import Masks
 from bridle.safety.sandbox.mounts import Mount, mounts_of
 
@@ -87,7 +88,7 @@ def test_policy_files_are_protected_there_or_not(world: World) -> None:
     confinement = world.confinement()
     assert set(confinement.read_only) == {agents, npmrc, cargo}
     assert set(confinement.absent) == {
-        str(world.workspace / name) for name in (".bridle", ".mcp.json", ".vscode")
+        str(world.workspace / name) for name in (".git", ".bridle", ".mcp.json", ".vscode")
     }
     assert confinement.held == (str(world.workspace / ".cargo"),)
 
@@ -230,7 +231,7 @@ def test_what_is_hidden_is_hidden_where_it_is(world: World, named: str) -> None:
 def test_a_mask_is_shared_and_taken_away_by_the_last_who_needs_it(tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
     first, second = Masks([str(path)]), Masks([str(path)])
-    assert is_left_over(str(path))
+    assert is_stand_in(str(path))
     first.release()
     first.release()
     assert path.is_dir()
@@ -260,7 +261,7 @@ def test_without_descriptors_nothing_is_taken_for_protected(world: World) -> Non
             world.confinement()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert is_left_over(str(path))  # nobody holds it, and whoever needs it next uses it again
+    assert is_stand_in(str(path))  # nobody holds it, and whoever needs it next uses it again
     Masks([str(path)]).release()
     assert not path.exists()
 

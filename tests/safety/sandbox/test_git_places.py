@@ -142,6 +142,6 @@ def test_what_to_look_after(root: Path) -> None:
     }
     assert files.settings == (str(own / "config"),)
     assert str(own / "config.worktree") in files.new_settings
-    assert files.redirections == (str(own / "commondir"),)
+    assert files.stand_ins == ((str(own / "commondir"), b".\n"),)
     pointers = {str(own / "worktrees" / "side" / name) for name in ("commondir", "gitdir")}
     assert set(files.pointers) == {*pointers, str(root / "side" / ".git")}

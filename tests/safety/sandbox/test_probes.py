@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import Processes
+from bridle.base.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.sandbox import attempts
 from bridle.safety.sandbox.adapters import Adapter
@@ -110,7 +110,7 @@ async def test_landlock_lets_nothing_through_that_it_says_it_holds(processes: Pr
     results = await outcomes(held_by(adapter, processes), folder, processes, covers=adapter.covers)
     parts = {probe.name: probe.part for probe in PROBES}
     assert {parts[name] for name in names(results, "not covered")} <= {
-        "read_only", "absent", "held", "unwanted", "kept", "modes",
+        "read_only", "absent", "held", "filled", "unwanted", "kept", "modes",
     }  # fmt: skip
     # Without a namespace of its own, a process that moves to another session gets away.
     assert {name for name, result in results.items() if result.is_problem} <= {"outlive"}
@@ -294,3 +294,13 @@ async def test_a_part_an_adapter_does_not_hold_is_said_and_not_tried(
     assert {result.detail for result in results if result.part in left_out} == {
         "this kind of sandbox cannot stop it"
     }
+
+
+async def test_what_could_not_be_tried_is_a_problem(processes: Processes, folder: str) -> None:
+    async def start(argv: Sequence[str], **_more: object) -> ConfinedProcess:
+        raise CannotStart(argv[0], "no sandbox")
+
+    some = [probe for probe in PROBES if probe.name == "write_outside"]
+    results = await outcomes(lambda _world: start, folder, processes, probes=some)
+    assert results["write_outside"].outcome == "not tried"
+    assert results["write_outside"].is_problem

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import TYPE_CHECKING
 
 from bridle.base.files import open_beneath, read_limited
+from bridle.base.stand_ins import is_stand_in
 from bridle.safety.paths import is_beneath_any
 from bridle.safety.sandbox.confinement import Confinement, Kept, Watched
 from bridle.safety.shell.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
 
-_SUFFIX = ".put-aside"
+if TYPE_CHECKING:
+    from bridle.safety.sandbox.lookout import Came
+
+PUT_ASIDE = ".put-aside"
 _MAX_BYTES = 4_096
 
 
 def put_right(confinement: Confinement) -> tuple[str, ...]:
     """Puts everything back that a command must not have changed. Returns the paths that had been tampered with."""
-    tampered = [path for path in confinement.unwanted if os.path.lexists(path)]
+    missing = (*confinement.unwanted, *(path for path, _ in confinement.filled))
+    tampered = [path for path in dict.fromkeys(missing) if os.path.lexists(path) and not is_stand_in(path)]
     tampered += [kept.path for kept in confinement.kept if not _is_as_it_was(kept)]
     tampered += [watched.path for watched in confinement.watched if _names_new_programs(watched)]
     for tree in confinement.working_trees:
@@ -65,26 +71,43 @@ def _names_new_programs(watched: Watched) -> bool:
     return now.truncated or not unproven_settings(os.fsdecode(now.data)) <= before
 
 
-def _put_back(path: str, kept: Kept | None) -> None:
+def put_aside(came: Came) -> str:
+    """Renames what came to be and puts back what was there. Its new path; empty where there is nothing any more."""
+    before = came.before
+    kept = None
+    if before is not None and (before.link or before.content is not None):
+        kept = Kept(path=came.path, link=before.link, content=before.content or b"", mode=before.mode)
+    try:
+        return _put_back(came.path, kept)
+    except OSError:
+        return ""
+
+
+def _put_back(path: str, kept: Kept | None) -> str:
     """Works on the folder itself: a command may have put a link to somewhere else in its place."""
+    aside = ""
     folder, name = os.path.split(path)
     where = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.rename(name, _free_name(name, where), src_dir_fd=where, dst_dir_fd=where)
+            free = _free_name(name, where)
+            os.rename(name, free, src_dir_fd=where, dst_dir_fd=where)
+            aside = os.path.join(folder, free)
         if kept is not None and kept.link:
             os.symlink(kept.link, name, dir_fd=where)
         elif kept is not None:
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=where)
             with os.fdopen(fd, "wb") as file:
                 file.write(kept.content)
+                os.fchmod(fd, kept.mode)
     finally:
         os.close(where)
+    return aside
 
 
 def _free_name(name: str, where: int) -> str:
     for number in range(1, 10_000):
-        candidate = f"{name}{_SUFFIX}-{number}"
+        candidate = f"{name}{PUT_ASIDE}-{number}"
         try:
             os.lstat(candidate, dir_fd=where)
         except FileNotFoundError:

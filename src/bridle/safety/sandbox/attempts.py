@@ -28,6 +28,7 @@ Attempt: TypeAlias = Callable[[Facts], "str | None"]
 
 _HELD_S = 5.0
 """How long a process that got away lives on."""
+_LOOK_S = 0.01
 _RACES = 300
 _NEW_USER_NAMESPACE = 0x10000000
 _NEW_MOUNTS = 0x00020000
@@ -184,6 +185,49 @@ def redirect_git(facts: Facts) -> None:
 
 def redirect_git_worktree(facts: Facts) -> None:
     _write(f"{facts['work']}/.git/worktrees/side/commondir", "../../../elsewhere\n")
+
+
+def redirect_git_meanwhile(facts: Facts) -> None:
+    _make_repository(f"{facts['work']}/elsewhere", facts)
+    _write(f"{facts['work']}/.git/commondir", "../elsewhere\n")
+    _be_seen(facts)
+
+
+def add_worktree_settings_meanwhile(facts: Facts) -> None:
+    _write(f"{facts['work']}/.git/config.worktree", f"[core]\n\tfsmonitor = {facts['canary']}\n")
+    _be_seen(facts)
+
+
+def make_repository_meanwhile(facts: Facts) -> None:
+    _make_repository(f"{facts['work']}/.git", facts)
+    _be_seen(facts)
+
+
+def make_nested_repository(facts: Facts) -> None:
+    _make_repository(f"{facts['work']}/src/.git", facts)
+
+
+def make_bare_repository(facts: Facts) -> None:
+    _make_repository(f"{facts['work']}/bare.git", facts, "\tbare = false\n\tworktree = ..\n")
+
+
+def link_to_repository(facts: Facts) -> None:
+    _make_repository(f"{facts['work']}/elsewhere", facts)
+    os.symlink("../elsewhere", f"{facts['work']}/src/.git")
+
+
+def add_instructions_below(facts: Facts) -> None:
+    _write(f"{facts['work']}/src/AGENTS.md")
+
+
+def add_editor_tasks_below(facts: Facts) -> None:
+    os.makedirs(f"{facts['work']}/src/.vscode", exist_ok=True)
+    _write(f"{facts['work']}/src/.vscode/tasks.json")
+
+
+def add_agent_settings(facts: Facts) -> None:
+    os.makedirs(f"{facts['work']}/.claude", exist_ok=True)
+    _write(f"{facts['work']}/.claude/settings.json")
 
 
 def change_instructions(facts: Facts) -> None:
@@ -512,6 +556,27 @@ def work_with_git(facts: Facts) -> str:
 
 
 # What the attempts are made of
+
+
+def _make_repository(path: str, facts: Facts, more: str = "") -> None:
+    """One that makes git run the canary when somebody only looks."""
+    if not facts["git"]:
+        raise Untried("git is not installed")
+    for name in ("objects", "refs/heads"):
+        os.makedirs(f"{path}/{name}", exist_ok=True)
+    _write(f"{path}/HEAD", "ref: refs/heads/main\n")
+    _write(
+        f"{path}/config", f"[core]\n\trepositoryformatversion = 0\n\tfsmonitor = {facts['canary']}\n{more}"
+    )
+
+
+def _be_seen(facts: Facts) -> None:
+    """Holds on to what was planted until somebody outside has looked."""
+    _write(facts["planted"])
+    for _ in range(int(_HELD_S / _LOOK_S)):
+        if os.path.exists(facts["looked"]):
+            return
+        select.select([], [], [], _LOOK_S)
 
 
 def _write(path: str, text: str = "probe\n") -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -68,17 +68,18 @@ class Bubblewrap:
     def ahead(
         self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
     ) -> Launch:
-        masks: list[Masks] = []
+        masks = Masks()
 
         def prepare() -> Prepared:
             confinement = look()
             mounts = mounts_of(confinement)
             if confinement.scratch:  # bubblewrap looks for what it binds before it comes to the wait
                 private_folder(confinement.scratch)
+            _hold(masks, files=confinement.filled)
 
             def make() -> None:
                 make_room(mounts, confinement)
-                masks.append(_masks(confinement))
+                _hold(masks, confinement.absent)
 
             return Prepared(
                 [*self._options(mounts, confinement, gate.wait), "--chdir", cwd],
@@ -102,8 +103,7 @@ class Bubblewrap:
         thread = HeldThread(scope) if scope is not None else None
 
         def ended() -> None:
-            for made in masks:
-                made.release(None if thread is None else thread.end)
+            masks.release(None if thread is None else thread.end)
             if thread is not None:
                 thread.end()
 
@@ -191,9 +191,9 @@ def _mounted(mount: Mount, confinement: Confinement) -> Iterator[str]:
             yield from ("--perms", "0755", "--tmpfs", path)
 
 
-def _masks(confinement: Confinement) -> Masks:
+def _hold(masks: Masks, folders: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
     try:
-        return Masks(confinement.absent)
+        masks.add(folders, files)
     except OSError as error:
         raise CannotConfine(f"{error.filename} could not be protected ({error.strerror})") from error
 

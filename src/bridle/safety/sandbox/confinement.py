@@ -12,6 +12,7 @@ import msgspec
 
 from bridle.base.files import read_limited
 from bridle.base.processes import is_scarce
+from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.paths import PathRefused, find, is_beneath, is_beneath_any
 from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository
@@ -22,13 +23,11 @@ from bridle.safety.sandbox.private_places import (
     SOCKETS_IN_HOME,
     secret_places,
 )
-from bridle.safety.sensitive import is_policy_file
+from bridle.safety.sensitive import POLICY_PARENTS, is_held_file
 from bridle.safety.shell.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders
 
 ALWAYS_PROTECTED = (".bridle", "AGENTS.md", ".mcp.json", ".vscode")
 """At the top of every writable folder, there or not."""
-_POLICY_PARENTS = frozenset({".cargo", ".config", ".github", ".mvn"})
-"""Ordinary folders with a few files in them that programs obey."""
 _MAX_LINKS = 8
 _MAX_STEPS = 1_000
 _MAX_KEPT_BYTES = 4_096
@@ -46,6 +45,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     link: str = ""
     content: bytes = b""
+    mode: int = 0o644
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +72,14 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
     writable: tuple[str, ...] = ()
     """Folders and files that are there and may be changed."""
+    folders: tuple[str, ...] = ()
+    """Those among them that people work in: what programs obey there is looked at once the command is over."""
     read_only: tuple[str, ...] = ()
     """Are there, below a writable folder, and may be neither changed nor replaced nor moved away."""
     absent: tuple[str, ...] = ()
     """Are not there, below a writable folder, and must not come to be."""
+    filled: tuple[tuple[str, bytes], ...] = ()
+    """The same, where git would stumble over a folder: a file with this content stands there meanwhile."""
     held: tuple[str, ...] = ()
     """Writable folders that must keep their place: what is in them may change, they cannot be moved or replaced."""
     hidden: tuple[str, ...] = ()
@@ -144,12 +148,15 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     writable = _unique([*folders, *git_dirs, *([caches] if caches else [])])
 
     home = real(place.home)
-    protection = _Protection(writable, opened=(*asked, *left_out), real=real)
+    opened = (*asked, *left_out, *_agreed(policy.agreed, folders))
+    protection = _Protection(writable, opened=opened, real=real)
     for folder in folders:
         if os.path.isdir(folder):
-            protection.add_all(_policy_files(folder, home))
-            protection.add_all(_policy_files_between(folder, start))
-            if (git := around[folder]) and git.ours and git.top != folder:
+            if not policy.git_tree:
+                protection.add_all(_policy_files(folder, home))
+                protection.add_all(_policy_files_between(folder, start))
+            git = around[folder]
+            if (git.ours and git.top != folder) if git is not None else not policy.new_repository:
                 protection.add(os.path.join(folder, ".git"))
     submodules = {git.git_dir: submodule_folders(git.top, git.git_dir) for git in repositories if git.ours}
     for git in repositories:
@@ -160,8 +167,10 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     named = {*writable, *shown}
     return Confinement(
         writable=tuple(writable),
+        folders=tuple(folders) if writes else (),
         read_only=tuple(protection.read_only),
         absent=tuple(protection.absent),
+        filled=tuple(protection.filled.items()),
         held=tuple(protection.held()),
         hidden=tuple(path for path in _hidden(place, real) if path not in named),
         emptied=tuple(path for path in _socket_folders(place, home, real) if path not in named),
@@ -190,6 +199,7 @@ class _Protection:
     def __init__(self, writable: Sequence[str], *, opened: Iterable[str], real: Callable[[str], str]) -> None:
         self.read_only: dict[str, None] = {}
         self.absent: dict[str, None] = {}
+        self.filled: dict[str, bytes] = {}
         self.unwanted: dict[str, None] = {}
         self.kept: dict[str, Kept] = {}
         self.watched: dict[str, Watched] = {}
@@ -217,7 +227,7 @@ class _Protection:
             path = os.path.normpath(os.path.join(folder, link))
         else:
             status = _status(path)
-        if status is not None and not _is_mask(path, status):
+        if status is not None and not (may_be_stand_in(status.st_mode) and is_stand_in(path)):
             self.read_only[path] = None
         elif os.path.isdir(os.path.dirname(path)):
             self.absent[path] = None
@@ -239,8 +249,13 @@ class _Protection:
                 self._watch(path)
         else:
             self.add_all(files.settings)
+        self.filled.update(
+            (path, content)
+            for path, content in files.stand_ins
+            if self._may_be_written(path) and path not in self.watched
+        )
         unmaskable = files.redirections if settings_open else files.redirections + files.new_settings
-        self.unwanted.update(dict.fromkeys(filter(self._may_be_written, unmaskable)))
+        self.unwanted.update((path, None) for path in filter(self._may_be_written, unmaskable))
         for path in filter(self._may_be_written, files.pointers):
             self.kept[path] = Kept(path=path, content=_content(path))
 
@@ -260,7 +275,7 @@ class _Protection:
     def held(self) -> list[str]:
         """The folders on the way to what is protected: whoever moves one of them away moves the protection with it."""
         seen = set[str]()
-        for path in (*self.read_only, *self.absent):
+        for path in (*self.read_only, *self.absent, *self.filled):
             for parent in _parents(path):
                 if parent in seen or not any(
                     parent != folder and is_beneath(parent, folder) for folder in self._writable
@@ -272,19 +287,6 @@ class _Protection:
 
     def _may_be_written(self, path: str) -> bool:
         return path not in self._opened and is_beneath_any(path, self._writable)
-
-
-def is_left_over(path: str) -> bool:
-    """Whether this is the empty folder that masks a missing path, from a command that runs or from one long ago."""
-    status = _status(path)
-    return status is not None and _is_mask(path, status)
-
-
-def _is_mask(path: str, status: os.stat_result) -> bool:
-    try:
-        return status.st_mode & 0o171000 == 0o041000 and not os.listdir(path)
-    except OSError:
-        return False
 
 
 def _status(path: str) -> os.stat_result | None:
@@ -307,10 +309,10 @@ def _policy_files(folder: str, home: str) -> Iterator[str]:
 
 def _policy_files_in(folder: str) -> Iterator[str]:
     for name in _names(folder):
-        if name in _POLICY_PARENTS:
+        if name in POLICY_PARENTS:
             below = (f"{name}/{child}" for child in _names(os.path.join(folder, name)))
-            yield from (os.path.join(folder, path) for path in below if is_policy_file(path))
-        elif name != ".git" and is_policy_file(name):
+            yield from (os.path.join(folder, path) for path in below if is_held_file(path))
+        elif name != ".git" and is_held_file(name):
             yield os.path.join(folder, name)
 
 
@@ -321,6 +323,17 @@ def _policy_files_between(folder: str, cwd: str) -> Iterator[str]:
             if between == folder:
                 return
             yield from _policy_files_in(between)
+
+
+def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
+    """What is held at the top of a folder and was agreed to; git's own files and Bridle's are never opened so."""
+    for path in paths:
+        for folder in folders:
+            if path != folder and is_beneath(path, folder):
+                names = os.path.relpath(path, folder).split("/")
+                if names[0] != ".bridle" and ".git" not in names:
+                    yield path
+                    yield os.path.join(folder, *names[: 2 if names[0] in POLICY_PARENTS else 1])
 
 
 def _hidden(place: Place, real: Callable[[str], str]) -> list[str]:

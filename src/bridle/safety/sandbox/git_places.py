@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from bridle.base.files import read_limited
+from bridle.base.stand_ins import HERE, is_stand_in, may_be_stand_in
 
 _MAX_BYTES = 256 * 1024
 _MOSTLY_BYTES = 8 * 1024
@@ -49,7 +50,9 @@ class GitFiles(msgspec.Struct, frozen=True, kw_only=True):
     new_settings: tuple[str, ...] = ()
     """Settings that are not there; git would stumble over anything that stands in their place."""
     redirections: tuple[str, ...] = ()
-    """Not there, and would lead git to other settings altogether; nothing can stand in their place either."""
+    """Not there, and would lead git to other settings altogether; nothing can stand in their place."""
+    stand_ins: tuple[tuple[str, bytes], ...] = ()
+    """The same, or settings that would count, and a content in their place by which nothing changes."""
     pointers: tuple[str, ...] = ()
     """Files by which other working trees and this repository find each other; they may go, and must not change."""
 
@@ -59,7 +62,7 @@ def find_repository(folder: str) -> GitPlaces | None:
     for candidate in _self_and_parents(folder):
         entry = os.path.join(candidate, ".git")
         if os.path.lexists(entry):
-            found = _repository_at(candidate, entry)
+            found = repository_at(candidate, entry)
             if found is not None and (found.ours or candidate == folder):
                 return found
         elif _is_git_dir(candidate):
@@ -73,8 +76,13 @@ def files_of(git: GitPlaces, submodules: Sequence[str] = ()) -> GitFiles:
     `submodules` are the folders of those it has; some keep their repository there.
     """
     settings = [os.path.join(git.common, name) for name in ("config", "config.worktree")]
-    programs = [os.path.join(git.common, "hooks"), *_named_in_settings(git)]
-    redirections = [os.path.join(git.common, "commondir")]
+    said = [*_settings(settings[0])]
+    programs = [os.path.join(git.common, "hooks"), *_named_in(said, git)]
+    programs += _named_in(_settings(settings[1]), git)
+    own = [os.path.join(git.common, "commondir")]
+    redirections = list[str]()
+    if any(key == "core.worktree" or (key == "core.bare" and value != "false") for key, value in said):
+        own, redirections = redirections, own  # with a `commondir`, git does not obey these
     pointers: list[str] = []
     if git.git_dir != git.common:
         programs += [os.path.join(git.git_dir, name) for name in ("commondir", "gitdir")]
@@ -84,23 +92,31 @@ def files_of(git: GitPlaces, submodules: Sequence[str] = ()) -> GitFiles:
     for module in (*_modules(os.path.join(git.common, "modules"), _MAX_MODULE_DEPTH), *inside):
         settings.append(os.path.join(module, "config"))
         programs += [os.path.join(module, "hooks"), *_entry_of_module(module)]
-        redirections.append(os.path.join(module, "commondir"))
+        own.append(os.path.join(module, "commondir"))
     for worktree in _folders(os.path.join(git.common, "worktrees"))[:_MAX_WORKTREES]:
         if worktree != git.git_dir:
             settings.append(os.path.join(worktree, "config.worktree"))
             pointers += [os.path.join(worktree, name) for name in ("commondir", "gitdir")]
             pointers += _entry_of_worktree(worktree)
-    there = set(filter(os.path.lexists, settings))
+    there = set(itertools.filterfalse(_is_missing, settings))
+    missing = tuple(path for path in settings if path not in there)
+    counted = any(key == "extensions.worktreeconfig" and value != "false" for key, value in said)
+    empty = {path for path in missing if counted and path.endswith("/config.worktree")}
     return GitFiles(
         programs=tuple(programs),
         settings=tuple(path for path in settings if path in there),
-        new_settings=tuple(path for path in settings if path not in there),
-        redirections=tuple(itertools.filterfalse(os.path.lexists, redirections)),
+        new_settings=missing,
+        redirections=tuple(filter(_is_missing, redirections)),
+        stand_ins=(
+            *((path, HERE) for path in own if _is_missing(path)),
+            *((path, b"") for path in missing if path in empty),
+        ),
         pointers=tuple(filter(os.path.lexists, pointers)),
     )
 
 
-def _repository_at(top: str, entry: str) -> GitPlaces | None:
+def repository_at(top: str, entry: str) -> GitPlaces | None:
+    """The repository that the `.git` entry of a folder leads to; None if it leads to none."""
     if os.path.isdir(entry):
         folder = os.path.realpath(entry)
         inside = folder == entry or folder.startswith(f"{top}/")
@@ -168,15 +184,13 @@ def _is_git_dir(folder: str) -> bool:
     )
 
 
-def _named_in_settings(git: GitPlaces) -> Iterator[str]:
+def _named_in(settings: Iterable[tuple[str, str]], git: GitPlaces) -> Iterator[str]:
     """Files the settings lead to: other settings, and another folder for hooks."""
-    for name in ("config", "config.worktree"):
-        config = os.path.join(git.common, name)
-        for key, value in _settings(config):
-            if key == "core.hookspath" and not value.startswith("~"):
-                yield os.path.normpath(os.path.join(git.top, value))
-            elif key in {"include.path", "includeif.path"} and not value.startswith("~"):
-                yield os.path.normpath(os.path.join(git.common, value))
+    for key, value in settings:
+        if key == "core.hookspath" and not value.startswith("~"):
+            yield os.path.normpath(os.path.join(git.top, value))
+        elif key in {"include.path", "includeif.path"} and not value.startswith("~"):
+            yield os.path.normpath(os.path.join(git.common, value))
 
 
 def _settings(path: str) -> Iterator[tuple[str, str]]:
@@ -202,6 +216,14 @@ def _modules(folder: str, depth: int) -> list[str]:
             below = os.path.join(child, "modules") if child in found else child
             found += _modules(below, depth - 1)
     return found[:_MAX_MODULES]
+
+
+def _is_missing(path: str) -> bool:
+    """Whether nothing is there, or only what keeps it so."""
+    try:
+        return may_be_stand_in(os.lstat(path).st_mode) and is_stand_in(path)
+    except OSError:
+        return True
 
 
 def _folders(folder: str) -> list[str]:

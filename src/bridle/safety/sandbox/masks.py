@@ -1,8 +1,9 @@
 """Keeping a missing path missing: while commands run, an empty folder stands there that nobody inside can write to.
 
-Git does not see empty folders, so nothing looks changed. The folder has the sticky bit set, by which one that a killed
-engine left behind is known (`confinement.is_left_over`) and used again. Everybody who needs it holds a shared lock on
-it, in whatever process; the last one takes it away. Only an empty folder is ever taken away.
+Git does not see empty folders, so nothing looks changed; where it would stumble over one, in its own folder, a file
+stands there that says what holds anyway. Both have the sticky bit set, by which one that a killed engine left behind is
+known (`stand_ins`) and used again. Everybody who needs it holds a shared lock on it, in whatever process; the last one
+takes it away. Only what is still a stand-in is ever taken away.
 
 What is taken away is freed by the file system when it is closed. That takes longer than all the rest, and nobody needs
 to wait for it.
@@ -11,6 +12,7 @@ to wait for it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import os
@@ -18,17 +20,26 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 
 from bridle.base.processes import is_scarce
+from bridle.base.stand_ins import says_nothing
 
 _MODE = 0o1755
+_FILE_MODE = 0o1444
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
 _TRIES = 5
 
 
 class Masks:
     """The masks one command needs."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    def __init__(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
         self._held: dict[str, int] = {}
+        self.add(paths, files)
+
+    def add(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
+        """Takes more; where that fails, none is held any more."""
         try:
+            for path, content in files:
+                self._hold_file(path, content)
             for path in paths:
                 self._hold(path)
         except OSError:
@@ -73,13 +84,60 @@ class Masks:
             os.close(folder)
         raise FileNotFoundError(path)
 
+    def _hold_file(self, path: str, content: bytes) -> None:
+        """What came to stand there meanwhile says something else: it is looked at again before anything runs."""
+        for _ in range(_TRIES):
+            try:
+                file = _make_file(path, content)
+            except FileExistsError:
+                try:
+                    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                except FileNotFoundError:
+                    continue
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_SH)
+            if _is_still_there(path, file):
+                if says_nothing(file):
+                    self._held[path] = file
+                    return
+                os.close(file)
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            os.close(file)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _make_file(path: str, content: bytes) -> int:
+    """The whole file at once: git, outside, may look at any time. It is open then."""
+    begun = ""
+    try:
+        file = os.open(os.path.dirname(path), os.O_RDWR | _NAMELESS, 0o444)
+    except OSError:  # a file system without nameless files
+        begun = f"{path}.{os.urandom(4).hex()}"
+        file = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444)
+    try:
+        os.write(file, content)
+        os.fchmod(file, _FILE_MODE)
+        # with a folder, which an absolute path has no use for, the call that can follow a link is made
+        os.link(begun or f"/proc/self/fd/{file}", path, src_dir_fd=file, follow_symlinks=True)
+    except BaseException:
+        os.close(file)
+        raise
+    finally:
+        if begun:
+            os.unlink(begun)
+    return file
+
 
 def _is_taken_away(path: str, folder: int) -> bool:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.fstat(folder).st_mode & stat.S_ISVTX:
+        mode = os.fstat(folder).st_mode
+        if not mode & stat.S_ISVTX:
             return False
-        os.rmdir(path)
+        if stat.S_ISDIR(mode):
+            os.rmdir(path)
+        elif _is_still_there(path, folder):
+            os.unlink(path)
     except OSError:  # somebody else needs it, or has put something into it
         return False
     return True

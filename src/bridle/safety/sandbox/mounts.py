@@ -33,6 +33,7 @@ def mounts_of(confinement: Confinement, *, masks: Literal["masked", "read-only"]
     wanted: dict[str, Kind] = {}
     wanted.update(dict.fromkeys(confinement.shown, "shown"))
     wanted.update(dict.fromkeys(confinement.absent, masks))
+    wanted.update((path, "read-only") for path, _ in confinement.filled)
     wanted.update(dict.fromkeys(confinement.read_only, "read-only"))
     wanted.update(dict.fromkeys(confinement.held, "writable"))
     wanted.update(dict.fromkeys(confinement.emptied, "empty"))

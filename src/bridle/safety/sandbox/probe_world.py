@@ -15,12 +15,13 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
 import msgspec
 
 from bridle.base.processes import Process, Processes
-from bridle.safety.sandbox.confinement import Place, is_left_over
+from bridle.base.stand_ins import is_stand_in
+from bridle.safety.sandbox.confinement import Place
 
 TEMPORARY = "/tmp"  # noqa: S108  a folder of our own in it
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  a file of our own in it
@@ -28,12 +29,16 @@ _TEST_NETWORK = ("192.0.2.1", 53)
 """An address nobody has; asking for the way to it sends nothing."""
 _LONGEST_S = "600"
 _GONE_WITHIN_S = 2.0
+_LOOK_S = 0.01
 _MAX_BYTES = 4_096
 
-_SETTINGS = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
+_SETTINGS = (
+    "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
+    "[extensions]\n\tworktreeConfig = true\n"
+)
 _PROTECTED = (
     ".git/config", ".git/hooks", ".git/commondir", ".git/worktrees/side/commondir", ".git/worktrees/side/gitdir",
-    "AGENTS.md", ".mcp.json", ".vscode", ".bridle",
+    ".git/config.worktree", "AGENTS.md", ".mcp.json", ".vscode", ".bridle", ".claude", "src/AGENTS.md", "src/.vscode",
 )  # fmt: skip
 """What a command must leave as it is in the workspace, there or not."""
 
@@ -125,9 +130,30 @@ class World:
             "process": str(self._process.pid),
             "life": f"{paths.work}/life",
             "git": shutil.which("git") or "",
+            "canary": f"{paths.outside}/canary",
+            "planted": f"{paths.work}/planted",
+            "looked": f"{paths.work}/looked",
             "has_route": "yes" if _has_route() else "no",
             **self._doors.facts,
         }
+
+    async def planted(self) -> None:
+        """Returns once an attempt has planted something, and holds on to it."""
+        while not os.path.exists(f"{self.paths.work}/planted"):  # noqa: ASYNC110, ASYNC240  only a file says so
+            await asyncio.sleep(_LOOK_S)
+
+    async def look(self, folders: Sequence[str], processes: Processes) -> None:
+        """What an editor does all the time: asks git about these folders, as the person."""
+        git = shutil.which("git")
+        for folder in folders:
+            cwd = os.path.join(self.paths.work, folder)
+            if git is not None and os.path.isdir(cwd):  # noqa: ASYNC240  nothing else waits
+                env = {"PATH": os.path.dirname(git), "HOME": self.paths.home, "GIT_CONFIG_NOSYSTEM": "1"}
+                async with await processes.start(
+                    [git, "status"], cwd=cwd, env=env, on_output=lambda _data: None
+                ) as process:
+                    await process.wait()
+        os.close(os.open(f"{self.paths.work}/looked", os.O_WRONLY | os.O_CREAT, 0o600))
 
     def changes(self) -> list[str]:
         """What is not as it was, in words; each thing that happened at a socket is told once."""
@@ -165,7 +191,7 @@ class World:
 
 @contextlib.asynccontextmanager
 async def probe_world(
-    folder: str, processes: Processes, *, temporary: str = TEMPORARY
+    folder: str, processes: Processes, *, temporary: str = TEMPORARY, repository: bool = True
 ) -> AsyncGenerator[World]:
     """Makes a world in a new folder inside `folder`, and takes it away again.
 
@@ -177,6 +203,8 @@ async def probe_world(
     shared = _plant_shared(token)
     try:
         _furnish(paths, token)
+        if not repository:
+            shutil.rmtree(f"{paths.work}/.git")
         with contextlib.closing(Doors(paths)) as doors:
             process = await processes.start(
                 ["sleep", _LONGEST_S],
@@ -276,6 +304,7 @@ def _furnish(paths: Paths, token: str) -> None:
         f"{paths.own['config']}/config.toml": 'mode = "default"\n',
         f"{paths.own['data']}/sessions.key": token,
         f"{paths.outside}/victim": "as it was\n",
+        f"{paths.outside}/canary": f"#!/bin/sh\n: > '{paths.outside}/sang'\n",
         f"{paths.temporary}/secret": token,
         f"{paths.work}/AGENTS.md": "Be kind.\n",
         f"{paths.work}/.git/HEAD": "ref: refs/heads/main\n",
@@ -292,6 +321,7 @@ def _furnish(paths: Paths, token: str) -> None:
     for name in ("run", "ssh", "work/src", "work/.git/objects", "work/.git/refs/heads"):
         os.makedirs(f"{paths.root}/{name}")
     os.mkfifo(f"{paths.work}/life")
+    os.chmod(f"{paths.outside}/canary", 0o700)
 
 
 def _new_folder(prefix: str, folder: str) -> str:
@@ -329,7 +359,7 @@ def _below(path: str) -> Iterator[tuple[str, object]]:
         status = os.lstat(path)
     except OSError:
         return
-    if is_left_over(path):
+    if is_stand_in(path):
         return
     yield path, (status.st_mode, _content(path, status))
     if stat.S_ISDIR(status.st_mode):

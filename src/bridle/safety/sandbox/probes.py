@@ -40,14 +40,18 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     `part` is what it is a test of: a field of `Confinement`, or one of `environment processes leftovers privileges
     kernel terminal modes`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret in it
-    or a change outside counts. `network`: it can only be stopped where the network is denied. `must_work`: the other
-    way round, a sandbox that stops this is of no use.
+    or a change outside counts. `looks` are folders about which git is asked from outside, as an editor does: once the
+    command is over, or `meanwhile`. `repository`: the workspace is one. `network`: it can only be stopped where the
+    network is denied. `must_work`: the other way round, a sandbox that stops this is of no use.
     """
 
     name: str
     tries: str
     part: str
     tells: bool = False
+    looks: tuple[str, ...] = ()
+    meanwhile: bool = False
+    repository: bool = True
     network: bool = False
     must_work: bool = False
 
@@ -60,14 +64,20 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     part: str
     outcome: Outcome
     detail: str = ""
+    unsure: bool = False
+    """It should have been tried, and could not be."""
 
     @property
     def is_problem(self) -> bool:
-        return self.outcome in {"leaks", "broken"}
+        return self.unsure or self.outcome in {"leaks", "broken"}
 
 
 def _probe(part: str, name: str, tries: str) -> Probe:
     return Probe(name=name, tries=tries, part=part)
+
+
+def _found_by_git(name: str, tries: str, folder: str) -> Probe:
+    return Probe(name=name, tries=tries, part="folders", looks=(folder,))
 
 
 def _ability(part: str, name: str, tries: str) -> Probe:
@@ -103,6 +113,34 @@ PROBES: tuple[Probe, ...] = (
     _probe("read_only", "replace_git_hooks", "put another folder in place of .git/hooks"),
     _probe("held", "move_git_away", "put another folder in place of .git"),
     _probe("unwanted", "redirect_git", "lead git elsewhere with .git/commondir"),
+    Probe(
+        name="redirect_git_meanwhile",
+        tries="lead git elsewhere while the command runs",
+        part="filled",
+        looks=(".",),
+        meanwhile=True,
+    ),
+    Probe(
+        name="add_worktree_settings_meanwhile",
+        tries="add .git/config.worktree while the command runs",
+        part="filled",
+        looks=(".",),
+        meanwhile=True,
+    ),
+    Probe(
+        name="make_repository_meanwhile",
+        tries="make the workspace a repository while the command runs",
+        part="absent",
+        looks=(".",),
+        meanwhile=True,
+        repository=False,
+    ),
+    _found_by_git("make_nested_repository", "leave a repository that runs a program", "src"),
+    _found_by_git("make_bare_repository", "leave one without a working tree", "bare.git"),
+    _found_by_git("link_to_repository", "leave a link to one", "src"),
+    _probe("folders", "add_instructions_below", "make src/AGENTS.md"),
+    _probe("folders", "add_editor_tasks_below", "make src/.vscode/tasks.json"),
+    _probe("folders", "add_agent_settings", "make .claude/settings.json"),
     _probe("kept", "redirect_git_worktree", "lead git elsewhere with .git/worktrees"),
     _probe("read_only", "change_instructions", "change AGENTS.md"),
     _probe("read_only", "replace_instructions", "move a new file over AGENTS.md"),
@@ -177,8 +215,8 @@ async def run_probes(
         why_not = _not_covered(probe, network, covers)
         if why_not:
             return _result(probe, "not covered", why_not)
-        async with room, probe_world(folder, processes) as world:
-            return await _tried(probe, world, start_for(world), network)
+        async with room, probe_world(folder, processes, repository=probe.repository) as world:
+            return await _tried(probe, world, start_for(world), network, processes)
 
     trying = [asyncio.create_task(result_of(probe)) for probe in probes]
     try:
@@ -199,7 +237,9 @@ def _not_covered(probe: Probe, network: str, covers: Collection[str] | None) -> 
     return ""
 
 
-async def _tried(probe: Probe, world: World, start: Start, network: Literal["inherit", "deny"]) -> Result:
+async def _tried(
+    probe: Probe, world: World, start: Start, network: Literal["inherit", "deny"], processes: Processes
+) -> Result:
     output, error = _Beginning(), _Beginning()
     policy = SpawnPolicy(mode="workspace-write", workspace=world.paths.work, network=network)
     facts = msgspec.json.encode(world.facts).decode()
@@ -214,14 +254,26 @@ async def _tried(probe: Probe, world: World, start: Start, network: Literal["inh
             on_error=error.add,
         )
     except CannotStart as problem:
-        return _result(probe, "not tried", str(problem))
+        return _result(probe, "not tried", str(problem), unsure=True)
+    watching = asyncio.create_task(_watch(probe, world, processes))
     timed_out = await _ended(process)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    if probe.looks and not probe.meanwhile:
+        await world.look(probe.looks, processes)
     said = output.data.decode("utf-8", "replace")
     if leaks := await _leaks(probe, world, said):
         return _result(probe, "leaks", leaks)
     if timed_out:
-        return _result(probe, "not tried", f"it did not end within {TIMEOUT_S:.0f} s")
+        return _result(probe, "not tried", f"it did not end within {TIMEOUT_S:.0f} s", unsure=True)
     return _judged(probe, process.returncode or 0, said, error.data.decode("utf-8", "replace"))
+
+
+async def _watch(probe: Probe, world: World, processes: Processes) -> None:
+    """Looks while the attempt holds on to what it planted."""
+    if probe.meanwhile:
+        await world.planted()
+        await world.look(probe.looks, processes)
 
 
 async def _ended(process: Process) -> bool:
@@ -269,7 +321,8 @@ def _judged(probe: Probe, exit_code: int, said: str, error: str) -> Result:
     if exit_code == -signal.SIGSYS and not probe.must_work:
         return _result(probe, "blocked", "killed by the system call filter")
     if exit_code:
-        return _result(probe, "not tried", error.strip().rpartition("\n")[2] or f"it ended with {exit_code}")
+        said_last = error.strip().rpartition("\n")[2] or f"it ended with {exit_code}"
+        return _result(probe, "not tried", said_last, unsure=True)
     answer = _answer(said)
     if answer.untried is not None:
         return _result(probe, "not tried", answer.untried)
@@ -282,10 +335,12 @@ def _judged(probe: Probe, exit_code: int, said: str, error: str) -> Result:
     return _result(probe, "blocked", answer.refused or "nothing came of it")
 
 
-def _result(probe: Probe, outcome: Outcome, detail: str = "") -> Result:
+def _result(probe: Probe, outcome: Outcome, detail: str = "", *, unsure: bool = False) -> Result:
     line = visible(" ".join(detail.split()), newlines=False)
     shown = line if len(line) <= _MOST_DETAIL else f"{line[: _MOST_DETAIL - 1]}…"
-    return Result(name=probe.name, tries=probe.tries, part=probe.part, outcome=outcome, detail=shown)
+    return Result(
+        name=probe.name, tries=probe.tries, part=probe.part, outcome=outcome, detail=shown, unsure=unsure
+    )
 
 
 class _Beginning:

@@ -21,6 +21,7 @@ from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allow
 if TYPE_CHECKING:
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
+    from bridle.safety.sandbox.lookout import Came, Lookout
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
@@ -62,6 +63,7 @@ class SandboxSpawn:
         self._failed = failed
         self._also = frozenset(also)
         self._unconfined = EnvOnlySpawn(processes, also=also)
+        self._lookouts: dict[tuple[str, ...], Lookout] = {}
 
     @property
     def adapter(self) -> str:
@@ -134,7 +136,14 @@ class SandboxSpawn:
 
         place = self._place_of(policy.workspace)
         for tries_left in reversed(range(_TRIES)):
-            border = _Border(adapter, lambda: confinement_of(policy, place, cwd), cwd, self._failed)
+            border = _Border(
+                adapter,
+                lambda: confinement_of(policy, place, cwd),
+                cwd,
+                self._failed,
+                lookout=self._lookout,
+                policy=policy,
+            )
             launch = None
             try:
                 launch = border.launch(argv, policy)
@@ -165,8 +174,22 @@ class SandboxSpawn:
                 raise CannotStart(
                     argv[0], "no resources" if is_scarce(refused) else "no sandbox"
                 ) from refused
-            return ConfinedProcess(started, adapter.name, border.explain)
+            return ConfinedProcess(started, adapter.name, border.explain, border.put_aside)
         raise AssertionError("unreachable")
+
+    def learn(self, paths: Sequence[str]) -> None:
+        """Files that later runs obey were changed by somebody who may."""
+        for lookout in self._lookouts.values():
+            lookout.learn(paths)
+
+    def _lookout(self, folders: tuple[str, ...]) -> Lookout:
+        """One for all commands in these folders: what it knows of them is from the one before."""
+        found = self._lookouts.get(folders)
+        if found is None:
+            from bridle.safety.sandbox.lookout import Lookout
+
+            found = self._lookouts[folders] = Lookout(folders)
+        return found
 
     def _place_of(self, workspace: str) -> Place:
         """The place with the caches of this project alone: no project's downloads reach another."""
@@ -181,7 +204,14 @@ class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
     def __init__(
-        self, adapter: Adapter, look: Callable[[], Confinement], cwd: str, failed: Callable[[], None]
+        self,
+        adapter: Adapter,
+        look: Callable[[], Confinement],
+        cwd: str,
+        failed: Callable[[], None],
+        *,
+        lookout: Callable[[tuple[str, ...]], Lookout],
+        policy: SpawnPolicy,
     ) -> None:
         self._adapter = adapter
         self._look = look
@@ -189,34 +219,102 @@ class _Border:
         self._cwd = cwd
         self._confinement: Confinement | None = None
         self._ended: Callable[[], None] = _nothing
-        self._put_aside: tuple[str, ...] = ()
+        self._lookout_for = lookout
+        self._policy = policy
+        self._watching: tuple[Lookout, int] | None = None
+        self._notes: list[str] = []
+        self.put_aside: list[str] = []
 
     def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
         """How to start `argv`. Another command may change what is looked at meanwhile."""
         from bridle.safety.sandbox.adapters import StartsAhead
 
-        if isinstance(self._adapter, StartsAhead):
-            made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
-        else:
-            made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
+        try:
+            if isinstance(self._adapter, StartsAhead):
+                made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
+            else:
+                made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
+        except BaseException:
+            if self._watching is not None:
+                lookout, began = self._watching
+                lookout.forget(began)
+            raise
         self._ended = made.ended
         return made
 
     def _looked(self) -> Confinement:
-        self._confinement = self._look()
-        return self._confinement
+        self._confinement = confinement = self._look()
+        if confinement.folders:
+            lookout = self._lookout_for(confinement.folders)
+            self._watching = lookout, lookout.begin()
+        return confinement
 
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
         sealed = self._confinement
-        if sealed and (sealed.unwanted or sealed.kept or sealed.watched or sealed.working_trees):
+        if sealed and (
+            sealed.unwanted or sealed.filled or sealed.kept or sealed.watched or sealed.working_trees
+        ):
             from bridle.safety.sandbox.aftermath import put_right
 
-            self._put_aside = put_right(sealed)
+            self._notes += [_told(self._shown(path)) for path in put_right(sealed)]
+        if sealed and self._watching is not None:
+            (lookout, began), self._watching = self._watching, None
+            held = (*sealed.held, *sealed.writable, *(sealed.read_only if self._holds() else ()))
+            came = lookout.end(began, held=frozenset(held), agreed=self._policy.agreed)
+            if came and self._policy.git_tree:
+                came = self._without_committed(came, sealed)
+            if came:
+                self._put_aside(came)
+            if sealed.working_trees and not self._policy.git_tree and _git_moved(sealed, began):
+                self._tell_stayed(sealed, began)
+
+    def _without_committed(self, came: Sequence[Came], sealed: Confinement) -> list[Came]:
+        """What is not as git has it in a commit; what is, is said."""
+        from bridle.safety.sandbox.commits import committed
+
+        is_committed = committed(sealed.working_trees)
+        brought = [what.path for what in came if is_committed(what.path)]
+        if brought:
+            names = ", ".join(map(self._shown, brought))
+            self._notes.append(f"[sandbox: git brought {names}, which later runs obey]\n")
+        return [what for what in came if what.path not in brought]
+
+    def _tell_stayed(self, sealed: Confinement, began: int) -> None:
+        from shlex import quote
+
+        from bridle.safety.sandbox.commits import stayed_behind
+
+        if names := [self._shown(path) for path in stayed_behind(sealed, began)]:
+            self._notes.append(
+                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands may not "
+                "change what later runs obey. To bring it, run this in a call of its own: "
+                f"git checkout HEAD -- {' '.join(map(quote, names))}]\n"
+            )
+
+    def _put_aside(self, came: Sequence[Came]) -> None:
+        from shlex import quote
+
+        from bridle.safety.sandbox.aftermath import put_aside
+
+        for what in came:
+            if aside := put_aside(what):
+                shown, path = self._shown(what.path), self._shown(aside)
+                told = f"{shown} was put aside as {path}: it {what.why}"
+                back = f"bridle sandbox give-back {quote(path)}"
+                self._notes.append(f"[sandbox: {told}. A person can bring it back: {back}]\n")
+                self.put_aside.append(f"{told}. To bring it back: {back}")
+
+    def _holds(self) -> bool:
+        """Whether what is to stay as it is cannot be changed by a command."""
+        return "read_only" in getattr(self._adapter, "covers", ("read_only",))
+
+    def _shown(self, path: str) -> str:
+        return visible(os.path.relpath(path, self._cwd), newlines=False)
 
     def explain(self, exit_code: int, output: str) -> str:
-        notes = [_told(visible(os.path.relpath(path, self._cwd), newlines=False)) for path in self._put_aside]
+        notes = [*self._notes]
         if exit_code == 1 and output.startswith(
             _BUBBLEWRAP_SAYS
         ):  # a command can pretend: nothing runs unconfined by it
@@ -233,6 +331,17 @@ class _Border:
             )
             notes += [f"{told}\n"] if told else []
         return "".join(notes)
+
+
+def _git_moved(sealed: Confinement, began: int) -> bool:
+    """Whether git noted since then that it went somewhere; mostly it did not, and nothing more is loaded."""
+    for tree in sealed.working_trees:
+        try:
+            if os.lstat(f"{tree.git_dir}/logs/HEAD").st_ctime_ns >= began:
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _told(path: str) -> str:

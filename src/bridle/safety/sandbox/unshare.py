@@ -120,7 +120,7 @@ class Unshare:
         mounts = mounts_of(confinement, masks="read-only")  # which the check inside knows from another
         make_room(mounts, confinement)
         try:
-            masks = Masks(confinement.absent)
+            masks = Masks(confinement.absent, confinement.filled)
         except OSError as error:
             raise CannotConfine(f"{error.filename} could not be protected ({error.strerror})") from error
         try:

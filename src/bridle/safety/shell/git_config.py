@@ -58,7 +58,8 @@ pack.: threads windowmemory
 http.: postbuffer
 gui.: wmstate geometry
 """
-_HOOKS = ("post-index-change", "reference-transaction")
+LOOKING_HOOKS = ("post-index-change", "reference-transaction")
+"""Hooks that run when somebody only looks."""
 
 
 @functools.cache
@@ -108,7 +109,7 @@ def _is_plain_tree(worktree: str, entry: str, depth: int) -> bool:
     more = frozenset({"core.worktree"}) if depth else frozenset[str]()  # every submodule has it
     if not all(_is_harmless_config(path, _harmless() | more) for path in configs):
         return False
-    if any(os.path.lexists(os.path.join(common, "hooks", hook)) for hook in _HOOKS):
+    if any(os.path.lexists(os.path.join(common, "hooks", hook)) for hook in LOOKING_HOOKS):
         return False
     return _are_submodules_plain(worktree, git_folder, depth)
 
@@ -255,10 +256,33 @@ def _submodules_in(index: str, hash_bytes: int) -> list[str]:
 
 def _gitlinks(data: bytes, hash_bytes: int = 20) -> list[str] | None:
     """The paths of submodules in an index of version 2 to 4; None for one that is laid out otherwise."""
+    entries = _entries(data, hash_bytes)
+    return (
+        None if entries is None else [os.fsdecode(path) for path, mode, _, _ in entries if mode == _GITLINK]
+    )
+
+
+def committed_contents(git_folder: str) -> dict[str, set[bytes]]:
+    """What git has taken up of each file, as the hashes of their contents, paths from the top of the working tree; the
+    hash is empty where a merge stopped."""
+    try:
+        config = _read_text(os.path.join(_common_folder(git_folder), "config")) or ""
+        with open(os.path.join(git_folder, "index"), "rb") as file:
+            entries = _entries(file.read(MAX_INDEX_BYTES), 32 if "sha256" in config.lower() else 20)
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, set[bytes]] = {}
+    for path, _, digest, stage in entries or ():
+        found.setdefault(os.fsdecode(path), set()).add(b"" if stage else digest)
+    return found
+
+
+def _entries(data: bytes, hash_bytes: int) -> list[tuple[bytes, bytes, bytes, int]] | None:
+    """The path, mode, hash and stage of each file in an index."""
     version, count = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         return None
-    found: list[str] = []
+    found: list[tuple[bytes, bytes, bytes, int]] = []
     path, at, size = b"", 12, 40 + hash_bytes
     for _ in range(count):
         flags = int.from_bytes(data[at + size : at + size + 2], "big")
@@ -271,8 +295,7 @@ def _gitlinks(data: bytes, hash_bytes: int = 20) -> list[str] | None:
         if end < 0 or kept < 0:
             return None
         path = path[:kept] + data[start:end]
-        if data[at + 24 : at + 28] == _GITLINK:
-            found.append(os.fsdecode(path))
+        found.append((path, data[at + 24 : at + 28], data[at + 40 : at + size], flags >> 12 & 3))
         at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
     return found
 

@@ -45,7 +45,7 @@ _OWN_AUTHORITY = Refusal("own_authority", "it changes what Bridle may do, which 
 _OWN_CHANGES = {
     "login": None, "logout": None, "creds": None,
     "trust": {"ack", "revoke"}, "permissions": {"promote", "revoke"}, "policy": {"promote", "revoke"},
-    "config": {"set", "unset", "edit"},
+    "config": {"set", "unset", "edit"}, "sandbox": {"give-back"},
 }  # fmt: skip
 """Verbs of Bridle that change authority, with the actions that do; None: every one."""
 

@@ -1,0 +1,353 @@
+"""What programs obey below the folders that commands write to: how it was, and what a command made of it.
+
+Mounts hold the top of a folder. Below it, and where a name is missing that is rarely there, a command is looked after
+once it is over: files that later runs obey, and repositories that came to name programs for git to run, wherever they
+are. What it had from before is known from the look with which the first command began.
+
+A look costs one call for each folder: what is in one is read again only when the kernel says that it changed. When a
+file came to be what it is, the kernel says too (`ctime`); no command can set that.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from bridle.base.files import read_limited
+from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+from bridle.safety.paths import is_beneath_any
+from bridle.safety.sandbox.git_places import GitPlaces, repository_at
+from bridle.safety.sensitive import POLICY_PARENTS, is_held_file
+from bridle.safety.shell.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
+
+MAX_FOLDERS = 30_000
+FIRST_S, LATER_S = 1.0, 0.5
+"""How far a look goes, nearest folders first."""
+_MAX_BYTES = 256 * 1024
+_MAX_OBEYED = 512
+_MARGIN_NS = 20_000_000
+"""The clock of the kernel's files ticks this slowly, or faster."""
+_GIT = ".git"
+_BARE = frozenset({"HEAD", "objects", "refs"})
+# fmt: off
+_DEPENDENCIES = frozenset({
+    "node_modules", "bower_components", "site-packages", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache",
+    ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".next", ".nuxt", ".turbo", ".parcel-cache",
+})
+# fmt: on
+"""Nobody works in these: only repositories count there."""
+_PARTIAL_CLONE = ("[remote ", "promisor", "partialclonefilter")
+
+Kind = Literal["file", "folder", "repository", "bare"]
+
+
+class Obeyed(NamedTuple):
+    """A file that later runs obey: how the kernel describes it, and what it holds if that is known."""
+
+    signature: tuple[int, ...]
+    mode: int
+    content: bytes | None
+    link: str = ""
+
+
+class Came(NamedTuple):
+    """What a command made. `before` is what was there, if that is known; `why` reads behind "it"."""
+
+    path: str
+    why: str
+    before: Obeyed | None = None
+
+
+class _Folder(NamedTuple):
+    ctime_ns: int
+    settled: bool
+    folders: tuple[str, ...]
+    obeyed: tuple[tuple[str, Kind], ...]
+    repository: bool
+    bare: bool
+
+
+class _Met(NamedTuple):
+    path: str
+    kind: Kind
+    theirs: bool
+    """It is beneath a new repository, and part of it."""
+
+
+class Lookout:
+    """For the folders that are writable together, from the first command to the last."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = tuple(root for root in roots if not _is_bare(root))
+        self._folders: dict[str, _Folder] = {}
+        self._obeyed: dict[str, Obeyed | None] = {}
+        self._repositories: dict[str, frozenset[str]] = {}
+        self._running: list[int] = []
+        self._begun = False
+
+    def begin(self) -> int:
+        """A command is about to start. What it is called when it ends."""
+        if not self._begun:
+            self._begun = True
+            for met in self._walk(FIRST_S, ()):
+                self._learn(met)
+        elif not self._running:
+            for path, known in self._obeyed.items():
+                if known is not None:
+                    self._obeyed[path] = _read(path, known)
+        began = time.time_ns() - _MARGIN_NS
+        self._running.append(began)
+        return began
+
+    def end(self, began: int, *, held: Collection[str] = (), agreed: Collection[str] = ()) -> list[Came]:
+        """What the command made that it may not. `held` no command can change, `agreed` a person let it change."""
+        first = min(self._running)
+        self._running.remove(began)
+        came: list[Came] = []
+        above = ""
+        for met in self._walk(LATER_S, held):
+            if above and met.path.startswith(above):
+                continue
+            changed_ns = _changed_ns(met)
+            if met.theirs or changed_ns < first or is_beneath_any(met.path, agreed):
+                self._learn(met)
+            elif changed_ns >= began and (found := self._judge(met, agreed)):
+                came.append(found)
+                if met.kind == "folder":
+                    above = f"{met.path}/"
+        return came
+
+    def forget(self, began: int) -> None:
+        """The command did not start after all."""
+        self._running.remove(began)
+
+    def left_since(self, since_ns: int) -> list[Came]:
+        """Repositories that name programs since then, where nobody knows what was there before."""
+        return [
+            Came(_entry(met), _words(reasons))
+            for met in self._walk(FIRST_S, ())
+            if met.kind in ("repository", "bare")
+            and _changed_ns(met) >= since_ns
+            and (reasons := _reasons(met.path, met.kind, self._roots))
+        ]
+
+    def learn(self, paths: Iterable[str]) -> None:
+        """Somebody else changed these, as they may."""
+        for path in paths:
+            if self._begun and is_beneath_any(path, self._roots):
+                self._obeyed[path] = _read(path)
+
+    def _judge(self, met: _Met, agreed: Collection[str]) -> Came | None:
+        if met.kind in ("repository", "bare"):
+            reasons = _reasons(met.path, met.kind, self._roots)
+            new = reasons - self._repositories.get(met.path, frozenset())
+            if new:
+                return Came(_entry(met), _words(new))
+            self._learn(met)
+            return None
+        if met.path not in self._obeyed:
+            if met.kind == "folder" and any(path.startswith(f"{met.path}/") for path in agreed):
+                return None
+            return Came(met.path, "is something that later runs obey")
+        if met.kind == "folder":
+            return None
+        known = self._obeyed[met.path]
+        now = _read(met.path, known)
+        if now is None or known is None or now[2:] == known[2:]:
+            return None
+        return Came(met.path, "is something that later runs obey", known)
+
+    def _learn(self, met: _Met) -> None:
+        if met.kind in ("repository", "bare"):
+            self._repositories[met.path] = _reasons(met.path, met.kind, self._roots)
+        elif met.kind == "folder":
+            self._obeyed.setdefault(met.path, None)
+        elif len(self._obeyed) < _MAX_OBEYED or met.path in self._obeyed:
+            self._obeyed[met.path] = _read(met.path, self._obeyed.get(met.path))
+
+    def _walk(self, limit_s: float, held: Collection[str]) -> Iterator[_Met]:
+        """Everything that counts, nearest first; what is in a folder after the folder itself."""
+        until_s = time.monotonic() + limit_s
+        before, self._folders = self._folders, {}
+        level = [(root, False, False) for root in self._roots]
+        count = 0
+        while level:
+            below: list[tuple[str, bool, bool]] = []
+            for path, depends, theirs in level:
+                count += 1
+                if count > MAX_FOLDERS or (count % 256 == 0 and time.monotonic() > until_s):
+                    self._folders |= {
+                        path: seen for path, seen in before.items() if path not in self._folders
+                    }
+                    return
+                seen = _seen(path, before.get(path), depends)
+                if seen is None:
+                    continue
+                self._folders[path], own = seen, theirs
+                entry = os.path.join(path, _GIT)
+                if seen.repository and entry not in held and not _keeps_missing(entry):
+                    new = path not in before and entry not in self._repositories
+                    own = theirs or (new and not _reasons(entry, "repository", self._roots))
+                    yield _Met(entry, "repository", False)
+                if seen.bare and path not in self._roots:
+                    yield _Met(path, "bare", False)
+                for name, kind in seen.obeyed:
+                    inner = os.path.join(path, name)
+                    if inner not in held and not _keeps_missing(inner):
+                        yield _Met(inner, kind, own)
+                        if kind == "folder":
+                            yield from _inside(inner, own)
+                below += [
+                    (os.path.join(path, name), depends or name in _DEPENDENCIES, own) for name in seen.folders
+                ]
+            level = below
+
+
+def _seen(path: str, known: _Folder | None, depends: bool) -> _Folder | None:
+    try:
+        ctime_ns = os.lstat(path).st_ctime_ns
+        if known is not None and known.settled and known.ctime_ns == ctime_ns:
+            return known
+        with os.scandir(path) as entries:
+            listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        return None
+    folders: list[str] = []
+    obeyed: list[tuple[str, Kind]] = []
+    above = os.path.basename(path)
+    parent = f"{above}/" if above in POLICY_PARENTS else ""
+    for name, is_folder in listed:
+        if name == _GIT:
+            continue
+        if not depends and is_held_file(parent + name):
+            obeyed.append((name, "folder" if is_folder else "file"))
+        elif is_folder:
+            folders.append(name)
+    names = {name for name, _ in listed}
+    settled = time.time_ns() - ctime_ns > _MARGIN_NS and ctime_ns % 1_000_000_000 != 0
+    return _Folder(ctime_ns, settled, tuple(folders), tuple(obeyed), _GIT in names, names >= _BARE)
+
+
+def _keeps_missing(path: str) -> bool:
+    """Whether it only stands there while a command runs."""
+    try:
+        return may_be_stand_in(os.lstat(path).st_mode) and is_stand_in(path)
+    except OSError:
+        return False
+
+
+def _inside(folder: str, theirs: bool) -> Iterator[_Met]:
+    """Every file in a folder of which everything is obeyed."""
+    count = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            count += 1
+            if count > _MAX_OBEYED:
+                return
+            yield _Met(os.path.join(above, name), "file", theirs)
+
+
+def _read(path: str, known: Obeyed | None = None) -> Obeyed | None:
+    """The file as it is; `known`, if that is how it is still. None if it is gone or no file."""
+    try:
+        status = os.lstat(path)
+        signature = (status.st_ctime_ns, status.st_ino, status.st_size)
+        if known is not None and known.signature == signature and time.time_ns() - signature[0] > _MARGIN_NS:
+            return known
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISLNK(status.st_mode):
+            return Obeyed(signature, mode, None, os.readlink(path))
+        contents = read_limited(path, _MAX_BYTES)
+    except OSError:
+        return None
+    return Obeyed(signature, mode, None if contents.truncated else contents.data)
+
+
+def _changed_ns(met: _Met) -> int:
+    """When it came to be what it is."""
+    paths = [met.path]
+    if met.kind in ("repository", "bare"):
+        names = (
+            "config",
+            "config.worktree",
+            "commondir",
+            "HEAD",
+            "hooks",
+            *(f"hooks/{hook}" for hook in LOOKING_HOOKS),
+        )
+        paths += [os.path.join(met.path, name) for name in names]
+    return max(map(_ctime_ns, paths))
+
+
+def _ctime_ns(path: str) -> int:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _entry(met: _Met) -> str:
+    """What to rename so that git does not take it for a repository."""
+    return os.path.join(met.path, "HEAD") if met.kind == "bare" else met.path
+
+
+def _words(reasons: Collection[str]) -> str:
+    return "leads git elsewhere" if "elsewhere" in reasons else "names programs for git to run"
+
+
+def _reasons(path: str, kind: Kind, roots: Sequence[str]) -> frozenset[str]:
+    """Why git should not look at a repository: what may name a program, as it is written, and where it leads."""
+    if kind == "bare" or (os.path.isdir(path) and not os.path.islink(path)):
+        return _reasons_of(path, harmless=_PARTIAL_CLONE)
+    git = repository_at(os.path.dirname(path), path)
+    if git is None or not git.ours:
+        return frozenset({"elsewhere"})
+    return (
+        frozenset()
+        if _is_guarded(git, roots)
+        else _reasons_of(git.common, harmless=(*_PARTIAL_CLONE, "worktree"))
+    )
+
+
+def _is_guarded(git: GitPlaces, roots: Sequence[str]) -> bool:
+    """Whether it is a working tree or submodule of a repository whose settings no command changes."""
+    tops = [os.path.join(root, _GIT) for root in roots]
+    return is_beneath_any(git.common, tops) or not is_beneath_any(git.common, roots)
+
+
+def _reasons_of(git_dir: str, *, harmless: Sequence[str]) -> frozenset[str]:
+    found = {hook for hook in LOOKING_HOOKS if os.path.lexists(os.path.join(git_dir, "hooks", hook))}
+    redirection = os.path.join(git_dir, "commondir")
+    if os.path.lexists(redirection) and not is_stand_in(redirection):
+        found.add("elsewhere")
+    for name in ("config", "config.worktree"):
+        try:
+            contents = read_limited(os.path.join(git_dir, name), MAX_CONFIG_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            found.add("unreadable")
+            continue
+        settings = unproven_settings(os.fsdecode(contents.data))
+        found |= {setting for setting in settings if not _is_harmless(setting, harmless)}
+        if contents.truncated:
+            found.add("unreadable")
+    return frozenset(found)
+
+
+def _is_harmless(setting: str, harmless: Sequence[str]) -> bool:
+    """Of what is not proven: how a partial clone knows its remote, and where the files of a submodule are."""
+    section, _, line = setting.rpartition("] ")
+    key = line.partition("=")[0].strip().lower()
+    if section.startswith("[remote "):
+        return key in harmless
+    return (section == "[core" and key == "worktree" and "worktree" in harmless) or (
+        section == "[extensions" and key == "partialclone"
+    )
+
+
+def _is_bare(folder: str) -> bool:
+    return all(os.path.lexists(os.path.join(folder, name)) for name in _BARE)

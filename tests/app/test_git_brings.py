@@ -1,0 +1,232 @@
+"""Git brings files that later runs obey: a person is asked, and it ends complete or changes nothing."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridle.conformance.harness import harness, of_kind
+from bridle.conformance.models import scripted
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion
+from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked, ToolResult
+from bridle.providers.script import call, say
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+FILES = ("AGENTS.md", ".vscode/tasks.json", "src/CLAUDE.md")
+
+
+class Shop:
+    """A repository with a branch `other` that has other instructions, and `plain` that has none of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.git("init", "-q", "-b", "main")
+        self.git("config", "user.name", "Ann")
+        self.git("config", "user.email", "ann@example.org")
+        self.write("readme", "hello\n")
+        self.write("AGENTS.md", "Be kind.\n")
+        self.commit("first")
+        self.git("checkout", "-q", "-b", "plain")
+        self.write("readme", "plain\n")
+        self.commit("plain")
+        self.git("checkout", "-q", "main")
+        self.git("checkout", "-q", "-b", "other")
+        for name in FILES:
+            self.write(name, "Be quick.\n")
+        self.commit("other")
+        self.git("checkout", "-q", "main")
+
+    def git(self, *words: str, cwd: Path | None = None) -> str:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+        done = subprocess.run(
+            ["git", *words], cwd=cwd or self.folder, env=env, check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def commit(self, message: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-qm", message)
+
+    def status(self) -> str:
+        return self.git("status", "--porcelain")
+
+    async def run(
+        self, command: str, answer: str | None = None
+    ) -> tuple[ToolResult, PermissionRequested | None]:
+        """One command in yolo; what it came to, and what was asked. Without an answer nobody is there."""
+        model = scripted(call("bash", command=command), say("Done."))
+        async with harness(
+            model, folder=str(self.folder), mode="yolo", answers=answer is not None
+        ) as session:
+            number = await session.send("go")
+            asked = None
+            if answer is not None:
+                trust = await session.until(QuestionAsked, since=number)
+                await session.connection.send(
+                    AnswerQuestion(session=session.id, question_id=trust.question_id, answer="not now")
+                )
+                asked = await session.until(PermissionRequested, since=number)
+                await session.connection.send(
+                    AnswerPermission(
+                        session=session.id, call_id=asked.call_id, digest=asked.digest, answer=answer
+                    )
+                )
+            events = await session.turn_of(number)
+        (result,) = of_kind(events, ToolResult)
+        return result, asked
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(Path(os.path.realpath(tmp_path)) / "shop")
+
+
+BRINGS = [
+    "git checkout other",
+    "git switch -q other",
+    "git merge -q other",
+    "git rebase -q other",
+    "git reset -q --hard other",
+    "git cherry-pick other",
+    "git restore --source=other .",
+    "git checkout other -- AGENTS.md .vscode src",
+    "git status && git checkout -q other",
+]
+
+
+@pytest.mark.parametrize("command", BRINGS)
+async def test_after_a_yes_git_ends_complete(shop: Shop, command: str) -> None:
+    result, asked = await shop.run(command, "once")
+    assert asked is not None
+    assert "AGENTS.md" in asked.because
+    assert result.metadata["exit_code"] == 0, result.content
+    assert [(shop.folder / name).read_text() for name in FILES] == ["Be quick.\n"] * 3
+    if "--source" not in command and " -- " not in command:
+        assert shop.status() == ""
+        assert shop.git("diff", "--name-only", "other") == ""
+
+
+@pytest.mark.parametrize("command", BRINGS)
+@pytest.mark.parametrize("answer", ["deny", None])
+async def test_after_a_no_and_where_nobody_answers_nothing_changes(
+    shop: Shop, command: str, answer: str | None
+) -> None:
+    before = shop.git("rev-parse", "HEAD", "--abbrev-ref", "HEAD")
+    result, _ = await shop.run(command, answer)
+    assert result.outcome == "denied"
+    assert shop.git("rev-parse", "HEAD", "--abbrev-ref", "HEAD") == before
+    assert shop.status() == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git checkout plain",
+        "git switch -c new",
+        "git merge plain",
+        "git stash",
+        "git reset --hard",
+        "git checkout -- readme",
+    ],
+)
+async def test_git_that_brings_nothing_of_the_kind_asks_nobody(shop: Shop, command: str) -> None:
+    shop.write("readme", "changed\n") if "stash" in command or "readme" in command else None
+    result, _ = await shop.run(command)
+    assert result.metadata["exit_code"] == 0, result.content
+    assert "[sandbox" not in result.content
+    assert shop.status() == ""
+
+
+async def test_a_stash_with_instructions_comes_back_after_a_yes(shop: Shop) -> None:
+    shop.write("AGENTS.md", "Be brief.\n")
+    shop.git("stash")
+    result, _ = await shop.run("git stash pop", "once")
+    assert result.metadata["exit_code"] == 0, result.content
+    assert (shop.folder / "AGENTS.md").read_text() == "Be brief.\n"
+    assert "[sandbox" not in result.content
+
+
+async def test_a_merge_that_stops_in_instructions_leaves_both_sides(shop: Shop) -> None:
+    shop.write("AGENTS.md", "Be slow.\n")
+    shop.commit("slow")
+    result, _ = await shop.run("git merge other", "once")
+    assert result.metadata["exit_code"] == 1
+    assert "<<<<<<<" in (shop.folder / "AGENTS.md").read_text()
+
+
+@pytest.fixture
+def behind(shop: Shop) -> Shop:
+    """A clone whose remote has other instructions meanwhile. The remote is where commands see it."""
+    origin = shop.folder / "origin.git"
+    (shop.folder / ".git/info/exclude").write_text("origin.git\n")
+    shop.git("clone", "-q", "--bare", str(shop.folder), str(origin))
+    shop.git("remote", "add", "origin", str(origin))
+    shop.git("fetch", "-q")
+    shop.git("branch", "-q", "-u", "origin/main")
+    shop.git("update-ref", "refs/heads/main", "refs/heads/other", cwd=origin)
+    return shop
+
+
+async def test_a_pull_from_a_known_remote_brings_what_is_committed_and_says_so(behind: Shop) -> None:
+    result, _ = await behind.run("git pull -q")
+    assert result.metadata["exit_code"] == 0, result.content
+    assert behind.status() == ""
+    assert (behind.folder / "AGENTS.md").read_text() == "Be quick.\n"
+    assert "[sandbox: git brought " in result.content
+    assert "AGENTS.md" in result.content
+
+
+async def test_a_pull_from_anywhere_else_asks(behind: Shop) -> None:
+    result, _ = await behind.run("git pull -q ./origin.git main")
+    assert (result.outcome, behind.status()) == ("denied", "")
+    result, _ = await behind.run("git pull -q ./origin.git main", "once")
+    assert (result.metadata["exit_code"], behind.status()) == (0, "")
+
+
+async def test_beside_other_work_git_brings_nothing_and_says_how(shop: Shop) -> None:
+    result, _ = await shop.run("git checkout -q other && touch done")
+    assert (result.outcome, result.reason) == ("denied", "GitNotAlone")
+    assert "AGENTS.md" in result.content
+    assert shop.git("rev-parse", "--abbrev-ref", "HEAD") == "main\n"
+
+
+async def test_git_hidden_in_a_script_says_what_stayed_and_how_to_bring_it(shop: Shop) -> None:
+    shop.write("go.sh", "git checkout -q other\n")
+    result, _ = await shop.run("sh go.sh")
+    assert (shop.folder / "AGENTS.md").read_text() == "Be kind.\n"
+    assert "AGENTS.md stayed as it was" in result.content
+    assert "git checkout HEAD -- " in result.content
+    shop.git("clean", "-qfd")
+    result, _ = await shop.run("git checkout HEAD -- AGENTS.md .vscode src", "once")
+    assert result.metadata["exit_code"] == 0, result.content
+    assert shop.status() == ""
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_what_was_put_aside_is_told_to_the_model_and_to_the_person(
+    shop: Shop, background: bool
+) -> None:
+    more = "exec sleep 600\n" if background else ""
+    shop.write("go.sh", f"mkdir -p pkg; echo evil > pkg/AGENTS.md; : > done\n{more}")
+    calls = [call("bash", command="sh go.sh")]
+    if background:
+        calls = [
+            call("bash", command="sh go.sh", background=True),
+            call("bash", command="until [ -e done ]; do :; done"),
+            call("bash", job="job1", stop=True),
+        ]
+    async with harness(scripted(*calls, say("Done.")), folder=str(shop.folder), mode="yolo") as session:
+        events = await session.ask("go")
+    told = [notice.message for notice in of_kind(events, Notice) if notice.reason == "PutAside"]
+    assert ["pkg/AGENTS.md.put-aside-1" in message for message in told] == [True]
+    assert any("pkg/AGENTS.md.put-aside-1" in result.content for result in of_kind(events, ToolResult))
+    assert not (shop.folder / "pkg/AGENTS.md").exists()

@@ -1,0 +1,108 @@
+"""What was put aside is brought back by a person at a terminal; what a killed run left is found at the next start."""
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli_kit import Place
+from cli_terminal import sitting
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+def aside(place: Place) -> Path:
+    (place.work / "src").mkdir()
+    (place.work / "src/AGENTS.md").write_text("Be kind.\n")
+    ran = place.bridle("sandbox", "run", "--", "sh", "-c", "echo Be quick. > src/AGENTS.md")
+    assert "src/AGENTS.md was put aside as src/AGENTS.md.put-aside-1" in ran.err
+    return place.work / "src/AGENTS.md.put-aside-1"
+
+
+def test_a_person_brings_back_what_was_put_aside(place: Place) -> None:
+    path = aside(place)
+    with sitting(place, "sandbox", "give-back", "src/AGENTS.md.put-aside-1") as person:
+        person.sees("Be quick.", "[y/N]")
+        person.types("y\r")
+        assert person.ends() == 0, person.text
+    assert (place.work / "src/AGENTS.md").read_text() == "Be quick.\n"
+    assert not path.exists()
+    assert (place.work / "src/AGENTS.md.put-aside-2").read_text() == "Be kind.\n"
+
+
+def test_enter_brings_nothing_back(place: Place) -> None:
+    path = aside(place)
+    with sitting(place, "sandbox", "give-back", str(path)) as person:
+        person.sees("[y/N]")
+        person.types("\r")
+        assert person.ends() == 0, person.text
+    assert path.exists()
+    assert (place.work / "src/AGENTS.md").read_text() == "Be kind.\n"
+
+
+def test_without_a_terminal_nothing_is_brought_back(place: Place) -> None:
+    path = aside(place)
+    ran = place.bridle("sandbox", "give-back", str(path), stdin="y\n")
+    assert ran.code == 3
+    assert "terminal" in ran.err
+    assert path.exists()
+
+
+@pytest.mark.parametrize("name", ["src/AGENTS.md", "nothing.put-aside-1", "../x"])
+def test_only_what_was_put_aside_is_brought_back(place: Place, name: str) -> None:
+    aside(place)
+    with sitting(place, "sandbox", "give-back", name) as person:
+        person.sees("was not put aside")
+        assert person.ends() == 2
+
+
+def test_a_model_cannot_bring_it_back(place: Place) -> None:
+    command = '{"command": "bridle sandbox give-back src/AGENTS.md.put-aside-1"}'
+    ran = place.bridle("permissions", "explain", "--mode", "yolo", "bash", command)
+    assert "only you can" in ran.out
+
+
+def test_what_a_killed_run_left_is_found_at_the_next_start(place: Place) -> None:
+    """The engine is killed while its command holds a repository that would run a program."""
+    git = ["git", "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "-q"], cwd=place.work, env=place.environment(), check=True)
+    marker = place.home / "marker"
+    plant = f"git init -q sub; git -C sub config core.fsmonitor 'touch {marker} #'"
+    script = f"{plant}; echo held; exec sleep 600"
+    process = subprocess.Popen(
+        ["bridle", "sandbox", "run", "--", "sh", "-c", script],
+        cwd=place.work,
+        env=place.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.read()  # until the command is gone too
+    process.stdout.close()
+    assert (place.work / ".git/commondir").read_text() == ".\n", (
+        "the stand-in shows that a command was cut off"
+    )
+
+    ran = place.bridle("run", "-m", "demo", "hello")
+    assert ran.code == 0
+    assert "sub/.git" in ran.err
+    assert "give-back" in ran.err
+    assert not os.path.lexists(place.work / "sub/.git")
+    assert not (place.work / ".git/commondir").exists()
+    subprocess.run(["git", "status"], cwd=place.work / "sub", env=place.environment(), check=False)
+    assert not marker.exists()
+
+
+def test_a_repository_that_was_led_elsewhere_is_found_at_the_next_start(place: Place) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=place.work, env=place.environment(), check=True)
+    (place.work / ".git/commondir").write_text("../evil\n")
+    ran = place.bridle("run", "-m", "demo", "hello")
+    assert ".git/commondir" in ran.err
+    assert not (place.work / ".git/commondir").exists()
