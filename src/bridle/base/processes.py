@@ -43,6 +43,7 @@ Reason = Literal[
     "too long",
     "no resources",
     "no sandbox",
+    "sandbox lost",
 ]
 
 _CHUNK = 64 * 1024

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import machine_spawn
+from bridle.app.sandboxing import claimed_spawn, machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -30,7 +30,7 @@ from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.safety.sandbox.choosing import Chooser, Chosen
+from bridle.safety.sandbox.choosing import GAPS, Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
 
@@ -100,16 +100,12 @@ def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
 
 async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> int:
     processes = Processes(adopts_orphans=True)
-    spawn = machine_spawn(processes, where=here.where, env=here.env)
+    machine = machine_spawn(processes, where=here.where, env=here.env)
     policy = here.policy
-    end = _End()
+    spawn, end = claimed_spawn(machine, "", lambda degraded: _warn(degraded.message)), _End()
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')
-        elif await spawn.held_by() is None:
-            if policy.required:
-                raise CommandRefused("SandboxRequired")
-            _warn(sentence("NoSandbox", {}))
         process = await spawn(
             command,
             cwd=here.cwd,
@@ -130,6 +126,8 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     except CannotStart as problem:
         if problem.reason == "no sandbox":
             raise CommandRefused("SandboxRequired") from None
+        if problem.reason == "sandbox lost":
+            raise CommandRefused("SandboxLost", sandbox=spawn.adapter) from None
         tell(visible(f"{command[0]}: {problem.reason}", newlines=False))
         return EXIT_NOT_EXECUTABLE
     except BrokenPipeError as gone:
@@ -256,6 +254,8 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
         yield _line("sandbox", f"{chosen.way.name} {version}".rstrip() + weaker, CONFINED_WORDS[policy.mode])
         yield _line("mode", policy.mode, f'sandbox.mode = "{settings.mode}"{_from(tiers, "sandbox.mode")}')
         yield from _writable(confinement_of(policy, here.place), here, chosen)
+        if chosen.way.name in GAPS:
+            yield _line("but", "not covered", GAPS[chosen.way.name])
     if policy.mode != "off" and chosen.way is not None:
         yield _line("network", *_network(settings, tiers))
     container = container_around(here.env)
@@ -323,6 +323,7 @@ def _data(here: Here, chosen: Chosen, version: str) -> dict[str, object]:
         "container": container_around(here.env),
         "writable": [] if confinement is None else confinement.writable,
         "hidden": [] if confinement is None else confinement.hidden,
+        "gaps": GAPS.get(chosen.way.name, "") if chosen.way else "",
         "problems": {} if chosen.way else dict(why_not(chosen.attempts)),
     }
 
@@ -357,9 +358,10 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
         if required:
             return "fail", f"nothing can hold commands here{inside} ({problems}), and sandbox.required = true"
         return "warn", f"none{inside}: commands run with your rights ({problems}). Install bubblewrap"
+    gaps = f"; {GAPS[chosen.way.name]}" if chosen.way.name in GAPS else ""
     if network == "inherit":
         return (
             "warn",
-            f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit")',
+            f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit"){gaps}',
         )
-    return "ok", f"{chosen.way.name} works{inside}; commands have no network"
+    return "warn" if gaps else "ok", f"{chosen.way.name} works{inside}; commands have no network{gaps}"

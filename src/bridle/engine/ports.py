@@ -206,7 +206,7 @@ class Process(Protocol):
 
 
 class Spawn(Protocol):
-    """The only way to start a process. `adapter` names what confines commands here, as far as is known."""
+    """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows."""
 
     @property
     def adapter(self) -> str: ...
