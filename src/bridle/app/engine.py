@@ -17,13 +17,7 @@ from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.sandboxing import foreign_folder, machine_spawn, opening_words
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
-from bridle.app.settings import (
-    SandboxSettings,
-    SessionOptions,
-    SessionSettings,
-    session_options,
-    session_settings,
-)
+from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
@@ -186,8 +180,7 @@ class Engine:
 
     async def _opened(self, command: CreateSession, client: str) -> Session:
         try:
-            with self._sandbox.looking():  # beside everything else a session needs
-                return await self._open_session(command, client)
+            return await self._open_session(command, client)
         except StoreError as failure:
             self._notes.write("error", "store", "session not opened", reason=failure.reason)
             raise
@@ -211,9 +204,13 @@ class Engine:
         self._notes.configure(settings.log_levels)
         ground, keys_notice = await self._ground_of(cwd, command.env, approvals)
         chosen = await self._chosen(command, settings, ground.models)
-        held_by = await self._held_by(settings.sandbox)
-        log = self._open_log(command, cwd, options)
+        is_off = settings.sandbox.mode == "off"
+        if settings.sandbox.required and not is_off:
+            await self._require_sandbox()
+        async with self._sandbox.looking(not is_off):  # while the store is opened
+            log = self._open_log(command, cwd, options)
         try:
+            held_by = OFF if is_off else self._sandbox.adapter
             past = _Past(Conversation(), 0)
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
@@ -252,15 +249,13 @@ class Engine:
         self._housekeeping.begin(cwd)
         return composed.session
 
-    async def _held_by(self, sandbox: SandboxSettings) -> str:
-        """What a session may say holds its commands: never more than was tried. Refused where that is required and
-        nothing does."""
-        if sandbox.mode == "off":
-            return OFF
+    async def _require_sandbox(self) -> None:
+        """Refuses at the door, before there is a log, where nothing holds commands or that cannot be found out."""
         held_by = await self._sandbox.held_by()
-        if sandbox.required and held_by in {"", UNCONFINED}:
-            raise CommandRefused("SandboxRequired" if held_by else "SandboxNotKnown", seconds=f"{SETTLE_S:g}")
-        return held_by
+        if not held_by:
+            raise CommandRefused("SandboxNotKnown", seconds=f"{SETTLE_S:g}")
+        if held_by == UNCONFINED:
+            raise CommandRefused("SandboxRequired")
 
     async def _ground_of(
         self, cwd: str, env: Mapping[str, str], approvals: Approvals

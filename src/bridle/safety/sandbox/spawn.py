@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -98,15 +98,20 @@ class SandboxSpawn:
             return ""
         return UNCONFINED if adapter is None else adapter.name
 
-    @contextlib.contextmanager
-    def looking(self) -> Generator[None]:
-        """Meanwhile it is found out what holds commands here, where nobody knows; `held_by` then need not wait long."""
-        look = None if self._known() else asyncio.get_running_loop().create_task(self.held_by())
-        try:
+    @contextlib.asynccontextmanager
+    async def looking(self, wanted: bool) -> AsyncGenerator[None]:
+        """Meanwhile it is found out what holds commands here, where that is wanted and nobody knows. It is known, or
+        cannot be, at the end."""
+        if not wanted or self._known():
             yield
+            return
+        look = asyncio.create_task(self.held_by())
+        try:
+            await asyncio.sleep(0)  # what it has started works by itself
+            yield
+            await look
         finally:
-            if look is not None:
-                look.cancel()
+            look.cancel()
 
     async def __call__(
         self,
