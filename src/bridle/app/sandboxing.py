@@ -88,6 +88,7 @@ def session_policy(
         network=settings.network,
         scratch=scratch,
         required=settings.required,
+        max_file_mib=settings.max_file_mib,
     )
 
 

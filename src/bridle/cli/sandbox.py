@@ -33,6 +33,7 @@ from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandbox.choosing import GAPS, Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
+from bridle.safety.sandbox.limits import OPEN_FILES, UNLIMITED
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -258,6 +259,7 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
             yield _line("but", "not covered", GAPS[chosen.way.name])
     if policy.mode != "off" and chosen.way is not None:
         yield _line("network", *_network(settings, tiers))
+        yield _line("limits", *_limits(settings))
     container = container_around(here.env)
     if container != "none":
         yield _line("inside", container, "the sandbox holds here as anywhere else")
@@ -287,6 +289,11 @@ def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
     if settings.network == "deny":
         return "none", f'sandbox.network = "deny"{origin}'
     return "not limited", f'sandbox.network = "inherit"{origin}'
+
+
+def _limits(settings: SandboxSettings) -> tuple[str, str]:
+    size = f"{settings.max_file_mib / 1024:g} GiB" if settings.max_file_mib >= 1024 else f"{settings.max_file_mib} MiB"
+    return f"no file above {size}", f"at most {OPEN_FILES:,} open files; {UNLIMITED}"
 
 
 def _required(settings: SandboxSettings) -> tuple[str, str]:
@@ -359,6 +366,7 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
             return "fail", f"nothing can hold commands here{inside} ({problems}), and sandbox.required = true"
         return "warn", f"none{inside}: commands run with your rights ({problems}). Install bubblewrap"
     gaps = f"; {GAPS[chosen.way.name]}" if chosen.way.name in GAPS else ""
+    gaps += f"; {UNLIMITED}"
     if network == "inherit":
         return (
             "warn",

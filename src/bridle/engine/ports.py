@@ -167,7 +167,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
     settings of the repository may be written, because that is what was asked for. `required`: where nothing can
-    enforce it, the command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
+    enforce it, the command does not start. `max_file_mib` is the largest file it may make. `variables` are laid over the cleaned environment: what Bridle itself tells
     the command.
     """
 
@@ -179,6 +179,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     git_config: bool = False
     required: bool = False
+    max_file_mib: int = 16_384
     variables: Mapping[str, str] = {}
 
 

@@ -24,6 +24,7 @@ from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allow
 if TYPE_CHECKING:
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
+    from bridle.safety.sandbox.limits import Limits
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
@@ -183,11 +184,12 @@ class SandboxSpawn:
         """
         from bridle.safety.sandbox.adapters import CannotConfine
         from bridle.safety.sandbox.confinement import confinement_of, known_of
+        from bridle.safety.sandbox.limits import Limits
         from bridle.safety.sandbox.starting import HeldBack, start
 
-        place = self._place_of(policy.workspace)
+        place, limits = self._place_of(policy.workspace), Limits(policy.max_file_mib)
         for tries_left in reversed(range(_TRIES)):
-            border = _Border(adapter, lambda: confinement_of(policy, place, cwd), cwd)
+            border = _Border(adapter, lambda: confinement_of(policy, place, cwd), cwd, limits)
             launch = None
             try:
                 launch = border.launch(argv, policy)
@@ -204,6 +206,7 @@ class SandboxSpawn:
                     on_error=on_error,
                     stdin=stdin,
                     ended=border.over,
+                    limits=limits,
                 )
             except HeldBack as held_back:
                 if tries_left:
@@ -297,8 +300,11 @@ def _strength(name: str) -> int:
 class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
-    def __init__(self, adapter: Adapter, look: Callable[[], Confinement], cwd: str) -> None:
+    def __init__(
+        self, adapter: Adapter, look: Callable[[], Confinement], cwd: str, limits: Limits
+    ) -> None:
         self._adapter = adapter
+        self._limits = limits
         self._look = look
         self._cwd = cwd
         self._confinement: Confinement | None = None
@@ -331,6 +337,10 @@ class _Border:
 
     def explain(self, exit_code: int, output: str) -> str:
         notes = [_told(visible(os.path.relpath(path, self._cwd), newlines=False)) for path in self._put_aside]
+        if exit_code and self._limits.was_met(exit_code, output):
+            notes.append(
+                f"[sandbox: a file of a command may have at most {self._limits.file_mib:,} MiB here (sandbox.max_file_mib)]\n"
+            )
         if self._confinement and (exit_code or any(sign in output for sign in _SIGNS)):
             from bridle.safety.sandbox.blocked import explain_blocked
 
