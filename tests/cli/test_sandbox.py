@@ -14,6 +14,7 @@ from bridle.cli.help import PAGES
 from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
 from bridle.safety.sandbox.choosing import Attempt, Chooser, Chosen, Way
+from bridle.safety.sandbox.limits import UNLIMITED
 from bridle.safety.sandbox.probes import PROBES
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 
@@ -232,11 +233,11 @@ def test_where_nothing_holds_commands_the_screen_says_why_and_what_to_do(place: 
     [
         (
             {"mode": "auto", "network": "inherit", "required": False, "container": "none"},
-            ("warn", 'bubblewrap works; network is not limited (sandbox.network = "inherit")'),
+            ("warn", f'bubblewrap works; network is not limited (sandbox.network = "inherit"); {UNLIMITED}'),
         ),
         (
             {"mode": "read-only", "network": "deny", "required": True, "container": "docker"},
-            ("ok", "bubblewrap works, inside docker; commands have no network"),
+            ("ok", f"bubblewrap works, inside docker; commands have no network; {UNLIMITED}"),
         ),
         (
             {"mode": "off", "network": "deny", "required": False, "container": "none"},

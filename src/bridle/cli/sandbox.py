@@ -365,11 +365,11 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
         if required:
             return "fail", f"nothing can hold commands here{inside} ({problems}), and sandbox.required = true"
         return "warn", f"none{inside}: commands run with your rights ({problems}). Install bubblewrap"
-    gaps = f"; {GAPS[chosen.way.name]}" if chosen.way.name in GAPS else ""
-    gaps += f"; {UNLIMITED}"
+    is_weak = chosen.way.name in GAPS
+    gaps = f"; {GAPS[chosen.way.name]}; {UNLIMITED}" if is_weak else f"; {UNLIMITED}"
     if network == "inherit":
         return (
             "warn",
             f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit"){gaps}',
         )
-    return "warn" if gaps else "ok", f"{chosen.way.name} works{inside}; commands have no network{gaps}"
+    return "warn" if is_weak else "ok", f"{chosen.way.name} works{inside}; commands have no network{gaps}"

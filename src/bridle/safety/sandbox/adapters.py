@@ -39,8 +39,8 @@ class Launch(NamedTuple):
     """How a confined command is started. `starting.start` does what is said here.
 
     `pass_fds` belong to whoever starts it, and are closed once it has started. `gate` is then to be opened, and sets
-    the limits of the command where it `limits`. `ended` is called exactly once when nothing of it runs any more, or
-    when it could not be started. `terminate` asks what is enclosed by the process to end, and says whether there was
+    the limits of the command where it `limits`. `started` is told the process once it runs; `ended` is called exactly
+    once when nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the process to end, and says whether there was
     anything to ask; without it, or if not, the process group is asked.
     """
 
@@ -49,6 +49,7 @@ class Launch(NamedTuple):
     within: Within | None = None
     gate: Held | None = None
     limits: bool = False
+    started: Callable[[int], None] = lambda _pid: None
     ended: Callable[[], None] = _nothing
     terminate: Callable[[int], bool] | None = None
 

@@ -52,7 +52,7 @@ async def start(
     error = None if on_error is None else _Delivery(on_error)
     try:
         process = await processes.start(
-            launch.argv if launch.limits or _is_missing(launch.argv[0]) else limits.starting(launch.argv),
+            launch.argv if launch.limits or _is_missing(launch.argv[0], env) else limits.starting(launch.argv),
             cwd=cwd,
             env=env,
             on_output=output,
@@ -71,6 +71,7 @@ async def start(
     finally:
         for fd in launch.pass_fds:
             os.close(fd)
+    launch.started(process.pid)
     if launch.gate is not None:
         try:
             await launch.gate.opened(limits if launch.limits else None)
@@ -94,9 +95,12 @@ async def start(
     return process
 
 
-def _is_missing(program: str) -> bool:
+def _is_missing(program: str, env: Mapping[str, str]) -> bool:
     """Whether starting it fails at once, which says more than a shell would."""
-    return os.path.isabs(program) and not os.access(program, os.X_OK)
+    if "/" in program:
+        return os.path.isabs(program) and not os.access(program, os.X_OK)
+    folders = env.get("PATH", os.defpath).split(":")
+    return not any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders)
 
 
 async def _kill(process: Process) -> None:
