@@ -22,6 +22,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import Ids
+from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders
@@ -382,7 +383,8 @@ async def running_engine(
     clock: Clock | None = None,
     waits_for_room: bool = False,
 ) -> AsyncGenerator[Engine]:
-    """The engine of a program that is nothing else; closed cleanly on the way out."""
+    """The engine of a program that is nothing else; closed cleanly on the way out. No process of it leaves a core."""
+    leave_no_core()
     engine = Engine(
         where=folders(env),
         env=env,
