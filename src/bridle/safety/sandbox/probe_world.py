@@ -125,6 +125,8 @@ class World:
             "process": str(self._process.pid),
             "life": f"{paths.work}/life",
             "git": shutil.which("git") or "",
+            "python": sys.executable,
+            "packages": os.pathsep.join(filter(os.path.isabs, sys.path)),
             "has_route": "yes" if _has_route() else "no",
             **self._doors.facts,
         }

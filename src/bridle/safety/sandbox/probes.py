@@ -20,7 +20,7 @@ from bridle.engine.ports import Process, SpawnPolicy
 from bridle.safety.sandbox.confinement import Confinement
 from bridle.safety.sandbox.probe_world import World, probe_world
 
-Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not tried"]
+Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not here", "not tried"]
 Start: TypeAlias = Callable[..., Awaitable[Process]]
 """Called like a `Spawn`."""
 StartFor: TypeAlias = Callable[[World], Start]
@@ -39,7 +39,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt by its name in `attempts`.
 
     `part` is what it is a test of: a field of `Confinement`, or one of `environment processes leftovers privileges
-    kernel terminal modes`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret in it
+    kernel terminal modes claims`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret in it
     or a change outside counts. `network`: it can only be stopped where the network is denied. `must_work`: the other
     way round, a sandbox that stops this is of no use.
     """
@@ -53,7 +53,10 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a probe. `detail` is one line: how it was refused, what leaked, or why it was not tried."""
+    """What became of a probe. `detail` is one line: how it was refused, what leaked, or why it was not tried.
+
+    `not here`: this machine has nothing of the kind. `not tried`: it could not be, so nothing is known about it.
+    """
 
     name: str
     tries: str
@@ -63,7 +66,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_problem(self) -> bool:
-        return self.outcome in {"leaks", "broken"}
+        return self.outcome in {"leaks", "broken", "not tried"}
 
 
 def _probe(part: str, name: str, tries: str) -> Probe:
@@ -155,6 +158,7 @@ PROBES: tuple[Probe, ...] = (
     _ability("kernel", "use_keys", "use the kernel's keys"),
     _ability("kernel", "use_bpf", "use BPF"),
     _ability("kernel", "open_kernel_settings", "open the kernel's settings for writing"),
+    _ability("claims", "claim_without_namespaces", "be told of a sandbox that is not there"),
 )
 
 
@@ -251,11 +255,12 @@ class _Answer(msgspec.Struct, frozen=True):
 
     got: str | None = None
     refused: str | None = None
+    not_here: str | None = None
     untried: str | None = None
 
     @property
     def got_through(self) -> bool:
-        return self.refused is None and self.untried is None
+        return self.refused is None and self.not_here is None and self.untried is None
 
 
 def _answer(said: str) -> _Answer:
@@ -271,6 +276,8 @@ def _judged(probe: Probe, exit_code: int, said: str, error: str) -> Result:
     if exit_code:
         return _result(probe, "not tried", error.strip().rpartition("\n")[2] or f"it ended with {exit_code}")
     answer = _answer(said)
+    if answer.not_here is not None:
+        return _result(probe, "not here", answer.not_here)
     if answer.untried is not None:
         return _result(probe, "not tried", answer.untried)
     if probe.must_work:
