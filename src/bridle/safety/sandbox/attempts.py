@@ -528,7 +528,7 @@ def claim_without_namespaces(facts: Facts) -> str | None:
         os.mkdir(made)
     _write(f"{folder}/go", "touch ../beside/it\nexit 0\n")
     _write(f"{folder}/it.script", 'call bash {"command": "sh ./go"}\n---\nsay Done.\n')
-    asked = [facts["python"], "-m", "bridle", "run", "-y", "--stream-json", "-m", "demo:it.script", "go"]
+    asked = [facts["python"], "-m", facts["module"], "run", "-y", "--stream-json", "-m", "demo:it.script", "go"]
     env = {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": facts["packages"]}
     done = subprocess.run(asked, cwd=folder, env=env, capture_output=True, stdin=subprocess.DEVNULL, check=False)
     events = [json.loads(line) for line in done.stdout.splitlines()]

@@ -126,6 +126,7 @@ class World:
             "life": f"{paths.work}/life",
             "git": shutil.which("git") or "",
             "python": sys.executable,
+            "module": "bridle",
             "packages": os.pathsep.join(filter(os.path.isabs, sys.path)),
             "has_route": "yes" if _has_route() else "no",
             **self._doors.facts,
