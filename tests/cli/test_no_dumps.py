@@ -56,7 +56,9 @@ def ran(place: Place, *options: str, command: str) -> None:
     assert b"1 call" not in done.stderr, done.stderr.decode()
 
 
-@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_CORE)[1] == 0, reason="nothing here may leave one anyway")
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_CORE)[1] == 0, reason="nothing here may leave one anyway"
+)
 def test_neither_the_engine_nor_its_commands_leave_a_core(place: Place) -> None:
     command = f"{LOOKING.format(who='self')} > command; {LOOKING.format(who='$PPID')} > engine"
     ran(place, "--sandbox", "off", command=command)
@@ -65,7 +67,12 @@ def test_neither_the_engine_nor_its_commands_leave_a_core(place: Place) -> None:
 
 
 def test_a_command_of_the_same_person_cannot_look_into_the_engine(place: Place) -> None:
-    ran(place, "--sandbox", "off", command="cat /proc/self/environ > own; cat /proc/$PPID/environ > other; exit 0")
+    ran(
+        place,
+        "--sandbox",
+        "off",
+        command="cat /proc/self/environ > own; cat /proc/$PPID/environ > other; exit 0",
+    )
     assert (place.work / "own").read_bytes() != b""
     assert (place.work / "other").read_bytes() == b""
 
@@ -82,9 +89,9 @@ def test_the_sandbox_holds_commands_of_an_engine_that_nobody_can_look_into(
     inside.mkdir()
     for path in (place.home.parent, place.home, *place.work.rglob("*"), place.work):
         os.chown(path, user.uid, -1)
+    words, script = f"sandbox run --network {network} -- sh -c", "echo x > it; echo x > ../outside/it; exit 0"
     done = subprocess.run(
-        [*user.prefix, user.python, "-m", "bridle", "sandbox", "run", "--network", network, "--"]
-        + ["sh", "-c", "echo run > it; echo run > ../outside/it; exit 0"],
+        [*user.prefix, user.python, "-m", "bridle", *words.split(), script],
         cwd=inside,
         env={**place.environment(), **PYTHON},
         stdin=subprocess.DEVNULL,

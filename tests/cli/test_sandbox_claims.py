@@ -100,7 +100,9 @@ def test_what_breaks_in_a_session_is_said_before_a_weaker_sandbox_is_used(
     assert [result.metadata["sandbox"] for result in stored(place, ToolResult)] == ["bubblewrap", "landlock"]
     (degraded,) = stored(place, Degraded)
     assert (degraded.what, degraded.reason) == ("sandbox", "SandboxWeaker")
-    assert degraded.message.startswith("bubblewrap no longer works here: from now on commands are held by landlock.")
+    assert degraded.message.startswith(
+        "bubblewrap no longer works here: from now on commands are held by landlock."
+    )
     assert ((place.work / "again").exists(), outside.exists()) == (True, False)
     assert ran.err.index("held by landlock") < ran.err.index("touch again")
 

@@ -25,7 +25,9 @@ def limits(text: str) -> dict[str, list[str]]:
 def held(place: Place, machine: str, *words: str) -> Ran:
     """Runs a command in the sandbox of a machine."""
     asked = ("sandbox", "run", *words)
-    return place.bridle(*asked) if machine == "bubblewrap" else on_a_bare_machine(place, *asked, landlock=True)
+    return (
+        place.bridle(*asked) if machine == "bubblewrap" else on_a_bare_machine(place, *asked, landlock=True)
+    )
 
 
 MACHINES = [
@@ -50,7 +52,9 @@ def test_a_command_has_limits_that_it_cannot_raise(place: Place, machine: str) -
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_ten_bytes_too_many_end_the_command_and_the_limit_is_named(place: Place, machine: str) -> None:
-    ran = held(place, machine, "--set", FEW, "--", "sh", "-c", f"head -c {MOST + 10} /dev/zero > large; exit $?")
+    ran = held(
+        place, machine, "--set", FEW, "--", "sh", "-c", f"head -c {MOST + 10} /dev/zero > large; exit $?"
+    )
     assert ran.code == 128 + signal.SIGXFSZ
     assert (place.work / "large").stat().st_size == MOST
     assert ran.err.splitlines()[-1] == (
@@ -66,7 +70,9 @@ def test_a_session_tells_the_model_which_limit_it_met(place: Place) -> None:
     ran = place.bridle("run", "-y", "--set", FEW, "-m", model, "go")
     assert ran.code == 0, ran.err
     (result,) = (e.event for e in place.events(place.only_session()) if isinstance(e.event, ToolResult))
-    assert "[sandbox: a file of a command may have at most 1 MiB here (sandbox.max_file_mib)" in result.content
+    assert (
+        "[sandbox: a file of a command may have at most 1 MiB here (sandbox.max_file_mib)" in result.content
+    )
 
 
 def test_a_project_may_lower_the_limit_and_not_raise_it(place: Place) -> None:

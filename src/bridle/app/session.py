@@ -199,9 +199,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     )
 
     async def system() -> str:
-        return await _system_text(
-            ground, opened, questions, journal, sandbox=OFF if off else spawn.adapter
-        )
+        return await _system_text(ground, opened, questions, journal, sandbox=OFF if off else spawn.adapter)
 
     limit = spending_limit(
         settings.usd_per_session, models=ground.models, known=ground.known, ask=questions.ask

@@ -285,9 +285,9 @@ class Processes:
     """Starts processes and answers for them: none survives this object, nor our own process, however it dies.
 
     Belongs to one event loop. `exit_watch` says how an exit is noticed; "pidfd" falls back to "thread" by
-    itself. `adopts_orphans`: a process that escaped from its group dies with the call it came from, too, and nothing that
-    runs as the same person can look into our own. This is for programs that start all their processes through this one
-    object; every process finds a mark in its environment.
+    itself. `adopts_orphans`: a process that escaped from its group dies with the call it came from, too, and nothing
+    that runs as the same person can look into our own. This is for programs that start all their processes through
+    this one object; every process finds a mark in its environment.
     """
 
     def __init__(

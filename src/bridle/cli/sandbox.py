@@ -29,7 +29,7 @@ from bridle.clients.line.facts import CONFINED_WORDS
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
-from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.safety.sandbox.choosing import GAPS, Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
@@ -292,7 +292,11 @@ def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
 
 
 def _limits(settings: SandboxSettings) -> tuple[str, str]:
-    size = f"{settings.max_file_mib / 1024:g} GiB" if settings.max_file_mib >= 1024 else f"{settings.max_file_mib} MiB"
+    size = (
+        f"{settings.max_file_mib / 1024:g} GiB"
+        if settings.max_file_mib >= 1024
+        else f"{settings.max_file_mib} MiB"
+    )
     return f"no file above {size}", f"at most {OPEN_FILES:,} open files; {UNLIMITED}"
 
 

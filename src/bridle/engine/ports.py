@@ -167,8 +167,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
     settings of the repository may be written, because that is what was asked for. `required`: where nothing can
-    enforce it, the command does not start. `max_file_mib` is the largest file it may make. `variables` are laid over the cleaned environment: what Bridle itself tells
-    the command.
+    enforce it, the command does not start. `max_file_mib` is the largest file it may make. `variables` are laid over
+    the cleaned environment: what Bridle itself tells the command.
     """
 
     mode: SandboxMode

@@ -101,9 +101,12 @@ SENTENCES: Mapping[str, Sentence] = {
     "SandboxGaps": Sentence(
         "The sandbox here is {sandbox}, not the strongest: {gaps}.\nFix: bubblewrap, with user namespaces allowed."
     ),
-    "SandboxWeaker": Sentence("{told} no longer works here: from now on commands are held by {sandbox}.{gaps}"),
+    "SandboxWeaker": Sentence(
+        "{told} no longer works here: from now on commands are held by {sandbox}.{gaps}"
+    ),
     "SandboxLost": Sentence(
-        "Not run: {sandbox} held the commands of this session, and nothing can any more. See why: bridle sandbox", 3
+        "Not run: {sandbox} held the commands of this session, and nothing can any more. See why: bridle sandbox",
+        3,
     ),
     "ForeignFolder": Sentence(
         "Bridle runs as root and this folder belongs to user {owner}: sandboxed commands cannot write to its files. "

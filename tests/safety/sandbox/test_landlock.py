@@ -257,9 +257,7 @@ def confinement(world, **changes):
 async def start(processes, adapter, confined, *argv, cwd="/", on_output=lambda _: None):
     launch = adapter.confined(argv, cwd=cwd, confinement=confined)
     env = ENV | dict(adapter.variables(confined))
-    return await starting.start(
-        processes, launch, cwd=cwd, env=env, on_output=on_output, ended=launch.ended
-    )
+    return await starting.start(processes, launch, cwd=cwd, env=env, on_output=on_output, ended=launch.ended)
 
 
 async def shell(processes, adapter, confined, script, cwd="/"):

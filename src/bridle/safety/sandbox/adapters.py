@@ -40,8 +40,8 @@ class Launch(NamedTuple):
 
     `pass_fds` belong to whoever starts it, and are closed once it has started. `gate` is then to be opened, and sets
     the limits of the command where it `limits`. `started` is told the process once it runs; `ended` is called exactly
-    once when nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the process to end, and says whether there was
-    anything to ask; without it, or if not, the process group is asked.
+    once when nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the
+    process to end, and says whether there was anything to ask; without it, or if not, the process group is asked.
     """
 
     argv: tuple[str, ...]

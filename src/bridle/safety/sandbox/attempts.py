@@ -520,21 +520,26 @@ def work_with_git(facts: Facts) -> str:
 
 def claim_without_namespaces(facts: Facts) -> str | None:
     """A session of Bridle itself, in a fresh home. Here no namespaces can be made, whatever is installed."""
-    import subprocess
-
     folder, beside = f"{facts['work']}/claim", f"{facts['work']}/beside"
     home = f"{facts['work']}/fresh-home"
     for made in (folder, beside, home):
         os.mkdir(made)
     _write(f"{folder}/go", "touch ../beside/it\nexit 0\n")
     _write(f"{folder}/it.script", 'call bash {"command": "sh ./go"}\n---\nsay Done.\n')
-    asked = [facts["python"], "-m", facts["module"], "run", "-y", "--stream-json", "-m", "demo:it.script", "go"]
-    env = {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": facts["packages"]}
-    done = subprocess.run(asked, cwd=folder, env=env, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    os.chdir(folder)
+    words = "run -y --stream-json -m demo:it.script go"
+    said = [(os.POSIX_SPAWN_OPEN, fd, f"{home}/{fd}", os.O_WRONLY | os.O_CREAT, 0o600) for fd in (1, 2)]
+    child = os.posix_spawn(
+        facts["python"],
+        [facts["python"], "-m", facts["module"], *words.split()],
+        {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": facts["packages"]},
+        file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *said],
+    )
+    os.waitpid(child, 0)
+    events = [json.loads(line) for line in _read(f"{home}/1").splitlines()]
     told = {event["eventType"]: event["event"]["payload"] for event in events if "event" in event}
     if "ToolResult" not in told:
-        raise Untried(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "no session began")
+        raise Untried(_read(f"{home}/2").strip().rpartition("\n")[2] or "no session began")
     claimed = told["SessionCreated"].get("sandbox", "")
     held_by = told["ToolResult"]["metadata"].get("sandbox", "")
     if claimed != held_by:

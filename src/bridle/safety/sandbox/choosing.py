@@ -32,7 +32,7 @@ ORDER: tuple[AdapterName, ...] = get_args(AdapterName)
 GAPS: Mapping[str, str] = {
     "landlock": "commands can change files in the workspace that later runs obey (.git/hooks, .git/config, AGENTS.md, "
     ".mcp.json, .vscode), and list names everywhere",
-    "unshare": "system calls are not filtered: commands can use io_uring, the kernel's keys and Unix sockets they can see",
+    "unshare": "system calls are not filtered: commands can use io_uring, the kernel's keys and Unix sockets in sight",
 }
 """What an adapter does not keep commands from, as the end of a sentence; one that is not named keeps all we know of."""
 

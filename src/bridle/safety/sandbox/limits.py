@@ -61,5 +61,7 @@ class Limits(NamedTuple):
             (resource.RLIMIT_NOFILE, OPEN_FILES),
             (resource.RLIMIT_FSIZE, file_bytes),
         ):
-            soft, hard = (value if limit == _UNLIMITED else min(limit, value) for limit in resource.getrlimit(kind))
+            soft, hard = (
+                value if limit == _UNLIMITED else min(limit, value) for limit in resource.getrlimit(kind)
+            )
             yield kind, (soft, hard)

@@ -59,9 +59,9 @@ class _NotHeld(Exception):
 class SandboxSpawn:
     """Starts processes as their policy says. What confines them is loaded with the first that is to be confined.
 
-    `choose` gives the adapter of this machine, or None; `known` the name it has (`env-only`: there is none), empty while
-    nobody knows, without starting anything. `failed` is told when the adapter itself failed: what this machine can do is
-    to be found out again.
+    `choose` gives the adapter of this machine, or None; `known` its name (`env-only`: there is none; empty while nobody
+    knows) without starting anything. `failed` is told when the adapter itself failed: what this machine can do is to be
+    found out again.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -147,7 +147,9 @@ class SandboxSpawn:
                 tried.append(_way_of(adapter))
                 self._failed()
                 adapter = await self._choose()
-                if adapter is not None and _way_of(adapter) in tried:  # it holds others: this command is the reason
+                if (
+                    adapter is not None and _way_of(adapter) in tried
+                ):  # it holds others: this command is the reason
                     (on_error or on_output)(not_held.said)
                     return not_held.process
         if policy.mode != "off":
@@ -300,9 +302,7 @@ def _strength(name: str) -> int:
 class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
-    def __init__(
-        self, adapter: Adapter, look: Callable[[], Confinement], cwd: str, limits: Limits
-    ) -> None:
+    def __init__(self, adapter: Adapter, look: Callable[[], Confinement], cwd: str, limits: Limits) -> None:
         self._adapter = adapter
         self._limits = limits
         self._look = look
@@ -338,9 +338,8 @@ class _Border:
     def explain(self, exit_code: int, output: str) -> str:
         notes = [_told(visible(os.path.relpath(path, self._cwd), newlines=False)) for path in self._put_aside]
         if exit_code and self._limits.was_met(exit_code, output):
-            notes.append(
-                f"[sandbox: a file of a command may have at most {self._limits.file_mib:,} MiB here (sandbox.max_file_mib)]\n"
-            )
+            most = f"{self._limits.file_mib:,} MiB here (sandbox.max_file_mib)"
+            notes.append(f"[sandbox: a file of a command may have at most {most}]\n")
         if self._confinement and (exit_code or any(sign in output for sign in _SIGNS)):
             from bridle.safety.sandbox.blocked import explain_blocked
 

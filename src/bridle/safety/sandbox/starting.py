@@ -42,8 +42,8 @@ async def start(
     ended: Callable[[], None] = _nothing,
     limits: Limits = Limits(),  # noqa: B008  frozen
 ) -> Process:
-    """Starts a launch with `limits` and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then. Whatever is
-    raised where there is a gate, the command did not run.
+    """Starts a launch with `limits` and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then.
+    Whatever is raised where there is a gate, the command did not run.
 
     `ended` is called, exactly once, when nothing of it runs any more or when it could not be started; the launch's own
     is the caller's to call.
@@ -52,7 +52,9 @@ async def start(
     error = None if on_error is None else _Delivery(on_error)
     try:
         process = await processes.start(
-            launch.argv if launch.limits or _is_missing(launch.argv[0], env) else limits.starting(launch.argv),
+            launch.argv
+            if launch.limits or _is_missing(launch.argv[0], env)
+            else limits.starting(launch.argv),
             cwd=cwd,
             env=env,
             on_output=output,
