@@ -4,6 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from bridle.cli.help import PAGES
 from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
 from bridle.safety.sandbox.choosing import Attempt, Chooser, Chosen, Way
+from bridle.safety.sandbox.limits import UNLIMITED
 from bridle.safety.sandbox.probes import PROBES
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
+from confining_kit import REPOSITORY
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -232,11 +236,11 @@ def test_where_nothing_holds_commands_the_screen_says_why_and_what_to_do(place: 
     [
         (
             {"mode": "auto", "network": "inherit", "required": False, "container": "none"},
-            ("warn", 'bubblewrap works; network is not limited (sandbox.network = "inherit")'),
+            ("warn", f'bubblewrap works; network is not limited (sandbox.network = "inherit"); {UNLIMITED}'),
         ),
         (
             {"mode": "read-only", "network": "deny", "required": True, "container": "docker"},
-            ("ok", "bubblewrap works, inside docker; commands have no network"),
+            ("ok", f"bubblewrap works, inside docker; commands have no network; {UNLIMITED}"),
         ),
         (
             {"mode": "off", "network": "deny", "required": False, "container": "none"},
@@ -335,6 +339,32 @@ def test_probing_for_programs_is_one_object(place: Place) -> None:
     assert {row["name"] for row in result["results"] if row["outcome"] == "not covered"} == {
         probe.name for probe in PROBES if probe.network
     }
+
+
+@needs_bubblewrap
+def test_a_probe_that_could_not_try_says_why_and_is_no_success(place: Place, tmp_path: Path) -> None:
+    python = tmp_path / "python"  # out of a command's sight, as all in the temporary folder of others
+    python.symlink_to(os.path.realpath(sys.executable))
+    found = os.pathsep.join([str(REPOSITORY / "src"), sysconfig.get_path("platlib")])
+    done = subprocess.run(
+        [python, "-m", "bridle", "sandbox", "probe"],
+        capture_output=True,
+        cwd=place.work,
+        env=place.environment(PYTHONPATH=found),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout.decode()
+    assert b"not tried    write, move and read in the workspace" in done.stdout
+    assert b" not tried." in done.stdout
+    assert done.stderr == b"bridle: some of it could not be tried, so nothing is said about that\n"
+
+
+@needs_bubblewrap
+def test_the_probe_also_looks_at_what_is_claimed_where_no_namespaces_are(place: Place) -> None:
+    result = place.bridle("sandbox", "probe", "--json").result
+    (claim,) = (row for row in result["results"] if row["name"] == "claim_without_namespaces")
+    assert claim["outcome"] == "blocked", claim
 
 
 def test_where_nothing_holds_commands_there_is_nothing_to_probe(place: Place) -> None:

@@ -15,13 +15,14 @@ from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import foreign_folder, machine_spawn
+from bridle.app.sandboxing import foreign_folder, machine_spawn, opening_words
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import Ids
+from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders
@@ -33,10 +34,9 @@ from bridle.engine.resume import closing_events, not_after_the_end, orphans
 from bridle.engine.session import Session
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
+from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import (
     ContextAdded,
-    Degraded,
     IdentityClass,
     Mode,
     ModelChanged,
@@ -45,6 +45,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
+from bridle.safety.sandbox.spawn import SETTLE_S
 from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
 from bridle.safety.trust import Approvals
 from bridle.sessions.store import SessionRow, SessionStore, StoredLog
@@ -144,8 +145,8 @@ class Engine:
 
     @property
     def confines(self) -> bool:
-        """Whether commands are held by anything on this machine, as far as is known."""
-        return self._sandbox.adapter != UNCONFINED
+        """Whether commands are held by anything on this machine, as was found out."""
+        return self._sandbox.adapter not in {"", UNCONFINED}
 
     def connect(self, *, name: str, identity: IdentityClass = "human", answers: bool) -> InProcessConnection:
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
@@ -197,12 +198,6 @@ class Engine:
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
-        if (
-            settings.sandbox.required
-            and settings.sandbox.mode != "off"
-            and await self._sandbox.held_by() is None
-        ):
-            raise CommandRefused("SandboxRequired")
         self.models.configure(
             settings.providers, store=settings.credential_store, helper=settings.credential_helper
         )
@@ -210,8 +205,13 @@ class Engine:
         self._notes.configure(settings.log_levels)
         ground, keys_notice = await self._ground_of(cwd, command.env, approvals)
         chosen = await self._chosen(command, settings, ground.models)
-        log = self._open_log(command, cwd, options)
+        is_off = settings.sandbox.mode == "off"
+        if settings.sandbox.required and not is_off:
+            await self._require_sandbox()
+        async with self._sandbox.looking(not is_off):  # while the store is opened
+            log = self._open_log(command, cwd, options)
         try:
+            held_by = OFF if is_off else self._sandbox.adapter
             past = _Past(Conversation(), 0)
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
@@ -225,6 +225,7 @@ class Engine:
                     env=command.env,
                     settings=settings,
                     approvals=approvals,
+                    held_by=held_by,
                     unjudged=past.unjudged,
                     kept_until=past.kept_until,
                 ),
@@ -237,6 +238,7 @@ class Engine:
                 cwd,
                 chosen,
                 settings.mode,
+                held_by=held_by,
                 court=past.unjudged is not None,
             )
             await log.committed()
@@ -247,6 +249,14 @@ class Engine:
         self._idle_s[log.session] = settings.idle_timeout_s
         self._housekeeping.begin(cwd)
         return composed.session
+
+    async def _require_sandbox(self) -> None:
+        """Refuses at the door, before there is a log, where nothing holds commands or that cannot be found out."""
+        held_by = await self._sandbox.held_by()
+        if not held_by:
+            raise CommandRefused("SandboxNotKnown", seconds=f"{SETTLE_S:g}")
+        if held_by == UNCONFINED:
+            raise CommandRefused("SandboxRequired")
 
     async def _ground_of(
         self, cwd: str, env: Mapping[str, str], approvals: Approvals
@@ -317,6 +327,7 @@ class Engine:
         chosen: ModelChanged | None,
         mode: Mode,
         *,
+        held_by: str,
         court: bool,
     ) -> None:
         """The first events of a run: the past is closed, then what holds from here on."""
@@ -324,7 +335,6 @@ class Engine:
         conversation = journal.conversation
         resumed = command.resume is not None
         policy = composed.policy
-        held_by = OFF if policy.mode == "off" else self._ground.spawn.adapter
         for event in closing_events(conversation, waiting=orphans(conversation) if court else ()):
             journal.emit(event)
         journal.opened = journal.emit(
@@ -335,7 +345,7 @@ class Engine:
                 mode=command.mode or (conversation.mode if resumed else mode),
                 resumed=resumed,
                 sandbox=held_by,
-                confined=policy.mode if held_by != UNCONFINED else "off",
+                confined=policy.mode if held_by not in {"", UNCONFINED} else "off",
                 network=policy.network,
             )
         )
@@ -343,9 +353,9 @@ class Engine:
             journal.emit(chosen)
         for notice in composed.notices:
             journal.emit(notice)
-        if held_by == UNCONFINED:
-            journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {})))
-        elif (problem := foreign_folder(policy, held_by)) is not None:
+        if (words := opening_words(policy, held_by)) is not None:
+            journal.emit(words)
+        if (problem := foreign_folder(policy, held_by)) is not None:
             journal.emit(Notice(reason="ForeignFolder", message=problem))
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
@@ -373,7 +383,8 @@ async def running_engine(
     clock: Clock | None = None,
     waits_for_room: bool = False,
 ) -> AsyncGenerator[Engine]:
-    """The engine of a program that is nothing else; closed cleanly on the way out."""
+    """The engine of a program that is nothing else; closed cleanly on the way out. No process of it leaves a core."""
+    leave_no_core()
     engine = Engine(
         where=folders(env),
         env=env,

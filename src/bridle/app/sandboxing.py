@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from bridle.app.settings import SandboxSettings
@@ -12,9 +12,10 @@ from bridle.base.processes import Processes
 from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
+from bridle.protocol.events import Degraded, Notice
 from bridle.safety.paths import SessionFolders, is_beneath_any
-from bridle.safety.sandbox.choosing import Chooser
-from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.safety.sandbox.choosing import GAPS, Chooser
+from bridle.safety.sandbox.spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 from bridle.safety.spawn import UNCONFINED
 
 if TYPE_CHECKING:
@@ -29,15 +30,44 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
 
 
 def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str]) -> SandboxSpawn:
-    """The `Spawn` of this process. What holds commands here is looked for with the first of them."""
+    """The `Spawn` of this process. Nothing is looked for before somebody asks what holds commands here."""
     chooser = Chooser(processes, state=where.state)
     return SandboxSpawn(
         processes,
         place=lambda: this_place(where, env, caches=where.cache),
         choose=chooser.adapter,
-        expected=chooser.expected,
+        known=chooser.known,
         failed=chooser.drop,
     )
+
+
+def claimed_spawn(spawn: SandboxSpawn, told: str, emit: Callable[[Degraded], object]) -> ClaimedSpawn:
+    """The `Spawn` of a session that says `told` holds its commands. Less than that is an event before it is so."""
+
+    def weaker(holds: str, before: str) -> None:
+        if holds == UNCONFINED:
+            emit(Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {})))
+            return
+        gaps = f" There, {GAPS[holds]}." if holds in GAPS else ""
+        data = {"told": before, "sandbox": holds, "gaps": gaps}
+        emit(Degraded(what="sandbox", reason="SandboxWeaker", message=sentence("SandboxWeaker", data)))
+
+    return ClaimedSpawn(spawn, told, weaker=weaker)
+
+
+def opening_words(policy: SpawnPolicy, held_by: str) -> Degraded | Notice | None:
+    """What is said at the start of a session about what holds its commands; None where nothing is missing."""
+    if policy.mode == "off":
+        return None
+    if held_by == UNCONFINED:
+        return Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {}))
+    if not held_by:
+        data = {"seconds": f"{SETTLE_S:g}"}
+        return Degraded(what="sandbox", reason="SandboxNotKnown", message=sentence("SandboxNotKnown", data))
+    if held_by in GAPS:
+        data = {"sandbox": held_by, "gaps": GAPS[held_by]}
+        return Notice(reason="SandboxGaps", message=sentence("SandboxGaps", data), data=data)
+    return None
 
 
 def this_place(where: Folders, env: Mapping[str, str], *, caches: str = "") -> Place:
@@ -62,6 +92,7 @@ def session_policy(
         network=settings.network,
         scratch=scratch,
         required=settings.required,
+        max_file_mib=settings.max_file_mib,
     )
 
 
@@ -70,7 +101,7 @@ def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
 
     Inside most borders the superuser is nobody special: files of other users stay closed.
     """
-    if policy.mode != "workspace-write" or held_by == UNCONFINED or os.geteuid() != 0:
+    if policy.mode != "workspace-write" or held_by in {"", UNCONFINED} or os.geteuid() != 0:
         return None
     owner = os.stat(policy.workspace).st_uid
     return sentence("ForeignFolder", {"owner": owner}) if owner else None

@@ -18,7 +18,7 @@ from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
 from bridle.app.housekeeping import Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import clear_away, left_behind, session_policy
+from bridle.app.sandboxing import claimed_spawn, clear_away, left_behind, session_policy
 from bridle.app.settings import SessionSettings
 from bridle.app.spending import affordable, budget, capable, fallback, spending_limit
 from bridle.app.trusting import ApprovedEdits, consent
@@ -56,6 +56,7 @@ from bridle.providers.retry import retry
 from bridle.safety.grants import SavedGrants
 from bridle.safety.paths import session_folders
 from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.safety.spawn import OFF
 from bridle.safety.trust import Approvals
 from bridle.sessions.store import StoredLog
 from bridle.tools.builtin import builtin_tools
@@ -82,7 +83,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     ids: Ids
     models: Models
     known: KnownModels
-    spawn: Spawn
+    spawn: SandboxSpawn
     fetch: Fetch
     notes: Notes
     tools: tuple[Tool, ...] = ()
@@ -92,6 +93,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """A session that was opened: its log and what is folded of it, and what holds for this run of it.
 
+    `held_by` is what people are told holds its commands; empty: nobody knows yet.
     `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
     the fold of the log is kept.
     """
@@ -102,6 +104,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     settings: SessionSettings
     approvals: Approvals
+    held_by: str
     unjudged: Scene | None = None
     kept_until: int = 0
 
@@ -118,7 +121,7 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
 def compose(ground: Ground, opened: Opened) -> Composed:
     """The objects of one session in reading order."""
-    clock, spawn = ground.clock, ground.spawn
+    clock = ground.clock
     log, conversation, cwd, env = opened.log, opened.conversation, opened.cwd, opened.env
     settings, options = opened.settings, opened.settings.options
     bus = Bus(conversation.last_id + 1)
@@ -166,6 +169,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
 
     scratch = os.path.join(ground.where.state, "tmp", log.session)
     policy = session_policy(settings.sandbox, here, env=env, scratch=scratch)
+    off = policy.mode == "off"
+    spawn = ground.spawn if off else claimed_spawn(ground.spawn, opened.held_by, journal.emit)
     found = session_hooks(
         settings.hooks,
         Around(
@@ -194,7 +199,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     )
 
     async def system() -> str:
-        return await _system_text(ground, opened, questions, journal)
+        return await _system_text(ground, opened, questions, journal, sandbox=OFF if off else spawn.adapter)
 
     limit = spending_limit(
         settings.usd_per_session, models=ground.models, known=ground.known, ask=questions.ask
@@ -410,7 +415,9 @@ def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tu
     return find_instruction_files(cwd, config_folder=where.config, sources=settings.sources)
 
 
-async def _system_text(ground: Ground, opened: Opened, questions: Questions, journal: Journal) -> str:
+async def _system_text(
+    ground: Ground, opened: Opened, questions: Questions, journal: Journal, *, sandbox: str
+) -> str:
     settings = opened.settings
     files = instruction_files(ground.where, opened.cwd, settings)
     may_use = consent(opened.approvals, files, ask=questions.ask, notice=journal.emit, clock=ground.clock)
@@ -420,7 +427,7 @@ async def _system_text(ground: Ground, opened: Opened, questions: Questions, jou
         cwd=opened.cwd,
         system=f"{system.sysname} {system.machine}",
         date=iso_ms(ground.clock.now_ms())[:10],
-        sandbox=ground.spawn.adapter,
+        sandbox=sandbox or "not known yet",
         more=more,
     )
 

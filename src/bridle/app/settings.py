@@ -69,6 +69,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     network: Literal["inherit", "deny"] = "inherit"
     required: bool = False
     writable: tuple[str, ...] = ()
+    max_file_mib: int = 16_384
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +168,7 @@ def session_settings(
             network=tiers.get("sandbox.network") or "inherit",
             required=bool(tiers.get("sandbox.required")),
             writable=tuple(tiers.get("sandbox.writable") or ()),
+            max_file_mib=tiers.get("sandbox.max_file_mib"),
         ),
         paths=tiers.get("paths") or "workspace",
         allowed_paths=tuple(tiers.get("allowed_paths") or ()),

@@ -27,6 +27,7 @@ from typing import Literal, NamedTuple
 
 from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
 from bridle.base.guardian import Guardian
+from bridle.base.own_process import close_to_others
 
 Output = Callable[[bytes], None]
 Starting = Callable[[], "subprocess.Popen[bytes]"]
@@ -43,6 +44,7 @@ Reason = Literal[
     "too long",
     "no resources",
     "no sandbox",
+    "sandbox lost",
 ]
 
 _CHUNK = 64 * 1024
@@ -283,8 +285,9 @@ class Processes:
     """Starts processes and answers for them: none survives this object, nor our own process, however it dies.
 
     Belongs to one event loop. `exit_watch` says how an exit is noticed; "pidfd" falls back to "thread" by
-    itself. `adopts_orphans`: a process that escaped from its group dies with the call it came from, too. This is for
-    programs that start all their processes through this one object; every process finds a mark in its environment.
+    itself. `adopts_orphans`: a process that escaped from its group dies with the call it came from, too, and nothing
+    that runs as the same person can look into our own. This is for programs that start all their processes through
+    this one object; every process finds a mark in its environment.
     """
 
     def __init__(
@@ -383,7 +386,10 @@ class Processes:
             self._guardian = None
 
     def _adopt(self) -> None:
-        if self._adopts_orphans and adopt():
+        if not self._adopts_orphans:
+            return
+        close_to_others()  # not sooner: what it takes is loaded now anyway
+        if adopt():
             self._escapees = Escapees()
             self._mark = os.urandom(12).hex()
 

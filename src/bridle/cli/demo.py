@@ -46,8 +46,8 @@ async def run_demo(env: Mapping[str, str]) -> int:
     parts = "engine, tools and log"
     try:
         async with running_engine(env, notice=_say) as engine:
-            parts = "engine, tools, sandbox and log" if engine.confines else parts
             await run_prompt(engine, printer, create, (TextBlock(text=PROMPT),))
+            parts = "engine, tools, sandbox and log" if engine.confines else parts
     except BridleError as failure:
         printer.fail(failure)
     code = printer.finish()

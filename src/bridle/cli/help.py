@@ -205,7 +205,7 @@ bridle sandbox — what holds the commands that run here, and whether it does.
 
   bridle sandbox [--json]                      what is used, what commands may write, and why
   bridle sandbox run [--mode M] -- CMD…        run a command as the engine would; its output and exit code
-  bridle sandbox probe [--network deny]        try to get out, in some seventy ways; exit 1 if one of them gets through
+  bridle sandbox probe [--network deny]        try to get out, in some seventy ways; exit 1 if one gets through
   bridle sandbox give-back PATH…               bring back what was put aside (NAME.put-aside-1), once you have seen it
 
 run takes --mode auto|off|read-only|workspace-write, --network inherit|deny, -C DIR and --add-dir DIR. The command gets
@@ -214,7 +214,8 @@ and sandbox.required = true.
 
 probe attacks only what it made for that: a scratch home, a workspace, sockets, a process. --adapter NAME tries
 bubblewrap, landlock, unshare or sandbox-exec instead of the one in use. blocked: it was stopped. leaks: it was not.
-not covered: this kind of sandbox or these settings do not stop it. not tried: this machine does not have it.
+not covered: this kind of sandbox or these settings do not stop it. not here: this machine has nothing of the kind.
+not tried: it could not be. That and a leak end with exit code 1.
 
 Commands write in the workspace, in --add-dir and sandbox.writable folders and in a private temporary folder. All else
 can be read, but for keys, credentials, sockets and Bridle's own files. sandbox.network = "deny" takes the network away.

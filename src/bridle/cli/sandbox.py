@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import left_behind, machine_spawn
+from bridle.app.sandboxing import claimed_spawn, left_behind, machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -29,10 +29,11 @@ from bridle.clients.line.facts import CONFINED_WORDS
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
-from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.safety.sandbox.choosing import Chooser, Chosen
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.safety.sandbox.choosing import GAPS, Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
+from bridle.safety.sandbox.limits import OPEN_FILES, UNLIMITED
 from bridle.safety.sandboxed import makes_a_repository
 
 EXIT_NOT_EXECUTABLE = 126
@@ -105,20 +106,16 @@ def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
 
 async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> int:
     processes = Processes(adopts_orphans=True)
-    spawn = machine_spawn(processes, where=here.where, env=here.env)
+    machine = machine_spawn(processes, where=here.where, env=here.env)
     policy = here.policy
+    spawn, end = claimed_spawn(machine, "", lambda degraded: _warn(degraded.message)), _End()
     if makes_a_repository(command):
         policy = msgspec.structs.replace(policy, new_repository=True)
-    end = _End()
     for line in left_behind(policy):
         tell(visible(line, newlines=False))
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')
-        elif await spawn.held_by() is None:
-            if policy.required:
-                raise CommandRefused("SandboxRequired")
-            _warn(sentence("NoSandbox", {}))
         process = await spawn(
             command,
             cwd=here.cwd,
@@ -139,6 +136,8 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     except CannotStart as problem:
         if problem.reason == "no sandbox":
             raise CommandRefused("SandboxRequired") from None
+        if problem.reason == "sandbox lost":
+            raise CommandRefused("SandboxLost", sandbox=spawn.adapter) from None
         tell(visible(f"{command[0]}: {problem.reason}", newlines=False))
         return EXIT_NOT_EXECUTABLE
     except BrokenPipeError as gone:
@@ -265,8 +264,11 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
         yield _line("sandbox", f"{chosen.way.name} {version}".rstrip() + weaker, CONFINED_WORDS[policy.mode])
         yield _line("mode", policy.mode, f'sandbox.mode = "{settings.mode}"{_from(tiers, "sandbox.mode")}')
         yield from _writable(confinement_of(policy, here.place), here, chosen)
+        if chosen.way.name in GAPS:
+            yield _line("but", "not covered", GAPS[chosen.way.name])
     if policy.mode != "off" and chosen.way is not None:
         yield _line("network", *_network(settings, tiers))
+        yield _line("limits", *_limits(settings))
     container = container_around(here.env)
     if container != "none":
         yield _line("inside", container, "the sandbox holds here as anywhere else")
@@ -296,6 +298,15 @@ def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
     if settings.network == "deny":
         return "none", f'sandbox.network = "deny"{origin}'
     return "not limited", f'sandbox.network = "inherit"{origin}'
+
+
+def _limits(settings: SandboxSettings) -> tuple[str, str]:
+    size = (
+        f"{settings.max_file_mib / 1024:g} GiB"
+        if settings.max_file_mib >= 1024
+        else f"{settings.max_file_mib} MiB"
+    )
+    return f"no file above {size}", f"at most {OPEN_FILES:,} open files; {UNLIMITED}"
 
 
 def _required(settings: SandboxSettings) -> tuple[str, str]:
@@ -332,6 +343,7 @@ def _data(here: Here, chosen: Chosen, version: str) -> dict[str, object]:
         "container": container_around(here.env),
         "writable": [] if confinement is None else confinement.writable,
         "hidden": [] if confinement is None else confinement.hidden,
+        "gaps": GAPS.get(chosen.way.name, "") if chosen.way else "",
         "problems": {} if chosen.way else dict(why_not(chosen.attempts)),
     }
 
@@ -366,9 +378,11 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
         if required:
             return "fail", f"nothing can hold commands here{inside} ({problems}), and sandbox.required = true"
         return "warn", f"none{inside}: commands run with your rights ({problems}). Install bubblewrap"
+    is_weak = chosen.way.name in GAPS
+    gaps = f"; {GAPS[chosen.way.name]}; {UNLIMITED}" if is_weak else f"; {UNLIMITED}"
     if network == "inherit":
         return (
             "warn",
-            f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit")',
+            f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit"){gaps}',
         )
-    return "ok", f"{chosen.way.name} works{inside}; commands have no network"
+    return "warn" if is_weak else "ok", f"{chosen.way.name} works{inside}; commands have no network{gaps}"

@@ -28,6 +28,7 @@ _WORDS: dict[Outcome, str] = {
     "blocked": "blocked",
     "works": "work",
     "not covered": "not covered",
+    "not here": "not here",
     "not tried": "not tried",
 }
 """How many of each, in the order of the last line."""
@@ -78,6 +79,8 @@ async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
             if not as_json and (code := say(_line(result) + "\n")):
                 return code
         problems = any(result.is_problem for result in results)
+        if any(result.outcome == "not tried" for result in results):
+            tell("some of it could not be tried, so nothing is said about that")
         if not as_json:
             return say(f"\n{_summary(results)}\n") or (EXIT_LEAKS if problems else 0)
         report = Report(

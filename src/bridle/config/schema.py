@@ -253,6 +253,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Refuse to run commands where nothing can enforce the sandbox.",
         default=False,
     ),
+    Setting(
+        "sandbox.max_file_mib",
+        WHOLE,
+        "The largest file a sandboxed command may make, in MiB.",
+        default=16_384,
+    ),
     Setting("sandbox.writable", TEXTS, "More folders commands may write to.", default=[]),
     Setting("context.sources", TEXTS, "Instruction files to look for.", default=["AGENTS.md"]),
     Setting(

@@ -62,7 +62,7 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
 }
 """For each value in force, those that allow nothing it does not allow. `strict` and `safe` differ both ways."""
 
-AT_MOST = ("budget.usd_per_session", "budget.max_steps")
+AT_MOST = ("budget.usd_per_session", "budget.max_steps", "sandbox.max_file_mib")
 RULES = "permissions.rules"
 HOOKS = "hooks"
 

@@ -19,6 +19,7 @@ import msgspec
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.http import HttpConnections, HttpFault
 from bridle.base.http_routes import parse_url
+from bridle.base.own_process import close_to_others, leave_no_core
 from bridle.credentials.masking import Masking, masked
 from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
 from bridle.credentials.words import (
@@ -45,19 +46,12 @@ from bridle.credentials.words import (
 if TYPE_CHECKING:
     from bridle.credentials.store import CredentialStore
 
-_PR_SET_DUMPABLE = 4
-
 
 def keep_to_ourselves() -> None:
     """From here on no core is dumped, and on Linux only root may look into this process."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        import ctypes
-
-        if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-            raise OSError("this process could not be closed to others")
+    leave_no_core()
+    if not close_to_others() and sys.platform == "linux":
+        raise OSError("this process could not be closed to others")
 
 
 class _Unavailable(Exception):

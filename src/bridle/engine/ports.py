@@ -169,8 +169,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
     become one, for the same reason. `agreed` are files that later runs obey and that a person let it
     change; `git_tree`: git may change any, to what they are in a commit. `required`: where nothing can enforce it, the
-    command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
-    the command.
+    command does not start. `max_file_mib` is the largest file it may make. `variables` are laid over the cleaned
+    environment: what Bridle itself tells the command.
     """
 
     mode: SandboxMode
@@ -184,6 +184,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     agreed: tuple[str, ...] = ()
     git_tree: bool = False
     required: bool = False
+    max_file_mib: int = 16_384
     variables: Mapping[str, str] = {}
 
 
@@ -216,7 +217,7 @@ class Process(Protocol):
 
 
 class Spawn(Protocol):
-    """The only way to start a process. `adapter` names what confines commands here, as far as is known."""
+    """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows."""
 
     @property
     def adapter(self) -> str: ...

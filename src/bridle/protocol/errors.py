@@ -93,6 +93,21 @@ SENTENCES: Mapping[str, Sentence] = {
         "sandbox.required = true. Install bubblewrap.",
         3,
     ),
+    "SandboxNotKnown": Sentence(
+        "What can sandbox commands on this machine was not found out within {seconds} s, so nothing is claimed. It is "
+        "tried again with the first command.   See why: bridle sandbox",
+        3,
+    ),
+    "SandboxGaps": Sentence(
+        "The sandbox here is {sandbox}, not the strongest: {gaps}.\nFix: bubblewrap, with user namespaces allowed."
+    ),
+    "SandboxWeaker": Sentence(
+        "{told} no longer works here: from now on commands are held by {sandbox}.{gaps}"
+    ),
+    "SandboxLost": Sentence(
+        "Not run: {sandbox} held the commands of this session, and nothing can any more. See why: bridle sandbox",
+        3,
+    ),
     "ForeignFolder": Sentence(
         "Bridle runs as root and this folder belongs to user {owner}: sandboxed commands cannot write to its files. "
         "Run Bridle as that user, or with --sandbox off."

@@ -75,11 +75,14 @@ def bash_tool(jobs: Jobs) -> Tool:
                 return await _leave_running(args, context, jobs)
             return await _run(args, context)
         except CannotStart as problem:
+            lost = problem.reason == "sandbox lost"
+            data = {"problem": problem.reason, "sandbox": context.spawn.adapter}
+            reason = "SandboxLost" if lost else "CannotStart"
             return ToolOutput(
-                outcome="error",
-                reason="CannotStart",
-                content=sentence("CannotStart", {"problem": problem.reason}),
-                metadata={"sandbox": context.spawn.adapter},
+                outcome="blocked" if lost else "error",
+                reason=reason,
+                content=sentence(reason, data),
+                metadata={} if lost else {"sandbox": context.spawn.adapter},
             )
 
     return Tool(

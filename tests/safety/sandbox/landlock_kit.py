@@ -134,6 +134,7 @@ def engine() -> None:
     from bridle.base.processes import Processes
     from bridle.safety.sandbox.confinement import Confinement
     from bridle.safety.sandbox.landlock import Landlock
+    from bridle.safety.sandbox.starting import start
 
     async def main(order):
         output = bytearray()
@@ -141,15 +142,14 @@ def engine() -> None:
         adapter = Landlock(version=order["version"])
         confinement = msgspec.convert(order["confinement"], Confinement)
         launch = adapter.confined(order["argv"], cwd=order["cwd"], confinement=confinement)
-        process = await processes.start(
-            launch.argv,
+        process = await start(
+            processes,
+            launch,
             cwd=order["cwd"],
             env={**order["env"], **adapter.variables(confinement)},
             on_output=output.extend,
-            within=launch.within,
             ended=launch.ended,
         )
-        launch.started(process.pid)
         code = await process.wait()
         await processes.close()
         return code, output.decode("utf-8", "backslashreplace")

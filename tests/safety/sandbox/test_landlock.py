@@ -1,7 +1,6 @@
 import asyncio
 import contextlib
 import os
-import resource
 import shutil
 import socket
 import stat
@@ -14,7 +13,7 @@ import pytest
 
 from bridle.base.escapees import Witness
 from bridle.base.processes import CannotStart, Processes
-from bridle.safety.sandbox import thread_limits
+from bridle.safety.sandbox import starting, thread_limits
 from bridle.safety.sandbox.adapters import CannotConfine
 from bridle.safety.sandbox.confinement import Confinement
 from bridle.safety.sandbox.landlock import Landlock, available
@@ -258,11 +257,7 @@ def confinement(world, **changes):
 async def start(processes, adapter, confined, *argv, cwd="/", on_output=lambda _: None):
     launch = adapter.confined(argv, cwd=cwd, confinement=confined)
     env = ENV | dict(adapter.variables(confined))
-    process = await processes.start(
-        launch.argv, cwd=cwd, env=env, on_output=on_output, within=launch.within, ended=launch.ended
-    )
-    launch.started(process.pid)
-    return process
+    return await starting.start(processes, launch, cwd=cwd, env=env, on_output=on_output, ended=launch.ended)
 
 
 async def shell(processes, adapter, confined, script, cwd="/"):
@@ -307,12 +302,6 @@ async def test_a_server_of_one_command_is_reached_by_the_next(processes, here):
         "mine\n",
     )
     await job.stop()
-
-
-async def test_a_crash_leaves_no_core(processes, here):
-    process = await start(processes, Landlock(), confinement(here), "sleep", "600")
-    assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == (0, 0)
-    await process.stop()
 
 
 async def test_rules_are_kept_for_the_next_command_and_made_anew_when_a_folder_changed(processes, here):

@@ -228,7 +228,7 @@ class Shut:
         self.closed = 0
         self._problem = problem
 
-    async def opened(self) -> None:
+    async def opened(self, _limits: object) -> None:
         raise NeverRan(self._problem)
 
     def close(self) -> None:
@@ -261,7 +261,7 @@ async def test_a_cancelled_start_leaves_nothing(box: Box) -> None:
     at_the_gate = asyncio.Event()
 
     class Waiting(Shut):
-        async def opened(self) -> None:
+        async def opened(self, _limits: object) -> None:
             at_the_gate.set()
             await asyncio.Event().wait()
 

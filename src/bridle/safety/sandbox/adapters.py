@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from bridle.base.processes import Within
 from bridle.safety.sandbox.confinement import Confinement, Network
+from bridle.safety.sandbox.limits import Limits
 
 
 def _nothing() -> None:
@@ -24,8 +25,9 @@ class NeverRan(Exception):
 class Held(Protocol):
     """A command that waits, after its process was started, until it has been looked at once more."""
 
-    async def opened(self) -> None:
-        """Returns once the command runs. Raises `NeverRan` when it certainly did not; its process may be there yet."""
+    async def opened(self, limits: Limits | None) -> None:
+        """Returns once the command runs, with these limits. Raises `NeverRan` when it certainly did not; its process
+        may be there yet."""
         ...
 
     def close(self) -> None:
@@ -36,16 +38,17 @@ class Held(Protocol):
 class Launch(NamedTuple):
     """How a confined command is started. `starting.start` does what is said here.
 
-    `pass_fds` belong to whoever starts it, and are closed once it has started. `gate` is then to be opened.
-    `started` is told the process once it runs; `ended` is called exactly once when nothing of it runs any more, or
-    when it could not be started. `terminate` asks what is enclosed by the process to end, and says whether there was
-    anything to ask; without it, or if not, the process group is asked.
+    `pass_fds` belong to whoever starts it, and are closed once it has started. `gate` is then to be opened, and sets
+    the limits of the command where it `limits`. `started` is told the process once it runs; `ended` is called exactly
+    once when nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the
+    process to end, and says whether there was anything to ask; without it, or if not, the process group is asked.
     """
 
     argv: tuple[str, ...]
     pass_fds: tuple[int, ...] = ()
     within: Within | None = None
     gate: Held | None = None
+    limits: bool = False
     started: Callable[[int], None] = lambda _pid: None
     ended: Callable[[], None] = _nothing
     terminate: Callable[[int], bool] | None = None

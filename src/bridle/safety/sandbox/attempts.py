@@ -48,8 +48,12 @@ _NUMBERS = {  # x86_64, aarch64
 _REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
 
 
+class NotHere(Exception):
+    """This machine has nothing of the kind, so there is nothing to try; the text says what is missing."""
+
+
 class Untried(Exception):
-    """This cannot be tried here; the text says why."""
+    """It was to be tried and could not be; the text says why."""
 
 
 # Files
@@ -325,7 +329,7 @@ def write_temporary_files(facts: Facts) -> None:
 
 def read_shared_memory(facts: Facts) -> str:
     if not facts["shared"]:
-        raise Untried("there is no /dev/shm here")
+        raise NotHere("there is no /dev/shm here")
     return _read(facts["shared"])
 
 
@@ -408,7 +412,7 @@ def reach_udp(facts: Facts) -> None:
 def reach_out(facts: Facts) -> str:
     """Looks for a way to an address outside; nothing is sent."""
     if facts["has_route"] != "yes":
-        raise Untried("this machine has no network")
+        raise NotHere("this machine has no network")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         door.connect((_TEST_NETWORK, 53))
     return "there is a way to other machines"
@@ -419,7 +423,7 @@ def make_vsock(_facts: Facts) -> str:
         socket.socket(_AF_VSOCK, socket.SOCK_STREAM).close()
     except OSError as error:
         if error.errno == errno.EAFNOSUPPORT:
-            raise Untried("this kernel has no such sockets") from None
+            raise NotHere("this kernel has no such sockets") from None
         raise
     return "a socket to the host of this machine could be made"
 
@@ -547,12 +551,45 @@ def work_in_temporary_folder(_facts: Facts) -> str:
 
 def work_with_git(facts: Facts) -> str:
     if not facts["git"]:
-        raise Untried("git is not installed")
+        raise NotHere("git is not installed")
     _write(f"{facts['work']}/committed")
     _run(facts["git"], "add", "committed")
     identity = ("-c", "user.name=probe", "-c", "user.email=probe@localhost")
     _run(facts["git"], *identity, "commit", "-q", "-m", "probe")
     return _read(f"{facts['work']}/.git/refs/heads/main")
+
+
+# What is said about it
+
+
+def claim_without_namespaces(facts: Facts) -> str | None:
+    """A session of Bridle itself, in a fresh home. Here no namespaces can be made, whatever is installed."""
+    folder, beside = f"{facts['work']}/claim", f"{facts['work']}/beside"
+    home = f"{facts['work']}/fresh-home"
+    for made in (folder, beside, home):
+        os.mkdir(made)
+    _write(f"{folder}/go", "touch ../beside/it\nexit 0\n")
+    _write(f"{folder}/it.script", 'call bash {"command": "sh ./go"}\n---\nsay Done.\n')
+    os.chdir(folder)
+    words = "run -y --stream-json -m demo:it.script go"
+    said = [(os.POSIX_SPAWN_OPEN, fd, f"{home}/{fd}", os.O_WRONLY | os.O_CREAT, 0o600) for fd in (1, 2)]
+    child = os.posix_spawn(
+        facts["python"],
+        [facts["python"], "-m", facts["module"], *words.split()],
+        {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": facts["packages"]},
+        file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *said],
+    )
+    os.waitpid(child, 0)
+    events = [json.loads(line) for line in _read(f"{home}/1").splitlines()]
+    told = {event["eventType"]: event["event"]["payload"] for event in events if "event" in event}
+    if "ToolResult" not in told:
+        raise Untried(_read(f"{home}/2").strip().rpartition("\n")[2] or "no session began")
+    claimed = told["SessionCreated"].get("sandbox", "")
+    held_by = told["ToolResult"]["metadata"].get("sandbox", "")
+    if claimed != held_by:
+        return f"{claimed} was claimed, and {held_by} held the command"
+    got_out = os.path.exists(f"{beside}/it")
+    return f"{claimed} was claimed, and held nothing" if got_out and claimed != "env-only" else None
 
 
 # What the attempts are made of
@@ -625,7 +662,7 @@ def _run(*argv: str) -> None:
 
 def _libc() -> ctypes.CDLL:
     if sys.platform != "linux":
-        raise Untried("only Linux has it")
+        raise NotHere("only Linux has it")
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -652,6 +689,8 @@ def main(name: str, facts: Facts) -> dict[str, str | None]:
     try:
         attempt: Attempt = globals()[name]
         return {"got": attempt(facts)}
+    except NotHere as reason:
+        return {"not_here": str(reason)}
     except Untried as reason:
         return {"untried": str(reason)}
     except OSError as error:

@@ -112,6 +112,7 @@ class Bubblewrap:
             pass_fds=tuple(fds),
             within=thread,
             gate=gate,
+            limits=not _is_privileged(self._program),
             ended=ended,
             terminate=terminate_inside,
         )
@@ -148,6 +149,12 @@ class Bubblewrap:
 
 
 @cache
+def _is_privileged(program: str) -> bool:
+    """Whether it runs as root: then it is not ours to limit while it works."""
+    return bool(os.stat(program).st_mode & stat.S_ISUID)
+
+
+@cache
 def _socket_scope(program: str) -> Callable[[], None] | None:
     """What a thread does so that nothing it starts reaches nameless sockets of others; None where that cannot be.
 
@@ -156,7 +163,7 @@ def _socket_scope(program: str) -> Callable[[], None] | None:
     from bridle.safety.sandbox import landlock, thread_limits
 
     try:
-        if landlock.available() < _SINCE_SCOPES or os.stat(program).st_mode & stat.S_ISUID:
+        if landlock.available() < _SINCE_SCOPES or _is_privileged(program):
             return None
         ruleset = thread_limits.landlock_ruleset(files=0, ports=0, scopes=landlock.SCOPE_ABSTRACT_SOCKETS)
     except OSError:

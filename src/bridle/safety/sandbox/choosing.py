@@ -1,8 +1,8 @@
 """Who confines commands on this machine: found out by trying, once, and remembered.
 
-Looking costs a process or two, so it waits for the first command. The answer is kept in Bridle's state folder together
-with everything it depends on: the kernel, this boot, the namespaces this process is in, the user, the program. Until
-then, `expected` says what it will most likely be from what is installed.
+Looking costs a process or two. The answer is kept in Bridle's state folder together with everything it depends on: the
+kernel, this boot, the namespaces and limits this process is in, the user, the program. What is installed is no answer:
+a program that is there may be unable to do anything here.
 
 Nothing the workspace could have put on PATH is ever used.
 """
@@ -14,14 +14,14 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
 from bridle.base.files import private_folder, read_limited, write_atomic
 from bridle.base.processes import CannotStart, Processes, is_scarce
-from bridle.safety.spawn import find_program
+from bridle.safety.spawn import UNCONFINED, find_program
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.adapters import Adapter
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 AdapterName: TypeAlias = Literal["bubblewrap", "landlock", "unshare", "sandbox-exec"]
 ORDER: tuple[AdapterName, ...] = get_args(AdapterName)
 """Strongest first."""
+GAPS: Mapping[str, str] = {
+    "landlock": "commands can change files in the workspace that later runs obey (.git/hooks, .git/config, AGENTS.md, "
+    ".mcp.json, .vscode), and list names everywhere",
+    "unshare": "system calls are not filtered: commands can use io_uring, the kernel's keys and Unix sockets in sight",
+}
+"""What an adapter does not keep commands from, as the end of a sentence; one that is not named keeps all we know of."""
 
 _KERNEL_SETTINGS = (
     "kernel/random/boot_id",
@@ -36,6 +42,7 @@ _KERNEL_SETTINGS = (
     "kernel/apparmor_restrict_unprivileged_userns",
     "user/max_user_namespaces",
 )
+_GIVEN_UP = ("CapEff:", "NoNewPrivs:", "Seccomp")
 _FILE = "sandbox.json"
 _FORMAT = 1
 _MAX_BYTES = 4_096
@@ -81,16 +88,16 @@ class Chooser:
         self._state = state
         self._only: AdapterName | None = only
         self._chosen: Chosen | None = None
+        self._answer: _Answer | None = None
         self._lock = asyncio.Lock()
 
-    def expected(self) -> AdapterName | None:
-        """The name of what `choose` will find, without starting anything: what is remembered, or else what is here."""
+    def known(self) -> str:
+        """The name of what was found out to hold commands, now or before; `env-only`: nothing does. Empty while nobody
+        knows. Nothing is started."""
         if self._chosen is not None:
-            return self._chosen.way.name if self._chosen.way else None
-        answer = None if self._only else self._remembered()
-        if answer is not None:
-            return cast("AdapterName | None", answer.name)
-        return next((name for name in self._names() if _is_here(name)), None)
+            return self._chosen.way.name if self._chosen.way else UNCONFINED
+        self._answer = self._answer or (None if self._only else self._remembered())
+        return "" if self._answer is None else self._answer.name or UNCONFINED
 
     async def choose(self) -> Chosen:
         """The strongest way that held when it was tried.
@@ -99,7 +106,7 @@ class Chooser:
         """
         async with self._lock:
             if self._chosen is None:
-                answer = None if self._only else self._remembered()
+                answer = self._answer or (None if self._only else self._remembered())
                 self._chosen = _from(answer) if answer is not None else None
             if self._chosen is None:
                 self._chosen = await self._tried()
@@ -112,7 +119,7 @@ class Chooser:
 
     def drop(self) -> None:
         """What was chosen did not hold after all: the next `choose` looks again."""
-        self._chosen = None
+        self._chosen = self._answer = None
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
@@ -251,11 +258,6 @@ def adapter_for(way: Way) -> Adapter | None:
             return SandboxExec() if sys.platform == "darwin" and os.access(PROGRAM, os.X_OK) else None
 
 
-def _is_here(name: AdapterName) -> bool:
-    """Whether this machine has it, as far as that can be told without loading or starting anything of it."""
-    return find_program("bwrap") is not None if name == "bubblewrap" else adapter_for(Way(name)) is not None
-
-
 def _ways(names: Iterable[AdapterName]) -> Iterator[Way]:
     """Everything worth trying here, strongest first."""
     for name in names:
@@ -291,4 +293,7 @@ def _circumstances() -> str:
     for name in _KERNEL_SETTINGS:
         with contextlib.suppress(OSError):
             parts.append(f"{name}={read_limited(f'/proc/sys/{name}', 64).data.decode().strip()}")
+    with contextlib.suppress(OSError):  # what this process has given up already
+        status = read_limited("/proc/self/status", _MAX_BYTES).data.decode("ascii", "replace")
+        parts += [line for line in status.splitlines() if line.startswith(_GIVEN_UP)]
     return "|".join(parts)

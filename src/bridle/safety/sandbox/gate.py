@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bridle.safety.sandbox.adapters import NeverRan
+from bridle.safety.sandbox.limits import Limits
 from bridle.safety.sandbox.mount_check import Expected, first_difference, read_table
 
 _NEW_ROOT = "/newroot"
@@ -86,7 +87,7 @@ class Gate:
             *("--block-fd", str(block), "--sync-fd", str(self.theirs[-1]), "--info-fd", str(info)),
         )
 
-    async def opened(self) -> None:
+    async def opened(self, limits: Limits | None) -> None:
         """Returns once the command runs. Raises `NeverRan` if a mount is not as expected, or bubblewrap has ended; and
         what `prepare` and the functions it gives raise."""
         try:
@@ -96,8 +97,10 @@ class Gate:
                 raise NeverRan(
                     f"sandbox: {difference} was changed by another command in this moment; nothing was run"
                 )
+            if limits is not None:
+                limits.set_on(mounted.child)
             os.write(self._block, b"\n")
-        except BrokenPipeError:
+        except (BrokenPipeError, ProcessLookupError):
             raise NeverRan from None
         self.close()
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import stat
 import threading
 from collections import OrderedDict
@@ -110,7 +109,6 @@ class Landlock:
         return Launch(
             tuple(argv),
             within=thread,
-            started=_limit,
             ended=partial(_end, thread, to_remove),
         )
 
@@ -137,12 +135,6 @@ def _give_up(ruleset: _Ruleset, program: bytes) -> None:
     thread_limits.drop_capabilities()
     thread_limits.landlock_enter(ruleset.fd)
     thread_limits.filter_system_calls(program)
-
-
-def _limit(pid: int) -> None:
-    """A crash leaves no copy of the memory lying about. Nothing else: builds are large and many."""
-    with contextlib.suppress(PermissionError, ProcessLookupError):
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
 
 
 def _end(thread: thread_limits.HeldThread, scratch: str) -> None:

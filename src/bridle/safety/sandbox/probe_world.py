@@ -133,6 +133,9 @@ class World:
             "canary": f"{paths.outside}/canary",
             "planted": f"{paths.work}/planted",
             "looked": f"{paths.work}/looked",
+            "python": sys.executable,
+            "module": "bridle",
+            "packages": os.pathsep.join(filter(os.path.isabs, sys.path)),
             "has_route": "yes" if _has_route() else "no",
             **self._doors.facts,
         }

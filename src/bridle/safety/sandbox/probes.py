@@ -20,7 +20,7 @@ from bridle.engine.ports import Process, SpawnPolicy
 from bridle.safety.sandbox.confinement import Confinement
 from bridle.safety.sandbox.probe_world import World, probe_world
 
-Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not tried"]
+Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not here", "not tried"]
 Start: TypeAlias = Callable[..., Awaitable[Process]]
 """Called like a `Spawn`."""
 StartFor: TypeAlias = Callable[[World], Start]
@@ -39,9 +39,9 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt by its name in `attempts`.
 
     `part` is what it is a test of: a field of `Confinement`, or one of `environment processes leftovers privileges
-    kernel terminal modes`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret in it
-    or a change outside counts. `looks` are folders about which git is asked from outside, as an editor does: once the
-    command is over, or `meanwhile`. `repository`: the workspace is one. `network`: it can only be stopped where the
+    kernel terminal modes claims`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret
+    in it or a change outside counts. `looks` are folders about which git is asked from outside, as an editor does: once
+    the command is over, or `meanwhile`. `repository`: the workspace is one. `network`: it can only be stopped where the
     network is denied. `must_work`: the other way round, a sandbox that stops this is of no use.
     """
 
@@ -57,19 +57,20 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a probe. `detail` is one line: how it was refused, what leaked, or why it was not tried."""
+    """What became of a probe. `detail` is one line: how it was refused, what leaked, or why it was not tried.
+
+    `not here`: this machine has nothing of the kind. `not tried`: it could not be, so nothing is known about it.
+    """
 
     name: str
     tries: str
     part: str
     outcome: Outcome
     detail: str = ""
-    unsure: bool = False
-    """It should have been tried, and could not be."""
 
     @property
     def is_problem(self) -> bool:
-        return self.unsure or self.outcome in {"leaks", "broken"}
+        return self.outcome in {"leaks", "broken", "not tried"}
 
 
 def _probe(part: str, name: str, tries: str) -> Probe:
@@ -193,6 +194,7 @@ PROBES: tuple[Probe, ...] = (
     _ability("kernel", "use_keys", "use the kernel's keys"),
     _ability("kernel", "use_bpf", "use BPF"),
     _ability("kernel", "open_kernel_settings", "open the kernel's settings for writing"),
+    _ability("claims", "claim_without_namespaces", "be told of a sandbox that is not there"),
 )
 
 
@@ -254,7 +256,7 @@ async def _tried(
             on_error=error.add,
         )
     except CannotStart as problem:
-        return _result(probe, "not tried", str(problem), unsure=True)
+        return _result(probe, "not tried", str(problem))
     watching = asyncio.create_task(_watch(probe, world, processes))
     timed_out = await _ended(process)
     watching.cancel()
@@ -265,7 +267,7 @@ async def _tried(
     if leaks := await _leaks(probe, world, said):
         return _result(probe, "leaks", leaks)
     if timed_out:
-        return _result(probe, "not tried", f"it did not end within {TIMEOUT_S:.0f} s", unsure=True)
+        return _result(probe, "not tried", f"it did not end within {TIMEOUT_S:.0f} s")
     return _judged(probe, process.returncode or 0, said, error.data.decode("utf-8", "replace"))
 
 
@@ -303,11 +305,12 @@ class _Answer(msgspec.Struct, frozen=True):
 
     got: str | None = None
     refused: str | None = None
+    not_here: str | None = None
     untried: str | None = None
 
     @property
     def got_through(self) -> bool:
-        return self.refused is None and self.untried is None
+        return self.refused is None and self.not_here is None and self.untried is None
 
 
 def _answer(said: str) -> _Answer:
@@ -322,8 +325,10 @@ def _judged(probe: Probe, exit_code: int, said: str, error: str) -> Result:
         return _result(probe, "blocked", "killed by the system call filter")
     if exit_code:
         said_last = error.strip().rpartition("\n")[2] or f"it ended with {exit_code}"
-        return _result(probe, "not tried", said_last, unsure=True)
+        return _result(probe, "not tried", said_last)
     answer = _answer(said)
+    if answer.not_here is not None:
+        return _result(probe, "not here", answer.not_here)
     if answer.untried is not None:
         return _result(probe, "not tried", answer.untried)
     if probe.must_work:
@@ -335,12 +340,10 @@ def _judged(probe: Probe, exit_code: int, said: str, error: str) -> Result:
     return _result(probe, "blocked", answer.refused or "nothing came of it")
 
 
-def _result(probe: Probe, outcome: Outcome, detail: str = "", *, unsure: bool = False) -> Result:
+def _result(probe: Probe, outcome: Outcome, detail: str = "") -> Result:
     line = visible(" ".join(detail.split()), newlines=False)
     shown = line if len(line) <= _MOST_DETAIL else f"{line[: _MOST_DETAIL - 1]}…"
-    return Result(
-        name=probe.name, tries=probe.tries, part=probe.part, outcome=outcome, detail=shown, unsure=unsure
-    )
+    return Result(name=probe.name, tries=probe.tries, part=probe.part, outcome=outcome, detail=shown)
 
 
 class _Beginning:

@@ -1,13 +1,16 @@
 """How the engine starts processes: every one has a clean environment and, where this machine can, a border.
 
 Where nothing can hold a command, it runs with the rights of the person and says so; with `required` it does not run.
+Nothing runs on a claim: `ClaimedSpawn` starts the commands of people who were told what holds them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -21,28 +24,45 @@ from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allow
 if TYPE_CHECKING:
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
+    from bridle.safety.sandbox.limits import Limits
     from bridle.safety.sandbox.lookout import Came, Lookout
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
 
-_BUBBLEWRAP_SAYS = "bwrap: "
+_BUBBLEWRAP_SAYS = b"bwrap: "
 _TRIES = 3
+SETTLE_S = 5.0
+"""How long a session waits to hear what will hold its commands."""
 
 
 def _nothing() -> None:
     pass
 
 
-def _not_known() -> str | None:
-    return None
+def _not_known() -> str:
+    return ""
+
+
+def _agree(_adapter: str) -> None:
+    pass
+
+
+class _NotHeld(Exception):
+    """Bubblewrap itself failed, however often; the command certainly did not run. What it said is in `process`."""
+
+    def __init__(self, said: bytes, process: ConfinedProcess) -> None:
+        super().__init__(said)
+        self.said = said
+        self.process = process
 
 
 class SandboxSpawn:
     """Starts processes as their policy says. What confines them is loaded with the first that is to be confined.
 
-    `choose` gives the adapter of this machine, or None; `expected` the name it will have, without starting anything.
-    `failed` is told when the adapter itself seems to have failed: what this machine can do is to be found out again.
+    `choose` gives the adapter of this machine, or None; `known` its name (`env-only`: there is none; empty while nobody
+    knows) without starting anything. `failed` is told when the adapter itself failed: what this machine can do is to be
+    found out again.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -52,14 +72,14 @@ class SandboxSpawn:
         *,
         place: Callable[[], Place],
         choose: Callable[[], Awaitable[Adapter | None]],
-        expected: Callable[[], str | None] = _not_known,
+        known: Callable[[], str] = _not_known,
         failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
     ) -> None:
         self._processes = processes
         self._place = functools.cache(place)
         self._choose = choose
-        self._expected = expected
+        self._known = known
         self._failed = failed
         self._also = frozenset(also)
         self._unconfined = EnvOnlySpawn(processes, also=also)
@@ -67,15 +87,34 @@ class SandboxSpawn:
 
     @property
     def adapter(self) -> str:
-        return self._expected() or UNCONFINED
+        return self._known()
 
-    async def held_by(self) -> str | None:
-        """What really confines commands here, found out; None where nothing does, or nothing can be started."""
+    async def held_by(self, *, within_s: float = SETTLE_S) -> str:
+        """What really confines commands here, found out by trying where nobody knows; `env-only`: nothing does. Empty
+        where that could not be found out in time."""
+        if known := self._known():
+            return known
         try:
-            adapter = await self._choose()
-        except CannotStart:
-            return None
-        return adapter.name if adapter is not None else None
+            async with asyncio.timeout(within_s):
+                adapter = await self._choose()
+        except (CannotStart, OSError):  # a timeout too
+            return ""
+        return UNCONFINED if adapter is None else adapter.name
+
+    @contextlib.asynccontextmanager
+    async def looking(self, wanted: bool) -> AsyncGenerator[None]:
+        """Meanwhile it is found out what holds commands here, where that is wanted and nobody knows. It is known, or
+        cannot be, at the end."""
+        if not wanted or self._known():
+            yield
+            return
+        look = asyncio.create_task(self.held_by())
+        try:
+            await asyncio.sleep(0)  # what it has started works by itself
+            yield
+            await look
+        finally:
+            look.cancel()
 
     async def __call__(
         self,
@@ -88,27 +127,43 @@ class SandboxSpawn:
         on_output: Callable[[bytes], None],
         on_error: Callable[[bytes], None] | None = None,
         stdin: bytes | None = None,
+        agree: Callable[[str], None] = _agree,
     ) -> ConfinedProcess:
+        """As `Spawn` says. `agree` is told what will hold the command before it runs, and may raise `CannotStart`."""
         adapter = None if policy.mode == "off" else await self._choose()
-        if adapter is None:
-            if policy.required and policy.mode != "off":
+        tried: list[tuple[str, str]] = []
+        while adapter is not None:
+            agree(adapter.name)
+            try:
+                return await self._confined(
+                    adapter,
+                    argv,
+                    cwd=cwd,
+                    env=env,
+                    policy=policy,
+                    on_output=on_output,
+                    on_error=on_error,
+                    stdin=stdin,
+                )
+            except _NotHeld as not_held:
+                tried.append(_way_of(adapter))
+                self._failed()
+                adapter = await self._choose()
+                if (
+                    adapter is not None and _way_of(adapter) in tried
+                ):  # it holds others: this command is the reason
+                    (on_error or on_output)(not_held.said)
+                    return not_held.process
+        if policy.mode != "off":
+            if policy.required:
                 raise CannotStart(argv[0], "no sandbox")
-            return await self._unconfined(
-                argv,
-                cwd=cwd,
-                env=env,
-                policy=policy,
-                call_id=call_id,
-                on_output=on_output,
-                on_error=on_error,
-                stdin=stdin,
-            )
-        return await self._confined(
-            adapter,
+            agree(UNCONFINED)
+        return await self._unconfined(
             argv,
             cwd=cwd,
             env=env,
             policy=policy,
+            call_id=call_id,
             on_output=on_output,
             on_error=on_error,
             stdin=stdin,
@@ -128,19 +183,21 @@ class SandboxSpawn:
     ) -> ConfinedProcess:
         """Starts it in a border. Where that failed and the command certainly did not run, it is tried again.
 
-        If it never works, there is a process that failed, and it said why.
+        If it never works, there is a process that failed, and it said why. Raises `_NotHeld` where it was bubblewrap
+        that said so.
         """
         from bridle.safety.sandbox.adapters import CannotConfine
         from bridle.safety.sandbox.confinement import confinement_of, known_of
+        from bridle.safety.sandbox.limits import Limits
         from bridle.safety.sandbox.starting import HeldBack, start
 
-        place = self._place_of(policy.workspace)
+        place, limits = self._place_of(policy.workspace), Limits(policy.max_file_mib)
         for tries_left in reversed(range(_TRIES)):
             border = _Border(
                 adapter,
                 lambda: confinement_of(policy, place, cwd),
                 cwd,
-                self._failed,
+                limits,
                 lookout=self._lookout,
                 policy=policy,
             )
@@ -160,12 +217,16 @@ class SandboxSpawn:
                     on_error=on_error,
                     stdin=stdin,
                     ended=border.over,
+                    limits=limits,
                 )
             except HeldBack as held_back:
                 if tries_left:
                     continue
-                (on_error or on_output)(held_back.said)
                 started = held_back.process
+                if held_back.said.startswith(_BUBBLEWRAP_SAYS):
+                    failed = ConfinedProcess(started, adapter.name, border.explain)
+                    raise _NotHeld(held_back.said, failed) from held_back
+                (on_error or on_output)(held_back.said)
             except (OSError, CannotConfine) as refused:
                 if launch is not None and launch.gate is None:
                     raise  # who knows whether it ran
@@ -200,6 +261,67 @@ class SandboxSpawn:
         return msgspec.structs.replace(place, caches=os.path.join(place.caches, name))
 
 
+def _way_of(adapter: Adapter) -> tuple[str, str]:
+    return adapter.name, getattr(adapter, "variant", "")
+
+
+class ClaimedSpawn:
+    """The `Spawn` of people who were told that `told` holds their commands; empty: they were told that nobody knows.
+
+    What holds a command is compared with that before it runs. Where it is less, `weaker` is told first, with what was
+    told before; where nothing is left of a sandbox they were told of, the command does not run.
+    """
+
+    def __init__(self, spawn: SandboxSpawn, told: str, *, weaker: Callable[[str, str], None]) -> None:
+        self._spawn = spawn
+        self._told = told
+        self._weaker = weaker
+
+    @property
+    def adapter(self) -> str:
+        return self._told
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        policy: SpawnPolicy,
+        call_id: str,
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None] | None = None,
+        stdin: bytes | None = None,
+    ) -> ConfinedProcess:
+        return await self._spawn(
+            argv,
+            cwd=cwd,
+            env=env,
+            policy=policy,
+            call_id=call_id,
+            on_output=on_output,
+            on_error=on_error,
+            stdin=stdin,
+            agree=functools.partial(self._agree, argv[0]),
+        )
+
+    def _agree(self, program: str, holds: str) -> None:
+        told = self._told
+        if holds == told:
+            return
+        if holds == UNCONFINED and told:
+            raise CannotStart(program, "sandbox lost")
+        self._told = holds
+        if holds == UNCONFINED or (told and _strength(holds) < _strength(told)):
+            self._weaker(holds, told)
+
+
+def _strength(name: str) -> int:
+    from bridle.safety.sandbox.choosing import ORDER
+
+    return -ORDER.index(name) if name in ORDER else -len(ORDER)
+
+
 class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
@@ -208,14 +330,14 @@ class _Border:
         adapter: Adapter,
         look: Callable[[], Confinement],
         cwd: str,
-        failed: Callable[[], None],
+        limits: Limits,
         *,
         lookout: Callable[[tuple[str, ...]], Lookout],
         policy: SpawnPolicy,
     ) -> None:
         self._adapter = adapter
+        self._limits = limits
         self._look = look
-        self._failed = failed
         self._cwd = cwd
         self._confinement: Confinement | None = None
         self._ended: Callable[[], None] = _nothing
@@ -315,10 +437,9 @@ class _Border:
 
     def explain(self, exit_code: int, output: str) -> str:
         notes = [*self._notes]
-        if exit_code == 1 and output.startswith(
-            _BUBBLEWRAP_SAYS
-        ):  # a command can pretend: nothing runs unconfined by it
-            self._failed()
+        if exit_code and self._limits.was_met(exit_code, output):
+            most = f"{self._limits.file_mib:,} MiB here (sandbox.max_file_mib)"
+            notes.append(f"[sandbox: a file of a command may have at most {most}]\n")
         if self._confinement and (exit_code or any(sign in output for sign in _SIGNS)):
             from bridle.safety.sandbox.blocked import explain_blocked
 

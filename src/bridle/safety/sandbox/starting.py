@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from bridle.base.processes import Process, Processes
 from bridle.safety.sandbox.adapters import Launch, NeverRan
+from bridle.safety.sandbox.limits import Limits
 
 _END_S = 2.0
 
@@ -39,9 +40,10 @@ async def start(
     on_error: Callable[[bytes], None] | None = None,
     stdin: bytes | None = None,
     ended: Callable[[], None] = _nothing,
+    limits: Limits = Limits(),  # noqa: B008  frozen
 ) -> Process:
-    """Starts a launch and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then. Whatever is
-    raised where there is a gate, the command did not run.
+    """Starts a launch with `limits` and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then.
+    Whatever is raised where there is a gate, the command did not run.
 
     `ended` is called, exactly once, when nothing of it runs any more or when it could not be started; the launch's own
     is the caller's to call.
@@ -50,7 +52,9 @@ async def start(
     error = None if on_error is None else _Delivery(on_error)
     try:
         process = await processes.start(
-            launch.argv,
+            launch.argv
+            if launch.limits or _is_missing(launch.argv[0], env)
+            else limits.starting(launch.argv),
             cwd=cwd,
             env=env,
             on_output=output,
@@ -72,7 +76,7 @@ async def start(
     launch.started(process.pid)
     if launch.gate is not None:
         try:
-            await launch.gate.opened()
+            await launch.gate.opened(limits if launch.limits else None)
         except NeverRan as never:
             if never.problem:
                 await _kill(process)
@@ -91,6 +95,14 @@ async def start(
             except Exception as problem:  # noqa: BLE001  the command runs: raised here, it would look as if it did not
                 process.fail(problem)
     return process
+
+
+def _is_missing(program: str, env: Mapping[str, str]) -> bool:
+    """Whether starting it fails at once, which says more than a shell would."""
+    if "/" in program:
+        return os.path.isabs(program) and not os.access(program, os.X_OK)
+    folders = env.get("PATH", os.defpath).split(":")
+    return not any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders)
 
 
 async def _kill(process: Process) -> None:
