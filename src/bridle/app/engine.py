@@ -15,7 +15,7 @@ from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import foreign_folder, machine_spawn
+from bridle.app.sandboxing import foreign_folder, is_unfiltered, machine_spawn
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
@@ -337,6 +337,7 @@ class Engine:
                 sandbox=held_by,
                 confined=policy.mode if held_by != UNCONFINED else "off",
                 network=policy.network,
+                hosts=policy.hosts,
             )
         )
         if chosen is not None and chosen != conversation.model:
@@ -345,6 +346,9 @@ class Engine:
             journal.emit(notice)
         if held_by == UNCONFINED:
             journal.emit(Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {})))
+        if is_unfiltered(policy, held_by):
+            message = sentence("NoNetworkFilter", {})
+            journal.emit(Degraded(what="network", reason="NoNetworkFilter", message=message))
         elif (problem := foreign_folder(policy, held_by)) is not None:
             journal.emit(Notice(reason="ForeignFolder", message=problem))
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):

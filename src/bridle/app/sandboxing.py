@@ -15,7 +15,7 @@ from bridle.protocol.errors import sentence
 from bridle.safety.paths import SessionFolders, is_beneath_any
 from bridle.safety.sandbox.choosing import Chooser
 from bridle.safety.sandbox.spawn import SandboxSpawn
-from bridle.safety.spawn import UNCONFINED
+from bridle.safety.spawn import OWN_NETWORK, UNCONFINED
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.confinement import Place
@@ -56,9 +56,15 @@ def session_policy(
         writable=(*here.added, *asked) if mode == "workspace-write" else (),
         readable=(*here.added, *_our_programs(here)),
         network=settings.network,
+        hosts=settings.hosts if settings.network == "filtered" else (),
         scratch=scratch,
         required=settings.required,
     )
+
+
+def is_unfiltered(policy: SpawnPolicy, held_by: str) -> bool:
+    """Whether the network was to be filtered and nothing here can do that, so that no command runs."""
+    return policy.network == "filtered" and policy.mode != "off" and held_by not in OWN_NETWORK
 
 
 def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:

@@ -352,7 +352,7 @@ def session_registry(
     for tool in tools:
         registry.register(tool, BUILTIN)
     registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
-    registry.show_while("web_fetch", lambda: settings.sandbox.network == "inherit")
+    registry.show_while("web_fetch", lambda: settings.sandbox.network != "deny")
     return registry
 
 

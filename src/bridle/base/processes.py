@@ -43,6 +43,7 @@ Reason = Literal[
     "too long",
     "no resources",
     "no sandbox",
+    "no network filter",
 ]
 
 _CHUNK = 64 * 1024

@@ -224,10 +224,7 @@ class Web:
 
     async def _addresses(self, url: Url) -> list[str]:
         """All addresses of the host. One of them that nobody may be sent to is enough to refuse."""
-        try:
-            addresses = numeric(url.host) or await self._resolve(url.host)
-        except (OSError, ValueError):
-            addresses = []
+        addresses = await addresses_of(url.host, self._resolve)
         if not addresses:
             raise HttpFault("dns", url.origin, "the name of the host was not found")
         for address in addresses:
@@ -303,6 +300,14 @@ def numeric(host: str) -> list[str]:
     except OSError:
         return []
     return [str(address[0]) for _, _, _, _, address in found]
+
+
+async def addresses_of(host: str, resolve: Resolve) -> list[str]:
+    """All addresses of a host, be it a name or a number; none where it has none."""
+    try:
+        return numeric(host) or await resolve(host)
+    except (OSError, ValueError):
+        return []
 
 
 async def look_up(host: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import machine_spawn
+from bridle.app.sandboxing import is_unfiltered, machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -33,6 +33,7 @@ from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandbox.choosing import Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
+from bridle.safety.spawn import OWN_NETWORK, UNCONFINED
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -69,6 +70,7 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
         add_dirs=added_folders(getattr(parsed, "add_dir", ())),
         sandbox=getattr(parsed, "mode", None),
         network=getattr(parsed, "network", None),
+        allow_hosts=tuple(getattr(parsed, "allow_host", ())),
     )
     where = folders(env)
     return Here(cwd, where, env, session_settings(options, where=where, cwd=cwd, env=env))
@@ -106,9 +108,11 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')
-        elif await spawn.held_by() is None:
-            if policy.required:
-                raise CommandRefused("SandboxRequired")
+        elif (held_by := await spawn.held_by()) is None and policy.required:
+            raise CommandRefused("SandboxRequired")
+        elif is_unfiltered(policy, held_by or UNCONFINED):
+            raise CommandRefused("NoNetworkFilter")
+        elif held_by is None:
             _warn(sentence("NoSandbox", {}))
         process = await spawn(
             command,
@@ -258,6 +262,8 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
         yield from _writable(confinement_of(policy, here.place), here, chosen)
     if policy.mode != "off" and chosen.way is not None:
         yield _line("network", *_network(settings, tiers))
+        if is_unfiltered(policy, chosen.way.name):
+            yield _line("", "", sentence("NoNetworkFilter", {}))
     container = container_around(here.env)
     if container != "none":
         yield _line("inside", container, "the sandbox holds here as anywhere else")
@@ -286,7 +292,9 @@ def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
     origin = _from(tiers, "sandbox.network")
     if settings.network == "deny":
         return "none", f'sandbox.network = "deny"{origin}'
-    return "not limited", f'sandbox.network = "inherit"{origin}'
+    if settings.network == "filtered":
+        return "filtered", f"only {', '.join(settings.hosts) or 'what sandbox.hosts names: nothing'}{origin}"
+    return "not limited", f'every address, those near you too: sandbox.network = "inherit"{origin}'
 
 
 def _required(settings: SandboxSettings) -> tuple[str, str]:
@@ -319,6 +327,7 @@ def _data(here: Here, chosen: Chosen, version: str) -> dict[str, object]:
         "version": version,
         "mode": policy.mode,
         "network": policy.network,
+        "hosts": policy.hosts,
         "required": policy.required,
         "container": container_around(here.env),
         "writable": [] if confinement is None else confinement.writable,
@@ -357,9 +366,12 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
         if required:
             return "fail", f"nothing can hold commands here{inside} ({problems}), and sandbox.required = true"
         return "warn", f"none{inside}: commands run with your rights ({problems}). Install bubblewrap"
+    if network == "filtered" and chosen.way.name not in OWN_NETWORK:
+        return "fail", sentence("NoNetworkFilter", {})
     if network == "inherit":
         return (
             "warn",
             f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit")',
         )
-    return "ok", f"{chosen.way.name} works{inside}; commands have no network"
+    reach = "no network" if network == "deny" else "a filtered network"
+    return "ok", f"{chosen.way.name} works{inside}; commands have {reach}"

@@ -167,19 +167,24 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     read wherever it is, like the workspace. `scratch` is a folder of the
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
     settings of the repository may be written, because that is what was asked for. `required`: where nothing can
-    enforce it, the command does not start. `variables` are laid over the cleaned environment: what Bridle itself tells
-    the command.
+    enforce it, the command does not start. `hosts` are the rules for what is reached while the network
+    is "filtered". `variables` are laid over the cleaned environment: what Bridle itself tells the command.
     """
 
     mode: SandboxMode
     workspace: str
     writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
-    network: Literal["inherit", "deny"] = "inherit"
+    network: Literal["inherit", "filtered", "deny"] = "inherit"
+    hosts: tuple[str, ...] = ()
     scratch: str = ""
     git_config: bool = False
     required: bool = False
     variables: Mapping[str, str] = {}
+
+
+Hosts: TypeAlias = Mapping[Literal["reached", "refused"], Sequence[str]]
+"""Hosts a command asked for, each with its port where that is none of the web; the first few of each kind."""
 
 
 class Process(Protocol):
@@ -194,6 +199,10 @@ class Process(Protocol):
 
     def blocked(self, output: str) -> str:
         """What the sandbox kept it from, as one note for the model, judged by the end of its output; mostly empty."""
+        ...
+
+    def hosts(self) -> Hosts:
+        """What it reached and what it was refused, where its network is filtered; empty otherwise."""
         ...
 
     async def wait(self) -> int:

@@ -93,6 +93,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "sandbox.required = true. Install bubblewrap.",
         3,
     ),
+    "NoNetworkFilter": Sentence(
+        'sandbox.network = "filtered" needs bubblewrap or user namespaces, and neither works here: no command runs. '
+        "Install bubblewrap, or choose --network deny or inherit.",
+        3,
+    ),
     "ForeignFolder": Sentence(
         "Bridle runs as root and this folder belongs to user {owner}: sandboxed commands cannot write to its files. "
         "Run Bridle as that user, or with --sandbox off."

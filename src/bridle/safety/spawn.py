@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridle.base.processes import Process, Processes
-from bridle.engine.ports import SpawnPolicy
+from bridle.engine.ports import Hosts, SpawnPolicy
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -53,13 +53,19 @@ UNCONFINED = "env-only"
 """Nothing on this machine can hold a command."""
 OFF = "off"
 """Nothing was meant to."""
+OWN_NETWORK = frozenset({"bubblewrap", "unshare"})
+"""What can give a command a network of its own, so that one way out of it can be held."""
 
 
 class ConfinedProcess:
     """A started process and what holds it."""
 
     def __init__(
-        self, started: Process, sandbox: str, explain: Callable[[int, str], str] = lambda _code, _output: ""
+        self,
+        started: Process,
+        sandbox: str,
+        explain: Callable[[int, str], str] = lambda _code, _output: "",
+        hosts: Callable[[], Hosts] = dict,
     ) -> None:
         self.pid = started.pid
         self.sandbox = sandbox
@@ -67,6 +73,7 @@ class ConfinedProcess:
         self.stop = started.stop
         self._started = started
         self._explain = explain
+        self.hosts = hosts
 
     @property
     def returncode(self) -> int | None:

@@ -123,6 +123,7 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
             "exit_code": exit_code,
             "sandbox": process.sandbox,
             **({"blocked": True} if blocked else {}),
+            **({"hosts": hosts} if (hosts := process.hosts()) else {}),
         },
     )
 

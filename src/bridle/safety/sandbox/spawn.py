@@ -16,11 +16,20 @@ import msgspec
 from bridle.base.processes import CannotStart, Processes, is_scarce
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allowed_environment
+from bridle.safety.spawn import (
+    OWN_NETWORK,
+    UNCONFINED,
+    ConfinedProcess,
+    EnvOnlySpawn,
+    allowed_environment,
+)
 
 if TYPE_CHECKING:
+    from bridle.engine.ports import Hosts
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
+    from bridle.safety.sandbox.proxy import Outside
+    from bridle.safety.sandbox.way_out import WayOut
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
@@ -42,6 +51,7 @@ class SandboxSpawn:
 
     `choose` gives the adapter of this machine, or None; `expected` the name it will have, without starting anything.
     `failed` is told when the adapter itself seems to have failed: what this machine can do is to be found out again.
+    `outside` is the network that a command whose own is filtered is let into, by rules; None: this machine's.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -54,6 +64,7 @@ class SandboxSpawn:
         expected: Callable[[], str | None] = _not_known,
         failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
+        outside: Outside | None = None,
     ) -> None:
         self._processes = processes
         self._place = functools.cache(place)
@@ -61,6 +72,7 @@ class SandboxSpawn:
         self._expected = expected
         self._failed = failed
         self._also = frozenset(also)
+        self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
 
     @property
@@ -88,6 +100,9 @@ class SandboxSpawn:
         stdin: bytes | None = None,
     ) -> ConfinedProcess:
         adapter = None if policy.mode == "off" else await self._choose()
+        can_filter = adapter is not None and adapter.name in OWN_NETWORK
+        if policy.network == "filtered" and policy.mode != "off" and not can_filter:
+            raise CannotStart(argv[0], "no network filter")
         if adapter is None:
             if policy.required and policy.mode != "off":
                 raise CannotStart(argv[0], "no sandbox")
@@ -134,7 +149,9 @@ class SandboxSpawn:
 
         place = self._place_of(policy.workspace)
         for tries_left in reversed(range(_TRIES)):
-            border = _Border(adapter, lambda: confinement_of(policy, place, cwd), cwd, self._failed)
+            border = _Border(
+                adapter, lambda: confinement_of(policy, place, cwd), cwd, self._failed, self._outside
+            )
             launch = None
             try:
                 launch = border.launch(argv, policy)
@@ -145,6 +162,7 @@ class SandboxSpawn:
                     env={
                         **allowed_environment(env, self._also),
                         **adapter.variables(known_of(policy, place)),
+                        **border.variables,
                         **policy.variables,
                     },
                     on_output=on_output,
@@ -165,7 +183,7 @@ class SandboxSpawn:
                 raise CannotStart(
                     argv[0], "no resources" if is_scarce(refused) else "no sandbox"
                 ) from refused
-            return ConfinedProcess(started, adapter.name, border.explain)
+            return ConfinedProcess(started, adapter.name, border.explain, border.hosts)
         raise AssertionError("unreachable")
 
     def _place_of(self, workspace: str) -> Place:
@@ -181,7 +199,12 @@ class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
     def __init__(
-        self, adapter: Adapter, look: Callable[[], Confinement], cwd: str, failed: Callable[[], None]
+        self,
+        adapter: Adapter,
+        look: Callable[[], Confinement],
+        cwd: str,
+        failed: Callable[[], None],
+        outside: Outside | None,
     ) -> None:
         self._adapter = adapter
         self._look = look
@@ -190,9 +213,28 @@ class _Border:
         self._confinement: Confinement | None = None
         self._ended: Callable[[], None] = _nothing
         self._put_aside: tuple[str, ...] = ()
+        self._outside = outside
+        self._way_out: WayOut | None = None
+        self.variables: Mapping[str, str] = {}
 
     def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
         """How to start `argv`. Another command may change what is looked at meanwhile."""
+        if policy.network != "filtered":
+            return self._launch(argv, policy)
+        from bridle.base.clock import SystemClock
+        from bridle.safety.sandbox.proxy import Outside
+        from bridle.safety.sandbox.way_out import WayOut, proxy_variables
+
+        way_out = WayOut(policy.hosts, self._outside or Outside(SystemClock()))
+        try:
+            launch = way_out.through(self._launch(argv, policy))
+        except BaseException:
+            way_out.close()
+            raise
+        self._way_out, self.variables = way_out, proxy_variables()
+        return launch
+
+    def _launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
         from bridle.safety.sandbox.adapters import StartsAhead
 
         if isinstance(self._adapter, StartsAhead):
@@ -202,6 +244,9 @@ class _Border:
         self._ended = made.ended
         return made
 
+    def hosts(self) -> Hosts:
+        return self._way_out.hosts() if self._way_out is not None else {}
+
     def _looked(self) -> Confinement:
         self._confinement = self._look()
         return self._confinement
@@ -209,6 +254,8 @@ class _Border:
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
+        if self._way_out is not None:
+            self._way_out.close()
         sealed = self._confinement
         if sealed and (sealed.unwanted or sealed.kept or sealed.watched or sealed.working_trees):
             from bridle.safety.sandbox.aftermath import put_right
@@ -221,7 +268,9 @@ class _Border:
             _BUBBLEWRAP_SAYS
         ):  # a command can pretend: nothing runs unconfined by it
             self._failed()
-        if self._confinement and (exit_code or any(sign in output for sign in _SIGNS)):
+        unreached = [f"[sandbox: {note}]\n" for note in self._way_out.notes()] if self._way_out else []
+        notes += unreached
+        if self._confinement and not unreached and (exit_code or any(sign in output for sign in _SIGNS)):
             from bridle.safety.sandbox.blocked import explain_blocked
 
             told = explain_blocked(
