@@ -50,8 +50,8 @@ from bridle.safety.trust import Approvals
 from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 
 if TYPE_CHECKING:
+    from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
-    from bridle.tools.web_fetch import Fetch
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
@@ -84,7 +84,7 @@ class Engine:
         env: Mapping[str, str],
         clock: Clock,
         model: Provider | None = None,
-        fetch: Fetch | None = None,
+        fetch: JudgedFetch | None = None,
         tools: Sequence[Tool] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
