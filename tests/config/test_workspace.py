@@ -129,15 +129,12 @@ def test_a_project_never_changes_what_only_the_person_may_set(
 def test_a_project_may_name_hosts_the_person_allows_and_no_others(desk: Desk):
     desk.write("user/config.toml", '[sandbox]\nnetwork = "filtered"\nhosts = ["pypi.org", "*.npmjs.org"]\n')
     desk.write(PROJECT, '[sandbox]\nhosts = ["registry.npmjs.org"]\n')
-    assert desk.load().get("sandbox.hosts") == ["registry.npmjs.org"]
+    assert list(desk.load().get("sandbox.hosts")) == ["registry.npmjs.org"]
     desk.write(PROJECT, '[sandbox]\nhosts = ["pypi.org", "evil.example"]\nnetwork = "inherit"\n')
-    assert thawed(desk.load().get("sandbox")) | {"mode": None} == {
-        "mode": None, "network": "filtered", "hosts": ["pypi.org", "*.npmjs.org"], "required": False, "writable": [],
-    }  # fmt: skip
-    assert desk.told() == [
-        '.bridle/config.toml: ignored sandbox.hosts = ["pypi.org", "evil.example"], sandbox.network = "inherit" '
-        "(only your own config may set these)."
-    ]
+    assert list(desk.load().get("sandbox.hosts")) == ["pypi.org", "*.npmjs.org"]
+    assert desk.load().get("sandbox.network") == "filtered"
+    never = 'sandbox.hosts = ["pypi.org", "evil.example"], sandbox.network = "inherit"'
+    assert desk.told() == [f".bridle/config.toml: ignored {never} (only your own config may set these)."]
 
 
 # Hostile files

@@ -62,7 +62,7 @@ class HostProxy:
 
     def serve(self, listener: socket.socket) -> None:
         listener.setblocking(False)
-        self._start(self._accept(listener))
+        self._start(self._accept(listener), listener)
 
     def close(self) -> None:
         """Ends every connection. May be repeated."""
@@ -78,31 +78,31 @@ class HostProxy:
             told.append(f"it made more than {MOST_IN_ALL} connections; no more were taken")
         return told
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None], served: socket.socket) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _task: served.close())  # also where it never came to begin
         return task
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.closing(listener):
-            for _ in range(MOST_IN_ALL):
-                await self._room.acquire()
-                client = None
-                while client is None:
-                    try:
-                        client, _ = await loop.sock_accept(listener)
-                    except OSError as error:
-                        if not is_scarce(error):
-                            return
-                        await self._outside.clock.sleep(_SCARCE_S)
-                self._start(self._serve(client)).add_done_callback(lambda _task: self._room.release())
-                await asyncio.sleep(0)  # where many wait, the rest of the engine has its turn between them
-            self._too_many = True
+        for _ in range(MOST_IN_ALL):
+            await self._room.acquire()
+            client = None
+            while client is None:
+                try:
+                    client, _ = await loop.sock_accept(listener)
+                except OSError as error:
+                    if not is_scarce(error):
+                        return
+                    await self._outside.clock.sleep(_SCARCE_S)
+            self._start(self._serve(client), client).add_done_callback(lambda _task: self._room.release())
+            await asyncio.sleep(0)  # where many wait, the rest of the engine has its turn between them
+        self._too_many = True
 
     async def _serve(self, client: socket.socket) -> None:
-        with contextlib.closing(client), contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(OSError, TimeoutError):
             try:
                 head, rest = await self._read_head(client)
                 request = read_request(head)
