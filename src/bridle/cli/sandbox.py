@@ -294,7 +294,7 @@ def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
         return "none", f'sandbox.network = "deny"{origin}'
     if settings.network == "filtered":
         return "filtered", f"only {', '.join(settings.hosts) or 'what sandbox.hosts names: nothing'}{origin}"
-    return "not limited", f'every address, those near you too: sandbox.network = "inherit"{origin}'
+    return "not limited", f'no single address can be refused: sandbox.network = "inherit"{origin}'
 
 
 def _required(settings: SandboxSettings) -> tuple[str, str]:
