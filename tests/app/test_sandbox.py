@@ -83,11 +83,11 @@ async def test_a_filtered_network_names_the_rule_for_what_was_not_reached(work: 
     command = "curl -sS http://example.com/"
     model = scripted(bash(command), say("Done."))
     async with harness(
-        model, mode="yolo", folder=str(work), network="filtered", allow_hosts=["pypi.org"]
+        model, mode="yolo", folder=str(work), network="filtered", allow_hosts=["example.org"]
     ) as session:
         created = await session.until(SessionCreated)
         events = await session.ask("go")
-    assert (created.network, created.hosts) == ("filtered", ("pypi.org",))
+    assert (created.network, created.hosts) == ("filtered", ("example.org",))
     (result,) = of_kind(events, ToolResult)
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -114,7 +114,7 @@ async def test_where_nothing_can_filter_the_network_no_command_runs_and_that_is_
     ("options", "problem"),
     [
         (
-            {"allow_hosts": ["pypi.org"]},
+            {"allow_hosts": ["example.org"]},
             '--allow-host is for --network filtered, and sandbox.network is "inherit"',
         ),
         (

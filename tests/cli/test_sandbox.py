@@ -283,13 +283,13 @@ def test_every_try_to_get_out_is_told_with_what_became_of_it(place: Place) -> No
 
 @needs_bubblewrap
 def test_a_filtered_network_is_run_shown_and_tried(place: Place) -> None:
-    filtered = ("--network", "filtered", "--allow-host", "pypi.org")
+    filtered = ("--network", "filtered", "--allow-host", "example.org")
     ran = run(place, *filtered, "--", "sh", "-c", "echo $HTTPS_PROXY $NO_PROXY")
     assert (ran.code, ran.out, ran.err) == (0, "http://127.0.0.1:64800 localhost,127.0.0.1,::1\n", "")
     place.bridle("config", "set", "sandbox.network", "filtered")
-    place.bridle("config", "set", "sandbox.hosts", '["pypi.org"]')
+    place.bridle("config", "set", "sandbox.hosts", '["example.org"]')
     assert shown(place.bridle("sandbox"))["network"].startswith("filtered")
-    assert place.bridle("sandbox", "--json").result["hosts"] == ["pypi.org"]
+    assert place.bridle("sandbox", "--json").result["hosts"] == ["example.org"]
     tried = place.bridle("sandbox", "probe")
     assert tried.code == 0, tried.out
     assert "network filtered" in tried.out

@@ -127,13 +127,15 @@ def test_a_project_never_changes_what_only_the_person_may_set(
 
 
 def test_a_project_may_name_hosts_the_person_allows_and_no_others(desk: Desk):
-    desk.write("user/config.toml", '[sandbox]\nnetwork = "filtered"\nhosts = ["pypi.org", "*.npmjs.org"]\n')
-    desk.write(PROJECT, '[sandbox]\nhosts = ["registry.npmjs.org"]\n')
-    assert list(desk.load().get("sandbox.hosts")) == ["registry.npmjs.org"]
-    desk.write(PROJECT, '[sandbox]\nhosts = ["pypi.org", "evil.example"]\nnetwork = "inherit"\n')
-    assert list(desk.load().get("sandbox.hosts")) == ["pypi.org", "*.npmjs.org"]
+    desk.write(
+        "user/config.toml", '[sandbox]\nnetwork = "filtered"\nhosts = ["example.org", "*.example.com"]\n'
+    )
+    desk.write(PROJECT, '[sandbox]\nhosts = ["a.example.com"]\n')
+    assert list(desk.load().get("sandbox.hosts")) == ["a.example.com"]
+    desk.write(PROJECT, '[sandbox]\nhosts = ["example.org", "evil.example"]\nnetwork = "inherit"\n')
+    assert list(desk.load().get("sandbox.hosts")) == ["example.org", "*.example.com"]
     assert desk.load().get("sandbox.network") == "filtered"
-    never = 'sandbox.hosts = ["pypi.org", "evil.example"], sandbox.network = "inherit"'
+    never = 'sandbox.hosts = ["example.org", "evil.example"], sandbox.network = "inherit"'
     assert desk.told() == [f".bridle/config.toml: ignored {never} (only your own config may set these)."]
 
 

@@ -1,7 +1,7 @@
-"""Rules that name hosts: `pypi.org`, `*.npmjs.org`, `example.com:8443`, `*`. Pure text: no name is looked up here.
+"""Rules that name hosts: `example.org`, `*.example.com`, `example.com:8443`, `*`. Pure text: no name is looked up here.
 
 A rule without a port means the two of the web. A star stands for one or more whole labels at the beginning, so
-`*.npmjs.org` is not `npmjs.org` itself. Addresses in numbers are never named: nobody can tell whose they are.
+`*.example.com` is not `example.com` itself. Addresses in numbers are never named: nobody can tell whose they are.
 """
 
 import re
@@ -48,7 +48,7 @@ def host_rule(text: str) -> HostRule:
     """Raises ValueError, whose text reads as the end of a sentence."""
     parts = _RULE.fullmatch(text.strip().lower())
     if parts is None:
-        raise ValueError("it is not a host like pypi.org, *.npmjs.org or example.com:8443")
+        raise ValueError("it is not a host like example.org, *.example.com or example.com:8443")
     star, name, port = parts.groups()
     if port is not None and not 0 < int(port) < 65_536:
         raise ValueError("a port is a number from 1 to 65535")
@@ -60,7 +60,7 @@ def host_rule(text: str) -> HostRule:
     if _NUMBER.fullmatch(name):
         raise ValueError("hosts are allowed by name, not by number")
     if not is_host_name(name):
-        raise ValueError("it is not a host like pypi.org, *.npmjs.org or example.com:8443")
+        raise ValueError("it is not a host like example.org, *.example.com or example.com:8443")
     return HostRule(name, below=star is not None, port=int(port or 0))
 
 

@@ -124,7 +124,7 @@ def _is_plain_map(value: object) -> bool:
 
 TEXT = Kind(wanted="text", accepts=_is_text)
 TEXTS = Kind(wanted="a list of texts", accepts=_is_texts)
-HOSTS = Kind(wanted="a list of hosts like pypi.org, *.npmjs.org or example.com:8443", accepts=_are_hosts)
+HOSTS = Kind(wanted="a list of hosts like example.org, *.example.com or example.com:8443", accepts=_are_hosts)
 TEXT_MAP = Kind(wanted="a table of texts", accepts=_is_text_map)
 PLAIN_MAP = Kind(wanted="a table of plain values", accepts=_is_plain_map)
 FLAG = Kind(wanted="true or false", accepts=lambda value: isinstance(value, bool))

@@ -100,7 +100,7 @@ def adapter_of(name: str) -> Adapter:
 @pytest.fixture(params=["bubblewrap", "unshare"])
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Desk, Network]]:
     async with saying(answer(b"from outside")).listening() as server:
-        names = {"pypi.org": [PUBLIC], "a.npmjs.org": [PUBLIC], "near.example": ["10.0.0.1"]}
+        names = {"example.org": [PUBLIC], "a.example.com": [PUBLIC], "near.example": ["10.0.0.1"]}
         network = Network(server.port, names)
         made = Desk(adapter_of(request.param), network, tmp_path)
         yield made, network
@@ -110,10 +110,10 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 async def test_an_allowed_host_is_reached_and_that_is_known_afterwards(desk: tuple[Desk, Network]) -> None:
     here, network = desk
     process, said = await here.run(
-        f"{GET} http://pypi.org/; {GET} http://a.npmjs.org/", "pypi.org", "*.npmjs.org"
+        f"{GET} http://example.org/; {GET} http://a.example.com/", "example.org", "*.example.com"
     )
     assert said == "from outside\nfrom outside\n"
-    assert process.hosts() == {"reached": ["pypi.org", "a.npmjs.org"], "refused": []}
+    assert process.hosts() == {"reached": ["example.org", "a.example.com"], "refused": []}
     assert network.contacted == [PUBLIC, PUBLIC]
 
 
@@ -148,7 +148,7 @@ for family, kind, address in (
     except OSError as error:
         print("no")
 try:
-    socket.getaddrinfo("pypi.org", 443)
+    socket.getaddrinfo("example.org", 443)
     print("found")
 except OSError as error:
     print(error)
@@ -203,8 +203,8 @@ async def test_everything_ends_with_the_command(tmp_path: Path) -> None:
 
     before = len(os.listdir("/proc/self/fd"))
     async with WebServer(talk).listening() as server:
-        here = Desk(adapter, Network(server.port, {"pypi.org": [PUBLIC]}), tmp_path)
-        process = await here.start(f"{GET} http://pypi.org/", "pypi.org", output=bytearray())
+        here = Desk(adapter, Network(server.port, {"example.org": [PUBLIC]}), tmp_path)
+        process = await here.start(f"{GET} http://example.org/", "example.org", output=bytearray())
         async with asyncio.timeout(20):
             await come.wait()
             await process.stop()

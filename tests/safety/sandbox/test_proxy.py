@@ -120,16 +120,16 @@ async def test_a_tunnel_carries_bytes_both_ways_until_the_server_hangs_up() -> N
 
 async def test_a_host_without_a_rule_fails_at_once_and_its_name_is_not_even_looked_up() -> None:
     network = Network(9, {"example.com": [PUBLIC]})
-    async with proxied(network, "pypi.org") as way:
+    async with proxied(network, "example.org") as way:
         for line in ("CONNECT example.com:443 HTTP/1.1", "GET http://example.com/ HTTP/1.1"):
             got = await way.say(line)
             told = "example.com was not reached; allow it with --allow-host example.com or sandbox.hosts"
             assert got.startswith(f"HTTP/1.1 403 {told}\r\n")
             assert got.endswith(f"\r\n\r\n{told}.\n")
-        await way.say("CONNECT pypi.org:22 HTTP/1.1")
+        await way.say("CONNECT example.org:22 HTTP/1.1")
         assert way.proxy.notes() == [
             told,
-            "pypi.org:22 was not reached; allow it with --allow-host pypi.org:22 or sandbox.hosts",
+            "example.org:22 was not reached; allow it with --allow-host example.org:22 or sandbox.hosts",
         ]
     assert network.asked == []
 

@@ -14,11 +14,11 @@ def head(*lines: str) -> bytes:
 @pytest.mark.parametrize(
     ("lines", "host", "port"),
     [
-        (("CONNECT PyPI.org.:443 HTTP/1.1", "Host: pypi.org:443"), "pypi.org", 443),
-        (("CONNECT pypi.org:443 HTTP/1.0",), "pypi.org", 443),
+        (("CONNECT Example.org.:443 HTTP/1.1", "Host: example.org:443"), "example.org", 443),
+        (("CONNECT example.org:443 HTTP/1.0",), "example.org", 443),
         (
-            ("CONNECT pypi.org:443 HTTP/1.1", "host: pypi.org", "Proxy-Connection: Keep-Alive"),
-            "pypi.org",
+            ("CONNECT example.org:443 HTTP/1.1", "host: example.org", "Proxy-Connection: Keep-Alive"),
+            "example.org",
             443,
         ),
         (("CONNECT [::1]:80 HTTP/1.1", "Host: [::1]:80"), "::1", 80),
