@@ -150,7 +150,10 @@ async def _look(args: BashArgs, jobs: Jobs) -> ToolOutput:
         return _invalid(f'there is no job "{args.job}"; job "list" shows them')
     if args.stop:
         await jobs.stop(job)
-    return ToolOutput(content=f"{job.read()}[{job.name}: {job.state}]\n", metadata={"job": job.name})
+    return ToolOutput(
+        content=f"{job.read()}[{job.name}: {job.state}]\n",
+        metadata={"job": job.name, **({"hosts": hosts} if (hosts := job.hosts) else {})},
+    )
 
 
 def _invalid(problem: str) -> ToolOutput:

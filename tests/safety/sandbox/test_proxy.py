@@ -258,6 +258,19 @@ async def test_so_many_are_served_at_once_and_the_others_wait_for_their_turn() -
             writer.close()
 
 
+async def test_after_so_many_connections_no_more_are_taken_and_that_is_said() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    proxy = HostProxy((), Outside(SystemClock()), most_in_all=3)
+    proxy.serve(listener)
+    way = Proxied(proxy, listener.getsockname()[1])
+    for _ in range(3):
+        assert (await way.say("CONNECT example.com:443 HTTP/1.1")).startswith("HTTP/1.1 403")
+    with pytest.raises(ConnectionError):
+        await way.say("CONNECT example.com:443 HTTP/1.1")
+    assert proxy.notes()[-1] == "it made more than 3 connections; no more were taken"
+    proxy.close()
+
+
 async def test_when_it_is_closed_every_connection_ends() -> None:
     async with WebServer(echo).listening() as server:
         network = Network(server.port, {"example.com": [PUBLIC]})

@@ -48,13 +48,14 @@ class Outside(NamedTuple):
 
 
 class HostProxy:
-    """For one command. It serves whoever connects to `listener`, until it is closed."""
+    """For one command. It serves whoever connects to `listener`, until it is closed or had so many connections."""
 
-    def __init__(self, hosts: Sequence[str], outside: Outside) -> None:
+    def __init__(self, hosts: Sequence[str], outside: Outside, *, most_in_all: int = MOST_IN_ALL) -> None:
         self._rules = [host_rule(text) for text in hosts]
         self._outside = outside
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._most_in_all = most_in_all
         self._too_many = False
         self.reached: dict[str, None] = {}
         self.refused: dict[str, str] = {}
@@ -75,7 +76,7 @@ class HostProxy:
         if more := told[MOST_NOTES:]:
             told[MOST_NOTES:] = [f"{len(more)} more {'hosts were' if more[1:] else 'host was'} not reached"]
         if self._too_many:
-            told.append(f"it made more than {MOST_IN_ALL} connections; no more were taken")
+            told.append(f"it made more than {self._most_in_all} connections; no more were taken")
         return told
 
     def _start(self, work: Coroutine[Any, Any, None], served: socket.socket) -> asyncio.Task[None]:
@@ -87,7 +88,7 @@ class HostProxy:
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(MOST_IN_ALL):
+        for _ in range(self._most_in_all):
             await self._room.acquire()
             client = None
             while client is None:
@@ -189,6 +190,9 @@ class _Passage:
     def __init__(self, client: socket.socket, server: socket.socket, clock: Clock) -> None:
         self._client = client
         self._server = server
+        for end in (client, server):
+            with contextlib.suppress(OSError):  # of what is no TCP
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._clock = clock
         self._chunks = 0
 

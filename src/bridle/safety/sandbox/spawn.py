@@ -100,8 +100,7 @@ class SandboxSpawn:
         stdin: bytes | None = None,
     ) -> ConfinedProcess:
         adapter = None if policy.mode == "off" else await self._choose()
-        can_filter = adapter is not None and adapter.name in OWN_NETWORK
-        if policy.network == "filtered" and policy.mode != "off" and not can_filter:
+        if policy.network == "filtered" and policy.mode != "off" and not _has_own_network(adapter):
             raise CannotStart(argv[0], "no network filter")
         if adapter is None:
             if policy.required and policy.mode != "off":
@@ -193,6 +192,10 @@ class SandboxSpawn:
             return place
         name = f"{os.path.basename(workspace)[:32]}-{sha256(os.fsencode(workspace)).hexdigest()[:12]}"
         return msgspec.structs.replace(place, caches=os.path.join(place.caches, name))
+
+
+def _has_own_network(adapter: Adapter | None) -> bool:
+    return adapter is not None and adapter.name in OWN_NETWORK
 
 
 class _Border:
