@@ -87,6 +87,8 @@ def test_what_is_sent_on_is_written_anew_and_nothing_of_the_way_here_is_in_it() 
         ("POST http://example.com/ HTTP/1.1", "Content-Length: 1", "Transfer-Encoding: chunked"),
         ("POST http://example.com/ HTTP/1.1", "Transfer-Encoding: chunked"),
         ("POST http://example.com/ HTTP/1.1", "Transfer-Encoding: xchunked"),
+        (f"CONNECT {'a.' * 200}com:443 HTTP/1.1",),
+        (f"GET http://{'a.' * 200}com/ HTTP/1.1",),
         ("CONNECT example.com HTTP/1.1",),
         ("CONNECT example.com: HTTP/1.1",),
         ("CONNECT example.com:0 HTTP/1.1",),

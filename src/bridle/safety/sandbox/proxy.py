@@ -74,7 +74,10 @@ class HostProxy:
         """What was not reached and how it could be, a sentence each."""
         told = [*self.refused.values()]
         if more := told[MOST_NOTES:]:
-            told[MOST_NOTES:] = [f"{len(more)} more {'hosts were' if more[1:] else 'host was'} not reached"]
+            least = "at least " if len(told) == MOST_HOSTS else ""
+            told[MOST_NOTES:] = [
+                f"{least}{len(more)} more {'hosts were' if more[1:] else 'host was'} not reached"
+            ]
         if self._too_many:
             told.append(f"it made more than {self._most_in_all} connections; no more were taken")
         return told

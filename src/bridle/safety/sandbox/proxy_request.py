@@ -20,6 +20,8 @@ _FIRST = re.compile(rb"([A-Z]{1,20}) ([!-~]{1,8192}) (HTTP/1\.[01])")
 _LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
 _SIZE = re.compile(rb"[0-9]{1,15}")
 _AUTHORITY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
+_MOST_HOST = 254
+"""Characters, with a final dot. Names are repeated to the model, and it should not have to read more."""
 _ONLY_FOR_US = frozenset({
     b"connection", b"content-length", b"host", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
     b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
@@ -123,9 +125,12 @@ def _check_host(hosts: Sequence[bytes], url: Url) -> None:
 
 def _parsed(text: str) -> Url:
     try:
-        return parse_url(text)
+        url = parse_url(text)
     except ValueError as error:
         raise Refusal(f"The address cannot be used: {error}") from None
+    if len(url.host) > _MOST_HOST:
+        raise Refusal("The address cannot be used: no host has so long a name")
+    return url
 
 
 def _plain(host: str) -> str:
