@@ -300,6 +300,8 @@ def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
 def _required(settings: SandboxSettings) -> tuple[str, str]:
     if settings.required:
         return "yes", "nothing runs where the sandbox cannot hold it"
+    if settings.network == "filtered":
+        return "no", "but nothing runs where the network cannot be filtered"
     return "no", "where nothing can hold a command it runs all the same; refuse: sandbox.required = true"
 
 
