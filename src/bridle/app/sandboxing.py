@@ -63,8 +63,8 @@ def session_policy(
 
 
 def is_unfiltered(policy: SpawnPolicy, held_by: str) -> bool:
-    """Whether the network was to be filtered and nothing here can do that, so that no command runs."""
-    return policy.network == "filtered" and policy.mode != "off" and held_by not in OWN_NETWORK
+    """Whether the network was to be filtered and what is known to hold commands cannot, so that none runs."""
+    return policy.network == "filtered" and policy.mode != "off" and held_by not in {"", *OWN_NETWORK}
 
 
 def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:

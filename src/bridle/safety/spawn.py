@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from bridle.base.processes import Process, Processes
+from bridle.base.processes import CannotStart, Process, Processes
 from bridle.engine.ports import Hosts, SpawnPolicy
 
 # fmt: off
@@ -84,7 +84,8 @@ class ConfinedProcess:
 
 
 class EnvOnlySpawn:
-    """Starts processes with the rights of the person and a clean environment. The policy is not enforced."""
+    """Starts processes with the rights of the person and a clean environment. The policy is not enforced; where it names
+    the hosts to be reached, nothing runs: whoever named some did not mean all."""
 
     def __init__(self, processes: Processes, *, also: Collection[str] = ()) -> None:
         self._processes = processes
@@ -106,6 +107,8 @@ class EnvOnlySpawn:
         on_error: Callable[[bytes], None] | None = None,
         stdin: bytes | None = None,
     ) -> ConfinedProcess:
+        if policy.network == "filtered" and policy.mode != "off":
+            raise CannotStart(argv[0], "no network filter")
         started = await self._processes.start(
             argv,
             cwd=cwd,

@@ -100,8 +100,6 @@ class SandboxSpawn:
         stdin: bytes | None = None,
     ) -> ConfinedProcess:
         adapter = None if policy.mode == "off" else await self._choose()
-        if policy.network == "filtered" and policy.mode != "off" and not _has_own_network(adapter):
-            raise CannotStart(argv[0], "no network filter")
         if adapter is None:
             if policy.required and policy.mode != "off":
                 raise CannotStart(argv[0], "no sandbox")
@@ -194,10 +192,6 @@ class SandboxSpawn:
         return msgspec.structs.replace(place, caches=os.path.join(place.caches, name))
 
 
-def _has_own_network(adapter: Adapter | None) -> bool:
-    return adapter is not None and adapter.name in OWN_NETWORK
-
-
 class _Border:
     """The border around one command, from before it starts until after it has ended."""
 
@@ -224,6 +218,8 @@ class _Border:
         """How to start `argv`. Another command may change what is looked at meanwhile."""
         if policy.network != "filtered":
             return self._launch(argv, policy)
+        if self._adapter.name not in OWN_NETWORK:
+            raise CannotStart(argv[0], "no network filter")
         from bridle.base.clock import SystemClock
         from bridle.safety.sandbox.proxy import Outside
         from bridle.safety.sandbox.way_out import WayOut, proxy_variables
