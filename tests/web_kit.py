@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.web import Answer, Wanted, Web, connect_to
+from bridle.base.web import Answer, Judge, Wanted, Web, connect_to
 from bridle.base.web_text import why_not_text
 from bridle.safety.addresses import address_problem, url_problem
 
@@ -128,6 +128,6 @@ class Network:
     async def fetch(self, url: str, **options) -> Answer:
         return await self.web(**options).fetch(url, why_not_text)
 
-    async def fetch_wanted(self, url: str, wanted: Wanted) -> Answer:
+    async def fetch_wanted(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> Answer:
         """For tools."""
-        return await self.web().fetch(url, wanted)
+        return await self.web().fetch(url, wanted, judge_url)

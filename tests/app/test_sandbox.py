@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,7 +13,7 @@ import pytest
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerPermission
-from bridle.protocol.errors import CommandRefused
+from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import Degraded, PermissionRequested, SessionCreated, ToolResult
 from bridle.providers.script import call, say
 from bridle.safety.sandbox import choosing
@@ -76,6 +77,59 @@ async def test_the_network_can_be_taken_from_commands(work: Path) -> None:
         (with_it,) = await ran(work, command)
     assert "got-through" not in without.content
     assert "got-through" in with_it.content
+
+
+async def test_a_filtered_network_names_the_rule_for_what_was_not_reached(work: Path) -> None:
+    command = "curl -sS http://example.com/"
+    model = scripted(bash(command), say("Done."))
+    async with harness(
+        model, mode="yolo", folder=str(work), network="filtered", allow_hosts=["example.org"]
+    ) as session:
+        created = await session.until(SessionCreated)
+        events = await session.ask("go")
+    assert (created.network, created.hosts) == ("filtered", ("example.org",))
+    (result,) = of_kind(events, ToolResult)
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    told = "example.com was not reached; allow it with --allow-host example.com or sandbox.hosts"
+    assert result.content == f"{told}.\n[sandbox: {told}]\n"
+    assert result.metadata["hosts"] == {"reached": [], "refused": ["example.com"]}
+    assert of_kind(events, PermissionRequested) == []
+
+
+@pytest.mark.usefixtures("nothing_confines")
+async def test_where_nothing_can_filter_the_network_no_command_runs_and_that_is_said(work: Path) -> None:
+    model = scripted(bash("touch ran"), say("Done."))
+    async with harness(model, mode="yolo", folder=str(work), network="filtered") as session:
+        events = await session.ask("go")
+        stored = [envelope.event for envelope in await session.stored()]
+    assert [event.reason for event in of_kind(stored, Degraded)] == ["NoSandbox", "NoNetworkFilter"]
+    (result,) = of_kind(events, ToolResult)
+    assert (result.outcome, result.reason) == ("error", "CannotStart")
+    assert result.content == "The command could not be started: no network filter."
+    assert os.listdir(work) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {"allow_hosts": ["example.org"]},
+            '--allow-host is for --network filtered, and sandbox.network is "inherit"',
+        ),
+        (
+            {"allow_hosts": ["10.0.0.1"], "network": "filtered"},
+            "--allow-host 10.0.0.1: hosts are allowed by name, not by number",
+        ),
+    ],
+)
+async def test_a_host_that_cannot_be_allowed_is_refused_at_the_door(
+    work: Path, options: dict, problem: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        async with harness(scripted(say("Done.")), folder=str(work), **options):
+            pass
+    assert problem in str(caught.value)
 
 
 async def test_without_a_network_the_web_is_not_offered(work: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -128,6 +129,15 @@ def test_model_limit_folder_and_settings_have_their_options(place: Place) -> Non
     ran = place.bridle(*words)
     assert (ran.code, ran.result["reason"]) == (1, "StepLimit")
     assert (below / "where").read_text(encoding="utf-8") == f"{below.resolve()}\n"
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_a_run_says_how_much_network_its_commands_have(place: Place) -> None:
+    model = place.script("say one\n")
+    ran = place.bridle("run", "--network", "filtered", "--allow-host", "example.org", "-m", model, "x")
+    assert " · network filtered (1 host) · " in ran.err
+    assert " · network off · " in place.bridle("run", "--network", "deny", "-m", model, "x").err
+    assert "network" not in place.bridle("run", "-m", model, "x").err
 
 
 def test_a_run_that_goes_on_says_how_it_runs_and_what_is_wrong_like_a_new_one(place: Place) -> None:

@@ -284,6 +284,51 @@ def test_every_try_to_get_out_is_told_with_what_became_of_it(place: Place) -> No
     assert os.listdir(place.work) == []
 
 
+@needs_bubblewrap
+def test_a_filtered_network_is_run_shown_and_tried(place: Place) -> None:
+    filtered = ("--network", "filtered", "--allow-host", "example.org")
+    ran = run(place, *filtered, "--", "sh", "-c", "echo $HTTPS_PROXY $NO_PROXY")
+    assert (ran.code, ran.out, ran.err) == (0, "http://127.0.0.1:64800 localhost,127.0.0.1,::1\n", "")
+    place.bridle("config", "set", "sandbox.network", "filtered")
+    place.bridle("config", "set", "sandbox.hosts", '["example.org"]')
+    assert shown(place.bridle("sandbox"))["network"].startswith("filtered")
+    assert place.bridle("sandbox", "--json").result["hosts"] == ["example.org"]
+    tried = place.bridle("sandbox", "probe")
+    assert tried.code == 0, tried.out
+    assert "network filtered" in tried.out
+    assert "works        reach a host that is allowed" in tried.out
+
+
+@needs_bubblewrap
+def test_what_was_not_reached_is_said_with_the_option_that_allows_it(place: Place) -> None:
+    python = os.path.realpath(sys.executable)
+    script = (
+        f"{python} -I -c 'import urllib.request as web; web.urlopen(\"http://example.com/\")' 2>/dev/null"
+    )
+    ran = run(place, "--network", "filtered", "--", "sh", "-c", script)
+    assert ran.code == 1
+    assert ran.err == (
+        "bridle: sandbox: example.com was not reached; allow it with --allow-host example.com or sandbox.hosts\n"
+    )
+
+
+def test_a_network_that_cannot_be_filtered_is_refused(place: Place) -> None:
+    forget_every_sandbox(place)
+    ran = run(place, "--network", "filtered", "--", "true")
+    assert (ran.code, ran.err) == (3, f"bridle: {sentence('NoNetworkFilter', {})}\n")
+    status, text = row_of(
+        Chosen(None, Way("landlock")), mode="auto", network="filtered", required=False, container="none"
+    )
+    assert (status, text) == ("fail", sentence("NoNetworkFilter", {}))
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "http://x", "a b"])
+def test_a_host_that_is_none_is_a_usage_error(place: Place, host: str) -> None:
+    ran = run(place, "--network", "filtered", "--allow-host", host, "--", "true")
+    assert ran.code == 2
+    assert ran.err.startswith(f"bridle: --allow-host {host}: ")
+
+
 CONTAINERS = {
     "one that lets us make namespaces": ["unshare", "-Urmpf", "--mount-proc"],
     "one that does not": [

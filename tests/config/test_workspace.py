@@ -126,6 +126,19 @@ def test_a_project_never_changes_what_only_the_person_may_set(
         assert after.get(key) <= before.get(key)
 
 
+def test_a_project_may_name_hosts_the_person_allows_and_no_others(desk: Desk):
+    desk.write(
+        "user/config.toml", '[sandbox]\nnetwork = "filtered"\nhosts = ["example.org", "*.example.com"]\n'
+    )
+    desk.write(PROJECT, '[sandbox]\nhosts = ["a.example.com"]\n')
+    assert list(desk.load().get("sandbox.hosts")) == ["a.example.com"]
+    desk.write(PROJECT, '[sandbox]\nhosts = ["example.org", "evil.example"]\nnetwork = "inherit"\n')
+    assert list(desk.load().get("sandbox.hosts")) == ["example.org", "*.example.com"]
+    assert desk.load().get("sandbox.network") == "filtered"
+    never = 'sandbox.hosts = ["example.org", "evil.example"], sandbox.network = "inherit"'
+    assert desk.told() == [f".bridle/config.toml: ignored {never} (only your own config may set these)."]
+
+
 # Hostile files
 
 

@@ -15,7 +15,7 @@ from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import foreign_folder, machine_spawn, opening_words
+from bridle.app.sandboxing import machine_spawn, opening_words
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
@@ -51,8 +51,8 @@ from bridle.safety.trust import Approvals
 from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 
 if TYPE_CHECKING:
+    from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
-    from bridle.tools.web_fetch import Fetch
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
@@ -85,7 +85,7 @@ class Engine:
         env: Mapping[str, str],
         clock: Clock,
         model: Provider | None = None,
-        fetch: Fetch | None = None,
+        fetch: JudgedFetch | None = None,
         tools: Sequence[Tool] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
@@ -347,16 +347,15 @@ class Engine:
                 sandbox=held_by,
                 confined=policy.mode if held_by not in {"", UNCONFINED} else "off",
                 network=policy.network,
+                hosts=policy.hosts,
             )
         )
         if chosen is not None and chosen != conversation.model:
             journal.emit(chosen)
         for notice in composed.notices:
             journal.emit(notice)
-        if (words := opening_words(policy, held_by)) is not None:
+        for words in opening_words(policy, held_by):
             journal.emit(words)
-        if (problem := foreign_folder(policy, held_by)) is not None:
-            journal.emit(Notice(reason="ForeignFolder", message=problem))
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 

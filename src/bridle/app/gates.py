@@ -14,10 +14,11 @@ from bridle.engine.tools import Registry, Sight, ToolLayer
 from bridle.protocol.events import Mode
 from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded, workspace_policy
+from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.paths import SessionFolders, session_folders
 from bridle.safety.permissions import Permissions
 from bridle.safety.queries import Understand
-from bridle.safety.rules import denied_paths, named_by_user
+from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
 from bridle.safety.sensitive import SECRET_FILES
 from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.safety.sight import sight
@@ -54,6 +55,7 @@ def gates(
         allowed=session_folders(here.workspace, settings.allowed_paths).added,
         secret_files=settings.secret_files or SECRET_FILES,
         named_by_user=named_by_user(settings.rules, here),
+        judge_url=_judge_url(settings),
     )
     permissions = Permissions(
         folders=here,
@@ -68,6 +70,18 @@ def gates(
     layers = (known_and_visible(registry), validated(), guarded(paths, understand))
     seen = sight(paths, denied_paths(settings.rules, here))
     return Gates(paths, seen, understand, permissions, layers)
+
+
+def _judge_url(settings: SessionSettings) -> JudgeUrl:
+    """What says where `web_fetch` must not go in this session."""
+
+    def judge(url: str) -> str | None:
+        from bridle.safety.url_rules import fetch_problem  # most sessions fetch nothing
+
+        hosts = settings.sandbox.hosts if settings.sandbox.network == "filtered" else None
+        return fetch_problem(url, allowed=urls_of_user(settings.rules), hosts=hosts)
+
+    return judge
 
 
 def understanding(env: Mapping[str, str], workspace: str) -> Understand:

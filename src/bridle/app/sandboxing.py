@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from bridle.app.settings import SandboxSettings
@@ -16,7 +16,7 @@ from bridle.protocol.events import Degraded, Notice
 from bridle.safety.paths import SessionFolders, is_beneath_any
 from bridle.safety.sandbox.choosing import GAPS, Chooser
 from bridle.safety.sandbox.spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
-from bridle.safety.spawn import UNCONFINED
+from bridle.safety.spawn import OWN_NETWORK, UNCONFINED
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.confinement import Place
@@ -55,19 +55,23 @@ def claimed_spawn(spawn: SandboxSpawn, told: str, emit: Callable[[Degraded], obj
     return ClaimedSpawn(spawn, told, weaker=weaker)
 
 
-def opening_words(policy: SpawnPolicy, held_by: str) -> Degraded | Notice | None:
-    """What is said at the start of a session about what holds its commands; None where nothing is missing."""
+def opening_words(policy: SpawnPolicy, held_by: str) -> Iterator[Degraded | Notice]:
+    """What is said at the start of a session about what holds its commands; nothing where nothing is missing."""
     if policy.mode == "off":
-        return None
+        return
     if held_by == UNCONFINED:
-        return Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {}))
-    if not held_by:
+        yield Degraded(what="sandbox", reason="NoSandbox", message=sentence("NoSandbox", {}))
+    elif not held_by:
         data = {"seconds": f"{SETTLE_S:g}"}
-        return Degraded(what="sandbox", reason="SandboxNotKnown", message=sentence("SandboxNotKnown", data))
-    if held_by in GAPS:
+        yield Degraded(what="sandbox", reason="SandboxNotKnown", message=sentence("SandboxNotKnown", data))
+    elif held_by in GAPS:
         data = {"sandbox": held_by, "gaps": GAPS[held_by]}
-        return Notice(reason="SandboxGaps", message=sentence("SandboxGaps", data), data=data)
-    return None
+        yield Notice(reason="SandboxGaps", message=sentence("SandboxGaps", data), data=data)
+    if is_unfiltered(policy, held_by):
+        message = sentence("NoNetworkFilter", {})
+        yield Degraded(what="network", reason="NoNetworkFilter", message=message)
+    elif (problem := foreign_folder(policy, held_by)) is not None:
+        yield Notice(reason="ForeignFolder", message=problem)
 
 
 def this_place(where: Folders, env: Mapping[str, str], *, caches: str = "") -> Place:
@@ -90,10 +94,16 @@ def session_policy(
         writable=(*here.added, *asked) if mode == "workspace-write" else (),
         readable=(*here.added, *_our_programs(here)),
         network=settings.network,
+        hosts=settings.hosts if settings.network == "filtered" else (),
         scratch=scratch,
         required=settings.required,
         max_file_mib=settings.max_file_mib,
     )
+
+
+def is_unfiltered(policy: SpawnPolicy, held_by: str) -> bool:
+    """Whether the network was to be filtered and what is known to hold commands cannot, so that none runs."""
+    return policy.network == "filtered" and policy.mode != "off" and held_by not in {"", *OWN_NETWORK}
 
 
 def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:

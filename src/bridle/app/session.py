@@ -64,11 +64,12 @@ from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE, exit_plan_tool
 from bridle.tools.jobs import Jobs
 
 if TYPE_CHECKING:
+    from bridle.app.fetching import JudgedFetch
     from bridle.app.gates import Gates
     from bridle.app.judging import Scene
     from bridle.base.git_repository import Repository
+    from bridle.base.web import Answer, Wanted
     from bridle.safety.hooks.hooks import Hooks
-    from bridle.tools.web_fetch import Fetch
 
 
 BROUGHT = ToolOrigin(scope="programmatic")
@@ -84,7 +85,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     models: Models
     known: KnownModels
     spawn: SandboxSpawn
-    fetch: Fetch
+    fetch: JudgedFetch
     notes: Notes
     tools: tuple[Tool, ...] = ()
     room: Room | None = None
@@ -138,8 +139,12 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     stopwatch = Stopwatch(clock)
     questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
     jobs = Jobs(journal.emit)
+
+    async def fetch(url: str, wanted: Wanted) -> Answer:
+        return await ground.fetch(url, wanted, gate().paths.judge_url)
+
     tools = (
-        *builtin_tools(jobs, ground.fetch),
+        *builtin_tools(jobs, fetch),
         exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan),
     )
     registry = session_registry(tools, settings, mode=lambda: conversation.mode)
@@ -364,7 +369,7 @@ def session_registry(
     for tool in tools:
         registry.register(tool, BUILTIN)
     registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
-    registry.show_while("web_fetch", lambda: settings.sandbox.network == "inherit")
+    registry.show_while("web_fetch", lambda: settings.sandbox.network != "deny")
     return registry
 
 

@@ -54,6 +54,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     allow_project_hooks: bool = False
     sandbox: str | None = None
     network: str | None = None
+    allow_hosts: tuple[str, ...] = ()
     append_system: str = ""
     effort: str | None = None
     max_cost: float | None = None
@@ -66,7 +67,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What settings and options say about the border around commands."""
 
     mode: Literal["auto", "off", "read-only", "workspace-write"] = "auto"
-    network: Literal["inherit", "deny"] = "inherit"
+    network: Literal["inherit", "filtered", "deny"] = "inherit"
+    hosts: tuple[str, ...] = ()
     required: bool = False
     writable: tuple[str, ...] = ()
     max_file_mib: int = 16_384
@@ -166,6 +168,7 @@ def session_settings(
         sandbox=SandboxSettings(
             mode=tiers.get("sandbox.mode") or "auto",
             network=tiers.get("sandbox.network") or "inherit",
+            hosts=_hosts(tiers, options),
             required=bool(tiers.get("sandbox.required")),
             writable=tuple(tiers.get("sandbox.writable") or ()),
             max_file_mib=tiers.get("sandbox.max_file_mib"),
@@ -177,6 +180,22 @@ def session_settings(
         log_levels=tiers.get("log.levels") or "",
         transcript=_transcript(tiers),
     )
+
+
+def _hosts(tiers: Tiers, options: SessionOptions) -> tuple[str, ...]:
+    """What the settings say and the options add."""
+    if options.allow_hosts:
+        from bridle.base.hosts import host_rule
+
+        network = tiers.get("sandbox.network") or "inherit"
+        if network != "filtered":
+            raise UsageError(f'--allow-host is for --network filtered, and sandbox.network is "{network}"')
+        for text in options.allow_hosts:
+            try:
+                host_rule(text)
+            except ValueError as problem:
+                raise UsageError(f"--allow-host {text}: {problem}") from None
+    return tuple(dict.fromkeys((*(tiers.get("sandbox.hosts") or ()), *options.allow_hosts)))
 
 
 def _compaction(tiers: Tiers) -> CompactionSettings:

@@ -45,6 +45,7 @@ Reason = Literal[
     "no resources",
     "no sandbox",
     "sandbox lost",
+    "no network filter",
 ]
 
 _CHUNK = 64 * 1024

@@ -122,41 +122,32 @@ class Web:
         self._tls = tls or partial(tls_context, env)
         self._context: ssl.SSLContext | None = None
 
-    async def fetch(self, url: str, wanted: Wanted) -> Answer:
-        """The page at this address. `wanted` is asked before a body is read. Cancelling closes the socket."""
+    async def fetch(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> Answer:
+        """The page at this address. `wanted` is asked before a body is read. Cancelling closes the socket.
+
+        `judge_url` takes the place of the one that holds otherwise, at every hop.
+        """
         try:
             async with TimeLimit(self._clock, TOTAL_S):
-                return await self._follow(url, wanted)
+                return await self._follow(url, wanted, judge_url or self._judge_url)
         except TimeoutError:
             raise HttpFault("timeout", url, f"it took longer than {TOTAL_S:g} s") from None
 
-    async def _follow(self, text: str, wanted: Wanted) -> Answer:
-        url = self._judged(text)
+    async def _follow(self, text: str, wanted: Wanted, judge: Judge) -> Answer:
+        url = _judged(text, judge)
         for _ in range(MAX_HOPS + 1):
             answer = await self._get(url, wanted)
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or location is None:
                 return answer
             try:
-                following = self._judged(redirected(answer.url, location))
+                following = _judged(redirected(answer.url, location), judge)
             except Refused as refused:
                 raise Refused(f"{refused.problem}, after a redirect", refused.url) from None
             if url.secure and not following.secure:
                 raise Refused("a redirect from https to http", _shown(following))
             url = following
         raise HttpFault("protocol", url.origin, f"it redirects more than {MAX_HOPS} times")
-
-    def _judged(self, text: str) -> Url:
-        """The parsed URL, if its text shows no reason against it: as it was written, and as it will be used."""
-        if (problem := self._judge_url(text)) is not None:
-            raise Refused(problem, _without_credentials(text))
-        try:
-            url = parse_web_url(text)
-        except ValueError:
-            raise Refused("not a web address", _without_credentials(text)) from None
-        if (problem := self._judge_url(_shown(url))) is not None:
-            raise Refused(problem, _shown(url))
-        return url
 
     async def _get(self, url: Url, wanted: Wanted) -> Answer:
         """One request and its answer, on a connection of its own that is closed behind it."""
@@ -224,10 +215,7 @@ class Web:
 
     async def _addresses(self, url: Url) -> list[str]:
         """All addresses of the host. One of them that nobody may be sent to is enough to refuse."""
-        try:
-            addresses = numeric(url.host) or await self._resolve(url.host)
-        except (OSError, ValueError):
-            addresses = []
+        addresses = await addresses_of(url.host, self._resolve)
         if not addresses:
             raise HttpFault("dns", url.origin, "the name of the host was not found")
         for address in addresses:
@@ -235,6 +223,19 @@ class Web:
                 leads = problem if address == url.host else f"{url.host} leads to a {problem}"
                 raise Refused(leads, _shown(url))
         return addresses
+
+
+def _judged(text: str, judge: Judge) -> Url:
+    """The parsed URL, if its text shows no reason against it: as it was written, and as it will be used."""
+    if (problem := judge(text)) is not None:
+        raise Refused(problem, _without_credentials(text))
+    try:
+        url = parse_web_url(text)
+    except ValueError:
+        raise Refused("not a web address", _without_credentials(text)) from None
+    if (problem := judge(_shown(url))) is not None:
+        raise Refused(problem, _shown(url))
+    return url
 
 
 async def _answer(connection: Connection, url: Url, head: Head, wanted: Wanted) -> Answer:
@@ -303,6 +304,14 @@ def numeric(host: str) -> list[str]:
     except OSError:
         return []
     return [str(address[0]) for _, _, _, _, address in found]
+
+
+async def addresses_of(host: str, resolve: Resolve) -> list[str]:
+    """All addresses of a host, be it a name or a number; none where it has none."""
+    try:
+        return numeric(host) or await resolve(host)
+    except (OSError, ValueError):
+        return []
 
 
 async def look_up(host: str) -> list[str]:

@@ -43,7 +43,7 @@ Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --den
 --auto-approve is another word for --yes: nobody is asked, but no deny, hook or file you have not seen is passed over.
 --strict-permissions is --mode strict: every call is asked about, reading too.
 --no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
--s, --sandbox auto|off|read-only|workspace-write says what commands may write, --network deny takes the network away.
+-s, --sandbox auto|off|read-only|workspace-write: what commands may write. --network deny|filtered: what they reach.
 --max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
 --effort off|low|medium|high|max says how much the model thinks. --no-transcript keeps no transcript file of this run.
 --append-system-prompt TEXT, or @FILE, adds your own words to the system text of this run.
@@ -208,9 +208,9 @@ bridle sandbox — what holds the commands that run here, and whether it does.
   bridle sandbox probe [--network deny]        try to get out, in some seventy ways; exit 1 if one gets through
   bridle sandbox give-back PATH…               bring back what was put aside (NAME.put-aside-1), once you have seen it
 
-run takes --mode auto|off|read-only|workspace-write, --network inherit|deny, -C DIR and --add-dir DIR. The command gets
-what is piped in, never the terminal. 127: it was not found. 126: it cannot be executed. 3: nothing here can hold it,
-and sandbox.required = true.
+run takes --mode auto|off|read-only|workspace-write, --network inherit|filtered|deny, --allow-host HOST, -C DIR and
+--add-dir DIR. The command gets what is piped in, never the terminal. 127: it was not found. 126: it cannot be executed.
+3: nothing here can hold it, and sandbox.required = true or the network is to be filtered.
 
 probe attacks only what it made for that: a scratch home, a workspace, sockets, a process. --adapter NAME tries
 bubblewrap, landlock, unshare or sandbox-exec instead of the one in use. blocked: it was stopped. leaks: it was not.
@@ -218,7 +218,8 @@ not covered: this kind of sandbox or these settings do not stop it. not here: th
 not tried: it could not be. That and a leak end with exit code 1.
 
 Commands write in the workspace, in --add-dir and sandbox.writable folders and in a private temporary folder. All else
-can be read, but for keys, credentials, sockets and Bridle's own files. sandbox.network = "deny" takes the network away.
+can be read, but for keys, credentials, sockets and Bridle's own files. sandbox.network = "deny" takes the network away,
+"filtered" leaves the hosts of sandbox.hosts; with "inherit" no single address can be refused.
 Strongest first: bubblewrap, Landlock, unshare; sandbox-exec on macOS. Where none works, commands run with your rights,
 which is said; with sandbox.required = true they do not run.
 """

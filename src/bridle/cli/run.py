@@ -207,6 +207,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "persistent_grants": parsed.persistent_grants,
             "sandbox": parsed.sandbox,
             "network": parsed.network,
+            "allow_hosts": parsed.allow_host,
             "add_dirs": list(added_folders(parsed.add_dir)),
             "title": " ".join(parsed.name.split())[:TITLE_CHARS] if parsed.name else None,
             "headless": parsed.verb == "run",

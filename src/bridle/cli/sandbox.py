@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import claimed_spawn, left_behind, machine_spawn
+from bridle.app.sandboxing import claimed_spawn, is_unfiltered, left_behind, machine_spawn
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -29,12 +29,13 @@ from bridle.clients.line.facts import CONFINED_WORDS
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
-from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandbox.choosing import GAPS, Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
 from bridle.safety.sandbox.limits import OPEN_FILES, UNLIMITED
 from bridle.safety.sandboxed import makes_a_repository
+from bridle.safety.spawn import OWN_NETWORK
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -75,6 +76,7 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
         add_dirs=added_folders(getattr(parsed, "add_dir", ())),
         sandbox=getattr(parsed, "mode", None),
         network=getattr(parsed, "network", None),
+        allow_hosts=tuple(getattr(parsed, "allow_host", ())),
     )
     where = folders(env)
     return Here(cwd, where, env, session_settings(options, where=where, cwd=cwd, env=env))
@@ -116,6 +118,8 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')
+        elif is_unfiltered(policy, await machine.held_by()):
+            raise CommandRefused("NoNetworkFilter")
         process = await spawn(
             command,
             cwd=here.cwd,
@@ -268,6 +272,8 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
             yield _line("but", "not covered", GAPS[chosen.way.name])
     if policy.mode != "off" and chosen.way is not None:
         yield _line("network", *_network(settings, tiers))
+        if is_unfiltered(policy, chosen.way.name):
+            yield _line("", "", sentence("NoNetworkFilter", {}))
         yield _line("limits", *_limits(settings))
     container = container_around(here.env)
     if container != "none":
@@ -297,7 +303,9 @@ def _network(settings: SandboxSettings, tiers: Tiers) -> tuple[str, str]:
     origin = _from(tiers, "sandbox.network")
     if settings.network == "deny":
         return "none", f'sandbox.network = "deny"{origin}'
-    return "not limited", f'sandbox.network = "inherit"{origin}'
+    if settings.network == "filtered":
+        return "filtered", f"only {', '.join(settings.hosts) or 'what sandbox.hosts names: nothing'}{origin}"
+    return "not limited", f'no single address can be refused: sandbox.network = "inherit"{origin}'
 
 
 def _limits(settings: SandboxSettings) -> tuple[str, str]:
@@ -312,6 +320,8 @@ def _limits(settings: SandboxSettings) -> tuple[str, str]:
 def _required(settings: SandboxSettings) -> tuple[str, str]:
     if settings.required:
         return "yes", "nothing runs where the sandbox cannot hold it"
+    if settings.network == "filtered":
+        return "no", "but nothing runs where the network cannot be filtered"
     return "no", "where nothing can hold a command it runs all the same; refuse: sandbox.required = true"
 
 
@@ -339,6 +349,7 @@ def _data(here: Here, chosen: Chosen, version: str) -> dict[str, object]:
         "version": version,
         "mode": policy.mode,
         "network": policy.network,
+        "hosts": policy.hosts,
         "required": policy.required,
         "container": container_around(here.env),
         "writable": [] if confinement is None else confinement.writable,
@@ -378,6 +389,8 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
         if required:
             return "fail", f"nothing can hold commands here{inside} ({problems}), and sandbox.required = true"
         return "warn", f"none{inside}: commands run with your rights ({problems}). Install bubblewrap"
+    if network == "filtered" and chosen.way.name not in OWN_NETWORK:
+        return "fail", sentence("NoNetworkFilter", {})
     is_weak = chosen.way.name in GAPS
     gaps = f"; {GAPS[chosen.way.name]}; {UNLIMITED}" if is_weak else f"; {UNLIMITED}"
     if network == "inherit":
@@ -385,4 +398,5 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
             "warn",
             f'{chosen.way.name} works{inside}; network is not limited (sandbox.network = "inherit"){gaps}',
         )
-    return "warn" if is_weak else "ok", f"{chosen.way.name} works{inside}; commands have no network{gaps}"
+    reach = "no network" if network == "deny" else "a filtered network"
+    return "warn" if is_weak else "ok", f"{chosen.way.name} works{inside}; commands have {reach}{gaps}"

@@ -9,16 +9,17 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
+from bridle.app.sandboxing import is_unfiltered
 from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.sandbox_here import Here, version_of, why_not
-from bridle.protocol.errors import sentence
+from bridle.protocol.errors import CommandRefused, sentence
 from bridle.safety.sandbox.adapters import Adapter
 from bridle.safety.sandbox.choosing import Chooser, Chosen
 from bridle.safety.sandbox.container import container_around
-from bridle.safety.sandbox.probes import PROBES, Outcome, Result, StartFor, run_probes
+from bridle.safety.sandbox.probes import Outcome, Result, StartFor, probes_for, run_probes
 from bridle.safety.sandbox.spawn import SandboxSpawn
 
 EXIT_LEAKS = 1
@@ -32,6 +33,7 @@ _WORDS: dict[Outcome, str] = {
     "not tried": "not tried",
 }
 """How many of each, in the order of the last line."""
+_NETWORK_WORDS = {"inherit": "not limited", "filtered": "filtered", "deny": "denied"}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,14 +67,16 @@ async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
         if chosen.adapter is None or chosen.way is None:
             tell(_nothing_to_probe(only, chosen))
             return EXIT_LEAKS
+        if is_unfiltered(here.policy, chosen.way.name):
+            raise CommandRefused("NoNetworkFilter")
         version = await version_of(chosen, processes)
         network = here.settings.sandbox.network
         results: list[Result] = []
         container = container_around(here.env)
         if not as_json:
             inside = "" if container == "none" else f" · inside {container}"
-            limited = "network denied" if network == "deny" else "network not limited"
-            if code := say(f"{chosen.way.name} {version}".rstrip() + f" · {limited}{inside}\n\n"):
+            limited = _NETWORK_WORDS[network]
+            if code := say(f"{chosen.way.name} {version}".rstrip() + f" · network {limited}{inside}\n\n"):
                 return code
         async for result in _results(chosen.adapter, here, processes):
             results.append(result)
@@ -117,7 +121,9 @@ def _start_for(adapter: Adapter, processes: Processes) -> StartFor:
     async def choose() -> Adapter:
         return adapter
 
-    return lambda world: SandboxSpawn(processes, place=lambda: world.place, choose=choose)
+    return lambda world: SandboxSpawn(
+        processes, place=lambda: world.place, choose=choose, outside=world.network
+    )
 
 
 def _nothing_to_probe(only: str | None, chosen: Chosen) -> str:
@@ -126,7 +132,7 @@ def _nothing_to_probe(only: str | None, chosen: Chosen) -> str:
     return f"{only} does not work here: {dict(why_not(chosen.attempts)).get(only, 'it is not there')}"
 
 
-_WIDTH = max(len(probe.tries) for probe in PROBES)
+_WIDTH = max(len(probe.tries) for probe in probes_for("filtered"))
 
 
 def _line(result: Result) -> str:

@@ -133,7 +133,7 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--append-system-prompt", metavar="TEXT|@FILE")
     verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
     verb.add_argument("-s", "--sandbox", choices=("auto", "off", "read-only", "workspace-write"))
-    verb.add_argument("--network", choices=("inherit", "deny"))
+    _network_options(verb)
     verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--fork", action="store_true")
@@ -374,6 +374,11 @@ def _trust_words(trust: Parser) -> None:
     action("revoke").add_argument("what", metavar="PATH|ID|all")
 
 
+def _network_options(verb: Parser) -> None:
+    verb.add_argument("--network", choices=("inherit", "filtered", "deny"))
+    verb.add_argument("--allow-host", action="append", default=[], metavar="HOST")
+
+
 def _sandbox_words(sandbox: Parser) -> None:
     action = sandbox.add_below("action")
     show = action("show")
@@ -389,7 +394,7 @@ def _sandbox_words(sandbox: Parser) -> None:
     back = action("give-back")
     back.add_argument("path", nargs="+", metavar="PATH")
     for verb in (run, probe):
-        verb.add_argument("--network", choices=("inherit", "deny"))
+        _network_options(verb)
     for verb in (show, run, probe):
         _settings_options(verb)
 

@@ -102,6 +102,7 @@ class Printer:
         self._begun_ms = 0
         self._mode = "default"
         self._sandbox = ""
+        self._network = ""
         self._named = False
         self._schema: dict[str, Any] | None = None
         self._deadline_s: float | None = None
@@ -205,6 +206,7 @@ class Printer:
             case e.SessionCreated(mode=mode, sandbox=sandbox):
                 self._mode = mode
                 self._sandbox = sandbox
+                self._network = _network(event)
             case e.StepStarted():
                 self._text.clear()
                 self._name_model(event)
@@ -232,6 +234,7 @@ class Printer:
                 f"model {step.provider}:{step.model}",
                 f"mode {self._mode}",
                 f"sandbox {self._sandbox}" if self._sandbox else "",
+                self._network,
                 self._result.session_id or "",
             )
             self._say(visible(" · ".join(filter(None, facts)), newlines=False))
@@ -368,3 +371,12 @@ def _said_at_the_end(envelope: Envelope) -> bool:
 
 def _failed(ended: e.TurnEnded, reason: str, **data: str) -> e.TurnEnded:
     return e.TurnEnded(stop="error", reason=reason, message=sentence(reason, data), steps=ended.steps)
+
+
+def _network(created: e.SessionCreated) -> str:
+    """What commands have of the network, in a word or two; nothing where it is not limited."""
+    if created.network == "inherit" or created.confined == "off":
+        return ""
+    if created.network == "deny":
+        return "network off"
+    return f"network filtered ({len(created.hosts)} host{'' if len(created.hosts) == 1 else 's'})"

@@ -107,12 +107,24 @@ def _is_plain(value: object) -> bool:
             return False
 
 
+def _are_hosts(value: object) -> bool:
+    from bridle.base.hosts import host_rule  # few files name any
+
+    if not _is_texts(value):
+        return False
+    try:
+        return all(map(host_rule, cast("Iterable[str]", value)))
+    except ValueError:
+        return False
+
+
 def _is_plain_map(value: object) -> bool:
     return isinstance(value, dict) and _is_plain(cast("object", value))
 
 
 TEXT = Kind(wanted="text", accepts=_is_text)
 TEXTS = Kind(wanted="a list of texts", accepts=_is_texts)
+HOSTS = Kind(wanted="a list of hosts like example.org, *.example.com or example.com:8443", accepts=_are_hosts)
 TEXT_MAP = Kind(wanted="a table of texts", accepts=_is_text_map)
 PLAIN_MAP = Kind(wanted="a table of plain values", accepts=_is_plain_map)
 FLAG = Kind(wanted="true or false", accepts=lambda value: isinstance(value, bool))
@@ -168,7 +180,7 @@ PATHS = one_of("a limit for file tools", ("workspace", "allowlist", "off"))
 WIRE = one_of("a wire", WIRES)
 VERDICT = one_of("a verdict", get_args(Verdict))
 SANDBOX = one_of("a sandbox mode", SANDBOX_MODES)
-NETWORK = one_of("a network choice", ("inherit", "deny"))
+NETWORK = one_of("a network choice", ("inherit", "filtered", "deny"))
 ON_ERROR = one_of("an answer to errors", ("block", "warn"))
 PHASE = one_of("a phase", ("before_permission", "after_permission"))
 DETAIL = one_of("a level of detail", ("auto", "low", "high"))
@@ -247,6 +259,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("sandbox.mode", SANDBOX, "What commands may write.", default="auto"),
     Setting("sandbox.network", NETWORK, "Whether commands reach the network.", default="inherit"),
+    Setting(
+        "sandbox.hosts", HOSTS, 'The hosts commands reach while sandbox.network is "filtered".', default=[]
+    ),
     Setting(
         "sandbox.required",
         FLAG,

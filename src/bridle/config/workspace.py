@@ -51,7 +51,11 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
         "workspace-write": ("workspace-write", "read-only"),
         "read-only": ("read-only",),
     },
-    "sandbox.network": {"inherit": ("inherit", "deny"), "deny": ("deny",)},
+    "sandbox.network": {
+        "inherit": ("inherit", "filtered", "deny"),
+        "filtered": ("filtered", "deny"),
+        "deny": ("deny",),
+    },
     "sandbox.required": {False: (False, True), True: (True,)},
     "permissions.persist": {True: (True, False), False: (False,)},
     "paths": {
@@ -63,6 +67,7 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
 """For each value in force, those that allow nothing it does not allow. `strict` and `safe` differ both ways."""
 
 AT_MOST = ("budget.usd_per_session", "budget.max_steps", "sandbox.max_file_mib")
+COVERED_HOSTS = "sandbox.hosts"
 RULES = "permissions.rules"
 HOOKS = "hooks"
 
@@ -108,6 +113,8 @@ def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> Answ
         table = NOWHERE_LOOSER[key]
         in_force = table.get(_at(own, path), ())
         return "always" if value in in_force or not _is_choice(value, table) else "never"
+    if key == COVERED_HOSTS:
+        return "always" if _are_covered(value, _at(own, path)) else "never"
     if key in AT_MOST:
         most = _at(own, path)
         if most is None or not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -239,7 +246,7 @@ class _Sieve:
                     return False
                 return self._acked
             case "never":
-                compared = key_of(path) in NOWHERE_LOOSER or key_of(path) in AT_MOST
+                compared = key_of(path) in (*NOWHERE_LOOSER, *AT_MOST, COVERED_HOSTS)
                 self.never.append(f"{key_of(path)} = {written(value)}" if compared else key_of(path))
                 return False
 
@@ -269,6 +276,20 @@ class _Sieve:
 def _allows(rule: object) -> bool:
     """Whether a rule loosens something. What is no rule, or has no such verdict, is reported as that later."""
     return isinstance(rule, dict) and cast("Table", rule).get("verdict") == "allow"
+
+
+def _are_covered(value: object, own: object) -> bool:
+    """Whether hosts are among those of the person. What are no hosts passes, to be reported as that."""
+    from bridle.base.hosts import all_covered, host_rule
+
+    try:
+        wanted = [host_rule(text) for text in cast("list[str]", value)]
+    except (ValueError, TypeError, AttributeError):
+        return True
+    try:
+        return all_covered(wanted, map(host_rule, cast("list[str]", own or ())))
+    except (ValueError, TypeError, AttributeError):
+        return False
 
 
 def _is_choice(value: object, table: Mapping[object, object]) -> bool:

@@ -28,7 +28,7 @@ from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResu
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
-    from bridle.tools.web_fetch import Fetch
+    from bridle.app.fetching import JudgedFetch
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -100,7 +100,7 @@ async def harness(
     mode: Mode | None = None,
     resume: str | None = None,
     answers: bool = False,
-    fetch: Fetch | None = None,
+    fetch: JudgedFetch | None = None,
     tools: Sequence[Tool] = (),
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:

@@ -169,15 +169,17 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
     become one, for the same reason. `agreed` are files that later runs obey and that a person let it
     change; `git_tree`: git may change any, to what they are in a commit. `required`: where nothing can enforce it, the
-    command does not start. `max_file_mib` is the largest file it may make. `variables` are laid over the cleaned
-    environment: what Bridle itself tells the command.
+    command does not start. `hosts` are the rules for what is reached while the network is "filtered". `max_file_mib` is
+    the largest file it may make. `variables` are laid over the cleaned environment: what Bridle itself tells the
+    command.
     """
 
     mode: SandboxMode
     workspace: str
     writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
-    network: Literal["inherit", "deny"] = "inherit"
+    network: Literal["inherit", "filtered", "deny"] = "inherit"
+    hosts: tuple[str, ...] = ()
     scratch: str = ""
     git_config: bool = False
     new_repository: bool = False
@@ -186,6 +188,10 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = False
     max_file_mib: int = 16_384
     variables: Mapping[str, str] = {}
+
+
+Hosts: TypeAlias = Mapping[Literal["reached", "refused"], Sequence[str]]
+"""Hosts a command asked for, each with its port where that is none of the web; the first few of each kind."""
 
 
 class Process(Protocol):
@@ -205,6 +211,10 @@ class Process(Protocol):
     @property
     def put_aside(self) -> Sequence[str]:
         """What it made that later runs would obey and that is out of the way now, one sentence each for a person."""
+        ...
+
+    def hosts(self) -> Hosts:
+        """What it reached and what it was refused, where its network is filtered; empty otherwise."""
         ...
 
     async def wait(self) -> int:

@@ -108,6 +108,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "Not run: {sandbox} held the commands of this session, and nothing can any more. See why: bridle sandbox",
         3,
     ),
+    "NoNetworkFilter": Sentence(
+        'sandbox.network = "filtered" needs bubblewrap or user namespaces, and neither works here: no command runs. '
+        "Install bubblewrap, or choose --network deny or inherit.",
+        3,
+    ),
     "ForeignFolder": Sentence(
         "Bridle runs as root and this folder belongs to user {owner}: sandboxed commands cannot write to its files. "
         "Run Bridle as that user, or with --sandbox off."

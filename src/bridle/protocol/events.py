@@ -42,7 +42,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCreated(Event, frozen=True):
-    """A session begins, or goes on. `sandbox` names what confines its commands, `confined` says to what."""
+    """A session begins, or goes on. `sandbox` names what confines its commands, `confined` says to what.
+
+    `hosts` are the rules for what they reach while the network is "filtered".
+    """
 
     log: str
     cwd: str
@@ -52,7 +55,8 @@ class SessionCreated(Event, frozen=True):
     resumed: bool = False
     sandbox: str = ""
     confined: Literal["off", "read-only", "workspace-write"] = "off"
-    network: Literal["inherit", "deny"] = "inherit"
+    network: Literal["inherit", "filtered", "deny"] = "inherit"
+    hosts: tuple[str, ...] = ()
 
 
 class InputAccepted(Event, frozen=True):

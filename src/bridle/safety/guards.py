@@ -111,7 +111,7 @@ def _inspect(call: ToolCall, policy: PathPolicy, understand: Understand) -> _Fou
                     command = check_command(understand(subject.value, cwd), cwd=cwd, policy=policy)
                     found.append(subject)
                 case "url":
-                    _check_url(subject.value)
+                    _check_url(subject.value, policy)
                     found.append(subject)
         except Blocked as blocked:
             return _blocked(subject, blocked)
@@ -136,10 +136,8 @@ def _checked_path(subject: Subject, policy: PathPolicy, *, starts_command: bool)
     return msgspec.structs.replace(subject, resolved=target.path, content=_content_digest(target.path))
 
 
-def _check_url(url: str) -> None:
-    from bridle.safety.addresses import url_problem
-
-    if (problem := url_problem(url)) is not None:
+def _check_url(url: str, policy: PathPolicy) -> None:
+    if (problem := policy.judge_url(url)) is not None:
         raise Blocked("NeverAllowed", "address", problem, matched=problem)
 
 

@@ -28,11 +28,21 @@ Access: TypeAlias = Literal["read", "write"]
 NamedByUser: TypeAlias = Callable[[str, Access], bool]
 """Whether a rule of the person's own names this absolute path for this access; one that means many files does not."""
 
+JudgeUrl: TypeAlias = Callable[[str], str | None]
+"""What is wrong with an address of the web, in a few words; None when nothing is."""
+
 SCRATCH = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp")  # noqa: S108  compared, never opened
 
 
 def never_named(_path: str, _access: Access) -> bool:
     return False
+
+
+def web_problem(url: str) -> str | None:
+    """What is wrong with an address where no rule says anything about the web."""
+    from bridle.safety.url_rules import fetch_problem
+
+    return fetch_problem(url)
 
 
 class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +52,7 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     added folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed, and what looks like
     one of `secret_files` is not written, unless `named_by_user`. `allowed` holds resolved paths. `clear` is a folder
     known to lie in no protected one: what is above it is looked at once. `scratch` are folders in which programs leave
-    files they mean to delete.
+    files they mean to delete. `judge_url` says why an address of the web must not be fetched.
     """
 
     folders: SessionFolders
@@ -53,6 +63,7 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     secret_files: tuple[str, ...] = SECRET_FILES
     named_by_user: NamedByUser = never_named
     scratch: tuple[str, ...] = SCRATCH
+    judge_url: JudgeUrl = web_problem
 
 
 def workspace_policy(
@@ -64,6 +75,7 @@ def workspace_policy(
     secret_files: tuple[str, ...] = SECRET_FILES,
     named_by_user: NamedByUser = never_named,
     scratch: tuple[str, ...] = SCRATCH,
+    judge_url: JudgeUrl = web_problem,
 ) -> PathPolicy:
     """The default policy of a session, with what can be known at its start."""
     outside = not is_inside_same_folder(folders.workspace, protected)
@@ -76,6 +88,7 @@ def workspace_policy(
         secret_files=secret_files,
         named_by_user=named_by_user,
         scratch=scratch,
+        judge_url=judge_url,
     )
 
 

@@ -88,6 +88,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     separable: bool = False
     paths: tuple[PathName, ...] = ()
     unknown_paths: bool = False
+    urls: tuple[str, ...] = ()
     quiet: bool = False
     policy_file: bool = False
     secret: bool = False
@@ -202,6 +203,7 @@ def _file_query(call: ToolCall, place: Place) -> Query:
         tool=call.name,
         risk="dangerous" if policy_file else risk,
         paths=names,
+        urls=tuple(subject.value for subject in call.subjects if subject.kind == "url"),
         quiet=reads_inside or not (call.mutating or call.subjects),
         policy_file=policy_file,
         secret=secret,

@@ -33,6 +33,7 @@ TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "buil
 
 PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file", "apply_patch", "grep", "glob", "ls"})
 COMMAND_TOOLS = frozenset({"bash"})
+URL_TOOLS = frozenset({"web_fetch"})
 EDITS = "edit"
 """The word for every tool that changes files, in rules and in grants."""
 
@@ -44,13 +45,14 @@ class Rule(msgspec.Struct, frozen=True):
     verdict: Verdict
     path: str | None = None
     command: str | None = None
+    url: str | None = None
     reason: str | None = None
     tier: Tier = "user"
     origin: str = ""
 
     @property
     def shown(self) -> str:
-        pattern = self.command or self.path
+        pattern = self.command or self.path or self.url
         return f"{self.tool}({pattern})" if pattern else self.tool
 
 
@@ -71,6 +73,14 @@ def parse_rule(text: str, verdict: Verdict, *, tier: Tier = "flags", origin: str
         return Rule(name, verdict, command=pattern, tier=tier, origin=origin)
     if tools <= PATH_TOOLS:
         return Rule(name, verdict, path=pattern, tier=tier, origin=origin)
+    if tools <= URL_TOOLS:
+        from bridle.safety.url_rules import url_pattern
+
+        try:
+            url_pattern(pattern)
+        except ValueError as problem:
+            raise UsageError(f'"{text}" is not a rule: {problem}') from None
+        return Rule(name, verdict, url=pattern, tier=tier, origin=origin)
     raise UsageError(f'"{text}" is not a rule: there is no tool "{name}" that takes a pattern')
 
 
@@ -106,6 +116,13 @@ def named_by_user(
         )
 
     return named
+
+
+def urls_of_user(rules: Iterable[Rule]) -> tuple[str, ...]:
+    """The addresses that rules of the person's own allow to be fetched."""
+    return tuple(
+        rule.url for rule in rules if rule.url and rule.verdict == "allow" and rule.tier in ("flags", "user")
+    )
 
 
 def denied_paths(rules: Iterable[Rule], folders: SessionFolders) -> Callable[[str], bool]:
@@ -198,6 +215,10 @@ def _matches_exactly(rule: Rule, query: Query) -> bool:
         query.command is not None and command_matches_exactly(rule.command, query.command)
     ):
         return False
+    if rule.url is not None:
+        from bridle.safety.url_rules import url_matches_exactly
+
+        return bool(query.urls) and all(url_matches_exactly(rule.url, url) for url in query.urls)
     if rule.path is None:
         return True
     if query.command is not None and not _only_about_files(query):
@@ -220,6 +241,10 @@ def _matches_generously(rule: Rule, query: Query) -> bool:
         query.command is not None and command_matches_generously(rule.command, query.command, query.parts)
     ):
         return False
+    if rule.url is not None:
+        from bridle.safety.url_rules import url_matches_generously
+
+        return any(url_matches_generously(rule.url, url) for url in query.urls)
     if rule.path is None:
         return True
     return any(path_matches_generously(rule.path, (path.shown, path.absolute)) for path in query.paths)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from bridle.base.processes import Process, Processes
-from bridle.engine.ports import SpawnPolicy
+from bridle.base.processes import CannotStart, Process, Processes
+from bridle.engine.ports import Hosts, SpawnPolicy
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -53,6 +53,8 @@ UNCONFINED = "env-only"
 """Nothing on this machine can hold a command."""
 OFF = "off"
 """Nothing was meant to."""
+OWN_NETWORK = frozenset({"bubblewrap", "unshare"})
+"""What can give a command a network of its own, so that one way out of it can be held."""
 
 
 class ConfinedProcess:
@@ -64,6 +66,7 @@ class ConfinedProcess:
         sandbox: str,
         explain: Callable[[int, str], str] = lambda _code, _output: "",
         put_aside: Sequence[str] = (),
+        hosts: Callable[[], Hosts] = dict,
     ) -> None:
         self.pid = started.pid
         self.sandbox = sandbox
@@ -72,6 +75,7 @@ class ConfinedProcess:
         self._started = started
         self._explain = explain
         self.put_aside = put_aside
+        self.hosts = hosts
 
     @property
     def returncode(self) -> int | None:
@@ -82,7 +86,8 @@ class ConfinedProcess:
 
 
 class EnvOnlySpawn:
-    """Starts processes with the rights of the person and a clean environment. The policy is not enforced."""
+    """Starts processes with the rights of the person and a clean environment. The policy is not enforced; where it has
+    hosts to be reached, nothing runs: whoever named some did not mean all."""
 
     def __init__(self, processes: Processes, *, also: Collection[str] = ()) -> None:
         self._processes = processes
@@ -104,6 +109,8 @@ class EnvOnlySpawn:
         on_error: Callable[[bytes], None] | None = None,
         stdin: bytes | None = None,
     ) -> ConfinedProcess:
+        if policy.network == "filtered" and policy.mode != "off":
+            raise CannotStart(argv[0], "no network filter")
         started = await self._processes.start(
             argv,
             cwd=cwd,

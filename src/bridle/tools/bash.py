@@ -128,6 +128,7 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
             "exit_code": exit_code,
             "sandbox": process.sandbox,
             **({"blocked": True} if blocked else {}),
+            **({"hosts": hosts} if (hosts := process.hosts()) else {}),
         },
     )
 
@@ -154,7 +155,10 @@ async def _look(args: BashArgs, jobs: Jobs) -> ToolOutput:
         return _invalid(f'there is no job "{args.job}"; job "list" shows them')
     if args.stop:
         await jobs.stop(job)
-    return ToolOutput(content=f"{job.read()}[{job.name}: {job.state}]\n", metadata={"job": job.name})
+    return ToolOutput(
+        content=f"{job.read()}[{job.name}: {job.state}]\n",
+        metadata={"job": job.name, **({"hosts": hosts} if (hosts := job.hosts) else {})},
+    )
 
 
 def _invalid(problem: str) -> ToolOutput:

@@ -10,7 +10,7 @@ import codecs
 from collections.abc import Callable, Sequence
 
 from bridle.base.redact import StreamRedactor
-from bridle.engine.ports import Process
+from bridle.engine.ports import Hosts, Process
 from bridle.engine.tools import ToolContext
 from bridle.protocol.events import BackgroundEnded, DurableEvent, Notice
 
@@ -55,6 +55,11 @@ class Job:
     def sandbox(self) -> str:
         """What holds it."""
         return self.process.sandbox if self.process is not None else ""
+
+    @property
+    def hosts(self) -> Hosts:
+        """What it reached and was refused so far, where its network is filtered."""
+        return self.process.hosts() if self.process is not None else {}
 
     @property
     def state(self) -> str:

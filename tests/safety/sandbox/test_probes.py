@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bridle.base.processes import CannotStart, Processes
@@ -16,13 +17,15 @@ from bridle.safety.sandbox.adapters import Adapter
 from bridle.safety.sandbox.bubblewrap import Bubblewrap
 from bridle.safety.sandbox.confinement import Confinement
 from bridle.safety.sandbox.landlock import Landlock, available
-from bridle.safety.sandbox.probe_world import TEMPORARY, probe_world
-from bridle.safety.sandbox.probes import PROBES, Probe, Result, StartFor, run_probes
+from bridle.safety.sandbox.probe_world import TEMPORARY, World, probe_world
+from bridle.safety.sandbox.probes import PROBES, PROXY_PROBES, Probe, Result, StartFor, probes_for, run_probes
 from bridle.safety.sandbox.spawn import SandboxSpawn
 from bridle.safety.spawn import ConfinedProcess, EnvOnlySpawn
 
 BWRAP = shutil.which("bwrap")
-BEYOND = {"environment", "processes", "leftovers", "privileges", "kernel", "terminal", "modes", "claims"}
+BEYOND = {
+    "environment", "processes", "leftovers", "privileges", "kernel", "terminal", "modes", "claims", "hosts",
+}  # fmt: skip
 NETWORK = {probe.name for probe in PROBES if probe.network}
 HELD_BY_THE_ENGINE = {"read_environment", "read_descriptors", "open_terminal"}
 """What no command gets even without a sandbox: its environment is cleaned, and it has no terminal."""
@@ -58,7 +61,9 @@ def held_by(adapter: Adapter, processes: Processes) -> StartFor:
     async def choose() -> Adapter:
         return adapter
 
-    return lambda world: SandboxSpawn(processes, place=lambda: world.place, choose=choose)
+    return lambda world: SandboxSpawn(
+        processes, place=lambda: world.place, choose=choose, outside=world.network
+    )
 
 
 async def outcomes(
@@ -102,6 +107,48 @@ async def test_where_the_network_is_not_limited_its_probes_are_not_tried(
     assert names(results, "not covered") == NETWORK
     assert names(results, "blocked") == {probe.name for probe in some} - NETWORK
     assert results["reach_tcp"].detail == 'the network is not limited (sandbox.network = "inherit")'
+
+
+@needs_bubblewrap
+async def test_a_filtered_network_lets_through_what_rules_allow_and_nothing_else(
+    processes: Processes, folder: str
+) -> None:
+    some = [probe for probe in probes_for("filtered") if probe.network or probe in PROXY_PROBES]
+    results = await outcomes(
+        held_by(Bubblewrap(BWRAP or ""), processes), folder, processes, network="filtered", probes=some
+    )
+    assert names(results, "works") == {"reach_allowed_host", "reach_own_server"}
+    assert names(results, "not tried") <= {"make_vsock", "reach_out"}
+    assert names(results, "leaks", "broken", "not covered") == set()
+
+
+@needs_bubblewrap
+async def test_a_proxy_that_judges_nothing_is_found_out(processes: Processes, folder: str) -> None:
+    """As if every host were allowed and every name led to where it may: the probes must see it."""
+
+    async def choose() -> Adapter:
+        return Bubblewrap(BWRAP or "")
+
+    class Gullible:
+        def __init__(self, world: World) -> None:
+            outside = world.network
+
+            async def resolve(host: str) -> list[str]:
+                await outside.resolve(host)
+                return ["93.184.215.14"]
+
+            self._spawn = SandboxSpawn(
+                processes, place=lambda: world.place, choose=choose, outside=outside._replace(resolve=resolve)
+            )
+
+        async def __call__(self, argv: Sequence[str], *, policy: SpawnPolicy, **options: object):
+            policy = msgspec.structs.replace(policy, hosts=("*", "*:22"))
+            return await self._spawn(argv, policy=policy, **options)
+
+    by_name = {"ask_for_other_host", "ask_for_other_port", "ask_for_private_host", "ask_for_mapped_host"}
+    some = [probe for probe in PROXY_PROBES if probe.name in by_name]
+    results = await outcomes(Gullible, folder, processes, network="filtered", probes=some)
+    assert names(results, "leaks") == by_name
 
 
 @pytest.mark.skipif(not available(), reason="this kernel has no Landlock")
@@ -258,11 +305,12 @@ def test_every_probe_has_its_attempt_and_every_attempt_its_probe() -> None:
         for name, value in inspect.getmembers(attempts, inspect.isfunction)
         if not name.startswith("_") and name != "main" and value.__module__ == attempts.__name__
     }
-    listed = [probe.name for probe in PROBES]
+    every = probes_for("filtered")
+    listed = [probe.name for probe in every]
     assert sorted(listed) == sorted(functions)
     assert len(set(listed)) == len(listed) >= 30
-    assert len({probe.tries for probe in PROBES}) == len(PROBES)
-    assert {probe.part for probe in PROBES} <= BEYOND | set(Confinement.__struct_fields__)
+    assert len({probe.tries for probe in every}) == len(every)
+    assert {probe.part for probe in every} <= BEYOND | set(Confinement.__struct_fields__)
 
 
 def test_attempts_need_nothing_of_ours() -> None:

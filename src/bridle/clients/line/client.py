@@ -62,6 +62,7 @@ COUNTED_MS: Final = 1000
 LEAVE_S: Final = HINT_S
 """A second Ctrl-C within this time leaves."""
 
+_NETWORK_WORDS: Final = {"inherit": "network on", "filtered": "network filtered", "deny": "network off"}
 _AGAIN: Final = "Ctrl-C again to leave"
 _STOPPING: Final = "Stopping… Ctrl-C again within 2 s to leave"
 _CLEARED: Final = "Draft cleared, Up brings it back. Ctrl-C again within 2 s to leave"
@@ -328,7 +329,7 @@ class _Client:
         return Setting(
             folder=visible(self._facts.folder, newlines=False),
             sandbox="sandbox: none" if border is None else "sandbox on",
-            network="network on" if border is None or border.network == "inherit" else "network off",
+            network=_NETWORK_WORDS["inherit" if border is None else border.network],
             before=self._facts.read_text,
         )
 

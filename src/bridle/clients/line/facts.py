@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.base.visible import visible
 from bridle.protocol.events import Mode, SessionCreated
 
 MODE_WORDS: Final[dict[Mode, str]] = {
@@ -26,6 +27,9 @@ CONFINED_WORDS: Final = {
 }
 
 
+_NAMED_HOSTS: Final = 3
+
+
 class Fact(msgspec.Struct, frozen=True):
     """One line at the start: a name, its value, and where it comes from or what it means."""
 
@@ -38,8 +42,19 @@ def sandbox_fact(created: SessionCreated | None) -> Fact | None:
     """What holds the commands of this session; where something should and does not, a warning says more."""
     if created is None or not created.sandbox or (created.confined == "off" and created.sandbox != "off"):
         return None
-    offline = ", and reach no network" if created.network == "deny" and created.confined != "off" else ""
-    return Fact("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + offline)
+    reach = (
+        f", and reach {_reach(created)}" if created.network != "inherit" and created.confined != "off" else ""
+    )
+    return Fact("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach)
+
+
+def _reach(created: SessionCreated) -> str:
+    """What a command gets to whose network is limited: nothing, or hosts, of which a few are named."""
+    if not created.hosts:
+        return "no network" if created.network == "deny" else "no host (sandbox.hosts is empty)"
+    named = [visible(host, newlines=False) for host in created.hosts[:_NAMED_HOSTS]]
+    more = len(created.hosts) - len(named)
+    return "only " + ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def _no_text(_path: str) -> bool:

@@ -38,14 +38,16 @@ class Held(Protocol):
 class Launch(NamedTuple):
     """How a confined command is started. `starting.start` does what is said here.
 
-    `pass_fds` belong to whoever starts it, and are closed once it has started. `gate` is then to be opened, and sets
-    the limits of the command where it `limits`. `started` is told the process once it runs; `ended` is called exactly
-    once when nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the
-    process to end, and says whether there was anything to ask; without it, or if not, the process group is asked.
+    `pass_fds` belong to whoever starts it, and are closed once it has started. `own_network_at` is where in `argv` the
+    programs begin that run in a network of their own; None: none do. `gate` is then to be opened, and sets the limits
+    of the command where it `limits`. `started` is told the process once it runs; `ended` is called exactly once when
+    nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the process to
+    end, and says whether there was anything to ask; without it, or if not, the process group is asked.
     """
 
     argv: tuple[str, ...]
     pass_fds: tuple[int, ...] = ()
+    own_network_at: int | None = None
     within: Within | None = None
     gate: Held | None = None
     limits: bool = False

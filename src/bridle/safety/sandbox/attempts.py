@@ -433,6 +433,82 @@ def make_raw_socket(_facts: Facts) -> str:
     return "a raw socket could be made"
 
 
+# Through the proxy of a filtered network
+
+
+def reach_allowed_host(_facts: Facts) -> None:
+    _ask("CONNECT allowed.test:443 HTTP/1.1", "Host: allowed.test:443")
+    _ask("GET http://allowed.test/ HTTP/1.1", "Host: allowed.test")
+
+
+def reach_own_server(_facts: Facts) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        _connect(socket.AF_INET, server.getsockname())
+
+
+def ask_for_other_host(_facts: Facts) -> str:
+    return _ask("CONNECT other.test:443 HTTP/1.1")
+
+
+def ask_for_other_port(_facts: Facts) -> str:
+    return _ask("CONNECT allowed.test:22 HTTP/1.1")
+
+
+def ask_for_metadata(_facts: Facts) -> str:
+    return _ask("GET http://169.254.169.254/latest/meta-data/ HTTP/1.1")
+
+
+def ask_for_private_host(_facts: Facts) -> str:
+    return _ask("CONNECT near.test:443 HTTP/1.1")
+
+
+def ask_for_number(_facts: Facts) -> str:
+    return _ask("CONNECT 1.1.1.1:443 HTTP/1.1")
+
+
+def ask_for_odd_number(_facts: Facts) -> str:
+    return _ask("GET http://0x7f.1/ HTTP/1.1")
+
+
+def ask_for_mapped_number(_facts: Facts) -> str:
+    return _ask("CONNECT [::ffff:127.0.0.1]:80 HTTP/1.1")
+
+
+def ask_for_mapped_host(_facts: Facts) -> str:
+    return _ask("CONNECT mapped.test:443 HTTP/1.1")
+
+
+def ask_for_host_of_two_places(_facts: Facts) -> str:
+    return _ask("CONNECT both.test:443 HTTP/1.1")
+
+
+def ask_for_turning_host(_facts: Facts) -> str:
+    """The first time its name leads out, then to this machine."""
+    _ask("CONNECT turning.test:443 HTTP/1.1")
+    return _ask("CONNECT turning.test:443 HTTP/1.1")
+
+
+def tunnel_for_two_hosts(_facts: Facts) -> str:
+    return _ask("CONNECT allowed.test:443 HTTP/1.1", "Host: other.test:443")
+
+
+def ask_for_two_hosts(_facts: Facts) -> str:
+    return _ask("GET http://allowed.test/ HTTP/1.1", "Host: other.test")
+
+
+def ask_with_two_lengths(_facts: Facts) -> str:
+    return _ask("POST http://allowed.test/ HTTP/1.1", "Content-Length: 0", "Content-Length: 43")
+
+
+def ask_in_chunks(_facts: Facts) -> str:
+    return _ask("POST http://allowed.test/ HTTP/1.1", "Content-Length: 5", "Transfer-Encoding: chunked")
+
+
+def ask_twice_at_once(_facts: Facts) -> str:
+    _ask("GET http://allowed.test/ HTTP/1.1", "", "GET http://near.test/ HTTP/1.1", answers=2)
+    return "a second request was passed on"
+
+
 # The kernel
 
 
@@ -651,6 +727,21 @@ def _connect(family: int, address: str | tuple[str, int]) -> None:
     with socket.socket(family, socket.SOCK_STREAM) as door:
         door.settimeout(2)
         door.connect(address)
+
+
+def _ask(*lines: str, answers: int = 1) -> str:
+    """Says this to the proxy. Raises where it does not answer as often with success."""
+    host, _, port = os.environ.get("HTTPS_PROXY", "").removeprefix("http://").partition(":")
+    if not port:
+        raise Untried("there is no proxy")
+    answer = b""
+    with socket.create_connection((host, int(port)), timeout=5) as proxy:
+        proxy.sendall("\r\n".join((*lines, "", "")).encode())
+        while data := proxy.recv(4096):
+            answer += data
+    if answer.count(b"HTTP/1.1 200") < answers:
+        raise OSError(errno.EACCES, answer.partition(b"\r\n")[0].decode() or "it was not answered")
+    return "it was passed on"
 
 
 def _run(*argv: str) -> None:

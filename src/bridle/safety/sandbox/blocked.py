@@ -150,8 +150,8 @@ def _of_line(line: str, near: list[str], scene: _Scene) -> str | None:
             return told
     if scene.exit_code == 0:
         return None
-    if scene.confinement.network == "deny" and _is_unreached(found, line, near):
-        return _unreached(_host_in([line, *near]))
+    if scene.confinement.network != "inherit" and _is_unreached(found, line, near):
+        return _unreached(_host_in([line, *near]), _WHY_UNREACHED[scene.confinement.network])
     for pattern, ability in _ABILITIES:
         if _pattern(pattern).search(line):
             return f"{ability} is not possible for commands here. {_ESCALATE}"
@@ -309,15 +309,20 @@ def _host_in(lines: list[str]) -> str:
     return ""
 
 
-def _unreached(host: str) -> str:
+def _unreached(host: str, why: str) -> str:
     if host in {"localhost", "::1", "[::1]"} or host.startswith("127."):
-        return f"{host} of this machine cannot be reached: {_NO_NETWORK}"
-    return f"reaching {host or 'the network'} was blocked: {_NO_NETWORK}"
+        return f"{host} of this machine cannot be reached: {why}"
+    return f"reaching {host or 'the network'} was blocked: {why}"
 
 
-_NO_NETWORK = (
-    f'commands have no network here. {_ESCALATE}; the person may also set sandbox.network = "inherit"'
-)
+_OTHERWISE = f'{_ESCALATE}; the person may also set sandbox.network = "inherit"'
+_WHY_UNREACHED = {
+    "deny": f"commands have no network here. {_OTHERWISE}",
+    "filtered": (
+        "commands have a network of their own, and the only way out is HTTP through the proxy that $HTTPS_PROXY names. "
+        f"{_OTHERWISE}"
+    ),
+}
 
 
 # Words

@@ -29,7 +29,7 @@ Variant: TypeAlias = Literal["full", "without-userns-limit", "host-proc"]
 VARIANTS: tuple[Variant, ...] = ("full", "without-userns-limit", "host-proc")
 """Strongest first. The second is for old versions, the third for containers in which /proc cannot be mounted."""
 Filter: TypeAlias = Callable[[bool], bytes]
-"""The system call filter for a command whose network is denied, or not; empty: none for this machine."""
+"""The system call filter for a command whose network is its own, or not; empty: none for this machine."""
 
 _SINCE_SCOPES = 6
 TEMPORARY = "/tmp"  # noqa: S108  it is the command's own
@@ -91,7 +91,7 @@ class Bubblewrap:
         fds = gate.theirs
         try:
             filtered: list[str] = []
-            if program := self._filter(network == "deny"):
+            if program := self._filter(network != "inherit"):
                 fds.append(_readable(program))
                 filtered = ["--seccomp", str(fds[-1])]
             scope = _socket_scope(self._program) if network == "inherit" else None
@@ -107,9 +107,11 @@ class Bubblewrap:
             if thread is not None:
                 thread.end()
 
+        options = (self._program, *gate.arguments, *filtered, "--")
         return Launch(
-            argv=(self._program, *gate.arguments, *filtered, "--", *argv),
+            argv=(*options, *argv),
             pass_fds=tuple(fds),
+            own_network_at=None if network == "inherit" else len(options),
             within=thread,
             gate=gate,
             limits=not _is_privileged(self._program),

@@ -33,7 +33,7 @@ _MAX_STEPS = 1_000
 _MAX_KEPT_BYTES = 4_096
 
 
-Network: TypeAlias = Literal["inherit", "deny"]
+Network: TypeAlias = Literal["inherit", "filtered", "deny"]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):

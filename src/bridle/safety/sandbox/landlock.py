@@ -100,7 +100,7 @@ class Landlock:
                 os.rmdir(to_remove)
             raise CannotConfine(f"Landlock refused the rules ({error.strerror})") from error
         program = seccomp.program(
-            network_denied=confinement.network == "deny",
+            network_denied=confinement.network != "inherit",
             local_sockets=False,
             strict_truncation=self._version < _SINCE_TRUNCATE,
             strict_modes=True,

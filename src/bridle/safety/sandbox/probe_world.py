@@ -19,14 +19,27 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
 import msgspec
 
+from bridle.base.clock import SystemClock
 from bridle.base.processes import Process, Processes
 from bridle.base.stand_ins import is_stand_in
+from bridle.base.web import connect_to
 from bridle.safety.sandbox.confinement import Place
+from bridle.safety.sandbox.proxy import Outside
 
 TEMPORARY = "/tmp"  # noqa: S108  a folder of our own in it
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  a file of our own in it
 _TEST_NETWORK = ("192.0.2.1", 53)
 """An address nobody has; asking for the way to it sends nothing."""
+_PUBLIC = "93.184.215.14"
+"""Stands for any address of the world; nobody goes there."""
+ALLOWED_HOSTS: Mapping[str, list[list[str]]] = {
+    "allowed.test": [[_PUBLIC]],
+    "near.test": [["10.0.0.1"]],
+    "mapped.test": [["::ffff:127.0.0.1"]],
+    "both.test": [[_PUBLIC, "127.0.0.1"]],
+    "turning.test": [[_PUBLIC], ["127.0.0.1"]],
+}
+"""The hosts that rules of this world allow, and where each name leads, the first time it is asked for and later."""
 _LONGEST_S = "600"
 _GONE_WITHIN_S = 2.0
 _LOOK_S = 0.01
@@ -113,6 +126,28 @@ class World:
             caches=f"{self.paths.root}/caches",
             env=self.env,
         )
+
+    @property
+    def network(self) -> Outside:
+        """The network around this world, for whoever lets commands into it. Only one address leads to a stranger: all
+        others to a server on this machine."""
+        answers = {name: [*each] for name, each in ALLOWED_HOSTS.items()}
+
+        async def resolve(host: str) -> list[str]:
+            first, *later = answers.get(host, [[]])
+            answers[host] = later or [first]
+            return first
+
+        async def connect(address: str, _port: int) -> socket.socket:
+            if address != _PUBLIC:
+                return await connect_to("127.0.0.1", int(self._doors.facts["tcp_port"]))
+            ours, theirs = socket.socketpair()
+            with theirs:
+                theirs.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            ours.setblocking(False)
+            return ours
+
+        return Outside(SystemClock(), resolve, connect)
 
     @property
     def facts(self) -> Mapping[str, str]:

@@ -17,8 +17,8 @@ import msgspec
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
 from bridle.engine.ports import Process, SpawnPolicy
-from bridle.safety.sandbox.confinement import Confinement
-from bridle.safety.sandbox.probe_world import World, probe_world
+from bridle.safety.sandbox.confinement import Confinement, Network
+from bridle.safety.sandbox.probe_world import ALLOWED_HOSTS, World, probe_world
 
 Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not here", "not tried"]
 Start: TypeAlias = Callable[..., Awaitable[Process]]
@@ -39,10 +39,10 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt by its name in `attempts`.
 
     `part` is what it is a test of: a field of `Confinement`, or one of `environment processes leftovers privileges
-    kernel terminal modes claims`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret
-    in it or a change outside counts. `looks` are folders about which git is asked from outside, as an editor does: once
-    the command is over, or `meanwhile`. `repository`: the workspace is one. `network`: it can only be stopped where the
-    network is denied. `must_work`: the other way round, a sandbox that stops this is of no use.
+    kernel terminal modes claims hosts`. `tells`: what the attempt returns is the leak itself; otherwise only a planted
+    secret in it or a change outside counts. `looks` are folders about which git is asked from outside, as an editor
+    does: once the command is over, or `meanwhile`. `repository`: the workspace is one. `network`: it can only be
+    stopped where the network is limited. `must_work`: the other way round, a sandbox that stops this is of no use.
     """
 
     name: str
@@ -198,14 +198,44 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
+def _through_proxy(name: str, tries: str) -> Probe:
+    return Probe(name=name, tries=tries, part="hosts", network=True, tells=True)
+
+
+PROXY_PROBES: tuple[Probe, ...] = (
+    Probe(name="reach_allowed_host", tries="reach a host that is allowed", part="hosts", must_work=True),
+    Probe(name="reach_own_server", tries="reach a server of its own", part="hosts", must_work=True),
+    _through_proxy("ask_for_other_host", "have the proxy reach another host"),
+    _through_proxy("ask_for_other_port", "have the proxy reach another port"),
+    _through_proxy("ask_for_metadata", "have the proxy reach a cloud's metadata"),
+    _through_proxy("ask_for_private_host", "have the proxy reach a private address by name"),
+    _through_proxy("ask_for_number", "have the proxy reach an address in numbers"),
+    _through_proxy("ask_for_odd_number", "have the proxy reach this machine in odd numbers"),
+    _through_proxy("ask_for_mapped_number", "have the proxy reach this machine as IPv4 in IPv6"),
+    _through_proxy("ask_for_mapped_host", "the same by name"),
+    _through_proxy("ask_for_host_of_two_places", "have the proxy reach a name that also leads here"),
+    _through_proxy("ask_for_turning_host", "turn a name around between two lookups"),
+    _through_proxy("tunnel_for_two_hosts", "name one host in CONNECT and another in Host"),
+    _through_proxy("ask_for_two_hosts", "name one host in the address and another in Host"),
+    _through_proxy("ask_with_two_lengths", "smuggle a request with two lengths"),
+    _through_proxy("ask_in_chunks", "smuggle a request with a length and chunks"),
+    _through_proxy("ask_twice_at_once", "send a second request behind the first"),
+)
+"""Only for a filtered network: the others have no proxy."""
+
+
+def probes_for(network: Network) -> tuple[Probe, ...]:
+    return (*PROBES, *PROXY_PROBES) if network == "filtered" else PROBES
+
+
 async def run_probes(
     start_for: StartFor,
     *,
     folder: str,
     processes: Processes,
-    network: Literal["inherit", "deny"] = "deny",
+    network: Network = "deny",
     covers: Collection[str] | None = None,
-    probes: Sequence[Probe] = PROBES,
+    probes: Sequence[Probe] | None = None,
 ) -> AsyncGenerator[Result]:
     """Tries them all, a few at a time, each in a world of its own inside `folder`; tells in order what became of each.
 
@@ -220,7 +250,7 @@ async def run_probes(
         async with room, probe_world(folder, processes, repository=probe.repository) as world:
             return await _tried(probe, world, start_for(world), network, processes)
 
-    trying = [asyncio.create_task(result_of(probe)) for probe in probes]
+    trying = [asyncio.create_task(result_of(probe)) for probe in probes or probes_for(network)]
     try:
         for task in trying:
             yield await task
@@ -239,11 +269,11 @@ def _not_covered(probe: Probe, network: str, covers: Collection[str] | None) -> 
     return ""
 
 
-async def _tried(
-    probe: Probe, world: World, start: Start, network: Literal["inherit", "deny"], processes: Processes
-) -> Result:
+async def _tried(probe: Probe, world: World, start: Start, network: Network, processes: Processes) -> Result:
     output, error = _Beginning(), _Beginning()
-    policy = SpawnPolicy(mode="workspace-write", workspace=world.paths.work, network=network)
+    policy = SpawnPolicy(
+        mode="workspace-write", workspace=world.paths.work, network=network, hosts=tuple(ALLOWED_HOSTS)
+    )
     facts = msgspec.json.encode(world.facts).decode()
     try:
         process = await start(

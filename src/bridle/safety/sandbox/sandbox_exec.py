@@ -75,7 +75,7 @@ def _by_path(confinement: Confinement) -> Iterator[tuple[str, list[str]]]:
 
 
 def _network(confinement: Confinement) -> Iterator[str]:
-    if confinement.network == "deny":
+    if confinement.network != "inherit":
         yield "(deny network*)"
         return
     for path in (*confinement.hidden, *confinement.emptied, *confinement.temporary):

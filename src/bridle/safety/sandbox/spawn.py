@@ -19,13 +19,22 @@ import msgspec
 from bridle.base.processes import CannotStart, Processes, is_scarce
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.spawn import UNCONFINED, ConfinedProcess, EnvOnlySpawn, allowed_environment
+from bridle.safety.spawn import (
+    OWN_NETWORK,
+    UNCONFINED,
+    ConfinedProcess,
+    EnvOnlySpawn,
+    allowed_environment,
+)
 
 if TYPE_CHECKING:
+    from bridle.engine.ports import Hosts
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
     from bridle.safety.sandbox.limits import Limits
     from bridle.safety.sandbox.lookout import Came, Lookout
+    from bridle.safety.sandbox.proxy import Outside
+    from bridle.safety.sandbox.way_out import WayOut
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
 """What a command that succeeded nevertheless may have met on the way."""
@@ -62,7 +71,8 @@ class SandboxSpawn:
 
     `choose` gives the adapter of this machine, or None; `known` its name (`env-only`: there is none; empty while nobody
     knows) without starting anything. `failed` is told when the adapter itself failed: what this machine can do is to be
-    found out again.
+    found out again. `outside` is the network that a command whose own is filtered is let into, by rules; None: this
+    machine's.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -75,6 +85,7 @@ class SandboxSpawn:
         known: Callable[[], str] = _not_known,
         failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
+        outside: Outside | None = None,
     ) -> None:
         self._processes = processes
         self._place = functools.cache(place)
@@ -82,6 +93,7 @@ class SandboxSpawn:
         self._known = known
         self._failed = failed
         self._also = frozenset(also)
+        self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
 
@@ -200,6 +212,7 @@ class SandboxSpawn:
                 limits,
                 lookout=self._lookout,
                 policy=policy,
+                outside=self._outside,
             )
             launch = None
             try:
@@ -211,6 +224,7 @@ class SandboxSpawn:
                     env={
                         **allowed_environment(env, self._also),
                         **adapter.variables(known_of(policy, place)),
+                        **border.variables,
                         **policy.variables,
                     },
                     on_output=on_output,
@@ -235,7 +249,7 @@ class SandboxSpawn:
                 raise CannotStart(
                     argv[0], "no resources" if is_scarce(refused) else "no sandbox"
                 ) from refused
-            return ConfinedProcess(started, adapter.name, border.explain, border.put_aside)
+            return ConfinedProcess(started, adapter.name, border.explain, border.put_aside, border.hosts)
         raise AssertionError("unreachable")
 
     def learn(self, paths: Sequence[str]) -> None:
@@ -334,6 +348,7 @@ class _Border:
         *,
         lookout: Callable[[tuple[str, ...]], Lookout],
         policy: SpawnPolicy,
+        outside: Outside | None,
     ) -> None:
         self._adapter = adapter
         self._limits = limits
@@ -346,9 +361,30 @@ class _Border:
         self._watching: tuple[Lookout, int] | None = None
         self._notes: list[str] = []
         self.put_aside: list[str] = []
+        self._outside = outside
+        self._way_out: WayOut | None = None
+        self.variables: Mapping[str, str] = {}
 
     def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
         """How to start `argv`. Another command may change what is looked at meanwhile."""
+        if policy.network != "filtered":
+            return self._launch(argv, policy)
+        if self._adapter.name not in OWN_NETWORK:
+            raise CannotStart(argv[0], "no network filter")
+        from bridle.base.clock import SystemClock
+        from bridle.safety.sandbox.proxy import Outside
+        from bridle.safety.sandbox.way_out import WayOut, proxy_variables
+
+        way_out = WayOut(policy.hosts, self._outside or Outside(SystemClock()))
+        try:
+            launch = way_out.through(self._launch(argv, policy))
+        except BaseException:
+            way_out.close()
+            raise
+        self._way_out, self.variables = way_out, proxy_variables()
+        return launch
+
+    def _launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
         from bridle.safety.sandbox.adapters import StartsAhead
 
         try:
@@ -364,6 +400,9 @@ class _Border:
         self._ended = made.ended
         return made
 
+    def hosts(self) -> Hosts:
+        return self._way_out.hosts() if self._way_out is not None else {}
+
     def _looked(self) -> Confinement:
         self._confinement = confinement = self._look()
         if confinement.folders:
@@ -374,6 +413,8 @@ class _Border:
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
+        if self._way_out is not None:
+            self._way_out.close()
         sealed = self._confinement
         if sealed and (
             sealed.unwanted or sealed.filled or sealed.kept or sealed.watched or sealed.working_trees
@@ -440,7 +481,9 @@ class _Border:
         if exit_code and self._limits.was_met(exit_code, output):
             most = f"{self._limits.file_mib:,} MiB here (sandbox.max_file_mib)"
             notes.append(f"[sandbox: a file of a command may have at most {most}]\n")
-        if self._confinement and (exit_code or any(sign in output for sign in _SIGNS)):
+        unreached = [f"[sandbox: {note}]\n" for note in self._way_out.notes()] if self._way_out else []
+        notes += unreached
+        if self._confinement and not unreached and (exit_code or any(sign in output for sign in _SIGNS)):
             from bridle.safety.sandbox.blocked import explain_blocked
 
             told = explain_blocked(

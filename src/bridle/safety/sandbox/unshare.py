@@ -129,23 +129,16 @@ class Unshare:
             masks.release()
             raise
         namespaces = ["--user", "--map-root-user", "--mount", "--pid", "--ipc", "--uts", "--cgroup"]
-        if confinement.network == "deny":
+        if confinement.network != "inherit":
             namespaces.append("--net")
+        enclosing = (self._programs.unshare, *namespaces, "--fork", "--kill-child", "--")
         ids = (str(os.getuid()), str(os.getgid()))
         return Launch(
             argv=(
-                *(
-                    self._programs.unshare,
-                    *namespaces,
-                    "--fork",
-                    "--kill-child",
-                    "--",
-                    "/bin/sh",
-                    "-c",
-                    _SCRIPT,
-                ),
+                *(*enclosing, "/bin/sh", "-c", _SCRIPT),
                 *("bridle-sandbox", *steps, "--", cwd, *ids, self._programs.setpriv, *argv),
             ),
+            own_network_at=None if confinement.network == "inherit" else len(enclosing),
             ended=masks.release,
             terminate=terminate_inside,
         )

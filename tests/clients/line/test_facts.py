@@ -1,0 +1,27 @@
+"""What is said at the start about the border around commands."""
+
+import pytest
+
+from bridle.clients.line.facts import sandbox_fact
+from bridle.protocol.events import SessionCreated
+
+WRITES = "commands can write in this folder and a private /tmp"
+
+
+@pytest.mark.parametrize(
+    ("network", "hosts", "more"),
+    [
+        ("inherit", (), ""),
+        ("deny", (), ", and reach no network"),
+        ("filtered", (), ", and reach no host (sandbox.hosts is empty)"),
+        ("filtered", ("example.org",), ", and reach only example.org"),
+        ("filtered", ("a.b", "c.d", "e.f", "g.h", "i.j"), ", and reach only a.b, c.d, e.f and 2 more"),
+    ],
+)
+def test_what_commands_reach_is_said_where_it_is_limited(network, hosts, more) -> None:
+    created = SessionCreated(
+        log="l", cwd="/w", sandbox="bubblewrap", confined="workspace-write", network=network, hosts=hosts
+    )
+    fact = sandbox_fact(created)
+    assert fact is not None
+    assert (fact.value, fact.detail) == ("bubblewrap", WRITES + more)
