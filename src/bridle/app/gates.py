@@ -16,7 +16,7 @@ from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded, workspace_policy
 from bridle.safety.paths import SessionFolders, session_folders
 from bridle.safety.permissions import Permissions
-from bridle.safety.queries import Understand
+from bridle.safety.queries import Lifted, Understand
 from bridle.safety.rules import denied_paths, named_by_user
 from bridle.safety.sensitive import SECRET_FILES
 from bridle.safety.shell.facts import Surroundings, Understanding
@@ -64,6 +64,10 @@ def gates(
         protected=where.all,
         secret_files=paths.secret_files,
         saved=saved,
+        lifted=Lifted(
+            policy_changes=settings.options.allow_policy_changes,
+            unsandboxed=settings.options.allow_unsandboxed,
+        ),
     )
     layers = (known_and_visible(registry), validated(), guarded(paths, understand))
     seen = sight(paths, denied_paths(settings.rules, here))

@@ -370,6 +370,13 @@ def _provider_of(conversation: Conversation) -> str:
 
 def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants | None) -> Iterator[Notice]:
     """What a person should know before anything happens: what was left out, and what could not be read."""
+    for flag, given in (
+        ("--allow-policy-changes", settings.options.allow_policy_changes),
+        ("--allow-unsandboxed", settings.options.allow_unsandboxed),
+    ):
+        if given:
+            data = {"flag": flag}
+            yield Notice(reason="AllowedByFlag", message=sentence("AllowedByFlag", data), data=data)
     for warning in settings.warnings:
         yield Notice(reason="ConfigWarning", message=warning)
     if found.ignored is not None:

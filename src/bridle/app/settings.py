@@ -38,6 +38,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What a client may ask for when it opens a session, as `CreateSession.config`."""
 
     yes: bool = False
+    allow_policy_changes: bool = False
+    allow_unsandboxed: bool = False
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     max_steps: int | None = None

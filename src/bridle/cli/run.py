@@ -189,6 +189,8 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
         aliases=aliases,
         config={
             "yes": parsed.yes,
+            "allow_policy_changes": parsed.allow_policy_changes,
+            "allow_unsandboxed": parsed.allow_unsandboxed,
             "allow": parsed.allow,
             "deny": parsed.deny,
             "max_steps": parsed.max_steps,

@@ -124,6 +124,7 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("prompt", nargs="*")
     verb.add_argument("-m", "--model")
     verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
+    _personal_answers(verb)
     verb.add_argument("--mode", choices=get_args(Mode))
     for mode in ("plan", "yolo"):
         verb.add_argument(
@@ -156,6 +157,12 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--log-to-stderr", action="store_true")
     verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
     _settings_options(verb)
+
+
+def _personal_answers(verb: Parser) -> None:
+    """What a person may say at the start and nobody but them: `-y`, a mode or a file never means it."""
+    verb.add_argument("--allow-policy-changes", action="store_true")
+    verb.add_argument("--allow-unsandboxed", action="store_true")
 
 
 def _talk_words(talk: Parser) -> None:
@@ -351,6 +358,7 @@ def _permissions_words(permissions: Parser) -> None:
     explain.add_argument("--batch", action="store_true")
     explain.add_argument("--json", action="store_true")
     explain.add_argument("--mode", choices=get_args(Mode))
+    _personal_answers(explain)
     explain.add_argument("--allow", action="append", default=[], metavar="RULE")
     explain.add_argument("--deny", action="append", default=[], metavar="RULE")
     explain.add_argument("--add-dir", action="append", default=[], metavar="DIR")

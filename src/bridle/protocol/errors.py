@@ -98,6 +98,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "Run Bridle as that user, or with --sandbox off."
     ),
     "NoWayOut": Sentence("sandbox.required = true: no command runs outside the sandbox.", 3),
+    "AllowedByFlag": Sentence("{flag}: this run goes on without that question."),
     "HookBlocked": Sentence("{tool} was not run: hook {hook} blocked it: {message}", 3),
     "HookFailed": Sentence("{tool} was not run: hook {hook} failed ({problem}).", 3),
     "HookTimeout": Sentence(

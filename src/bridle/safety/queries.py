@@ -41,6 +41,9 @@ _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--dir
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
+POLICY_FLAG = "--allow-policy-changes"
+UNSANDBOXED_FLAG = "--allow-unsandboxed"
+
 # Why somebody is asked, in a few words; "it" is the call or its file.
 ESCALATES = "it asks to run outside the sandbox"
 UNREADABLE = "Bridle could not read this command"
@@ -73,7 +76,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
     looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `must_ask` says why
-    a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked.
+    a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked. `lifted`
+    are the flags by which a person answered a question of this call before it came.
     """
 
     tool: str
@@ -92,6 +96,17 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     must_ask: str = ""
     concern: str = ""
     agent_default: Verdict | None = None
+    lifted: tuple[str, ...] = ()
+
+    @property
+    def for_person(self) -> bool:
+        """Whether only a person's own word counts: no mode, no `-y`, no hook and no broad rule says yes to this."""
+        return self.escalates or self.policy_file
+
+    @property
+    def lifting(self) -> tuple[str, ...]:
+        """The flags by which a person could have said yes to this at the start."""
+        return (UNSANDBOXED_FLAG,) * self.escalates + (POLICY_FLAG,) * self.policy_file
 
     @property
     def exceptional(self) -> bool:
@@ -131,12 +146,31 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return self.script.parts if self.script is not None else ()
 
 
+class Lifted(msgspec.Struct, frozen=True, kw_only=True):
+    """Questions for a person alone that one has answered for a whole run, each by a flag of its own.
+
+    What is left of the call is judged as any other: by rules, the mode and `-y`.
+    """
+
+    policy_changes: bool = False
+    unsandboxed: bool = False
+
+    def used(self, *, changes_policy: bool, escalates: bool = False) -> tuple[str, ...]:
+        """The flags without which such a call would be asked about."""
+        policy, escape = self.policy_changes and changes_policy, self.unsandboxed and escalates
+        return (UNSANDBOXED_FLAG,) * escape + (POLICY_FLAG,) * policy
+
+
+NOTHING_LIFTED = Lifted()
+
+
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where calls are made: the session's folders, Bridle's own, which are nobody's business, and what is secret."""
 
     folders: SessionFolders
     protected: tuple[str, ...] = ()
     secret_files: tuple[str, ...] = SECRET_FILES
+    lifted: Lifted = NOTHING_LIFTED
 
     def holds_secrets(self, *names: str) -> bool:
         """Whether one of a file's names looks like it holds secrets."""
@@ -185,10 +219,11 @@ def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
 def _file_query(call: ToolCall, place: Place) -> Query:
     paths = [subject for subject in call.subjects if subject.kind == "path"]
     names = tuple(place.name(subject.resolved) for subject in paths)
-    policy_file = any(
+    changes_policy = any(
         subject.access == "write" and is_policy_file(name.shown)
         for subject, name in zip(paths, names, strict=True)
     )
+    policy_file = changes_policy and not place.lifted.policy_changes
     secret = any(place.holds_secrets(subject.value, subject.resolved) for subject in paths)
     outside = any(place.folders.place(subject.resolved) == "outside" for subject in paths)
     risk = call.definition.risk
@@ -201,6 +236,7 @@ def _file_query(call: ToolCall, place: Place) -> Query:
         policy_file=policy_file,
         secret=secret,
         concern=_file_concern(risk, policy_file=policy_file, secret=secret, outside=outside),
+        lifted=place.lifted.used(changes_policy=changes_policy),
     )
 
 
@@ -228,7 +264,8 @@ def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, outside: bool)
 
 
 def _command_query(call: ToolCall, command: str, place: Place, understand: Understand | None) -> Query:
-    escalates = bool(getattr(call.args, "escalate", ""))
+    wants_out = bool(getattr(call.args, "escalate", ""))
+    escalates = wants_out and not place.lifted.unsandboxed
     cwd = _starting_folder(call.subjects, place)
     workdir = place.folders.shown(cwd) if cwd != place.folders.workspace else ""
     if understand is None:
@@ -239,11 +276,13 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
             workdir=workdir,
             escalates=escalates,
             concern=ESCALATES if escalates else RUNS_CODE,
+            lifted=place.lifted.used(changes_policy=False, escalates=wants_out),
         )
     script = understand(command, cwd)
     touched = [[*_touched(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
-    policy_file = any(_changes_policy(file, place) for file in files)
+    changes_policy = any(_changes_policy(file, place) for file in files)
+    policy_file = changes_policy and not place.lifted.policy_changes
     dangerous = policy_file or script.command_class in ("destructive", "unparseable")
     unproven = tuple(
         part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
@@ -258,11 +297,12 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         separable=all(map(is_plain, script.parts)) and consists_of(command, [p.text for p in script.parts]),
         paths=tuple(place.name(file.resolved) for file in files if file.resolved is not None),
         unknown_paths=any(file.resolved is None for file in files),
-        quiet=script.read_only and not unproven and not escalates,
+        quiet=script.read_only and not unproven and not wants_out,
         policy_file=policy_file,
         secret=any(file.secret for file in files),
         escalates=escalates,
         concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
+        lifted=place.lifted.used(changes_policy=changes_policy, escalates=wants_out),
     )
 
 

@@ -33,6 +33,8 @@ TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "buil
 
 PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file", "apply_patch", "grep", "glob", "ls"})
 COMMAND_TOOLS = frozenset({"bash"})
+_OWN_TIERS: frozenset[Tier] = frozenset({"flags", "user"})
+"""Where a rule is the person's own word; a project's files speak for whoever wrote them."""
 EDITS = "edit"
 """The word for every tool that changes files, in rules and in grants."""
 
@@ -89,10 +91,7 @@ def named_by_user(
     own = [
         rule
         for rule in rules
-        if rule.verdict == "allow"
-        and rule.tier in ("flags", "user")
-        and rule.path
-        and not _is_wild(rule.path)
+        if rule.verdict == "allow" and rule.tier in _OWN_TIERS and rule.path and not _is_wild(rule.path)
     ]
     place = Place(folders=folders)
 
@@ -152,7 +151,7 @@ def _part_by_part(query: Query, rules: Sequence[Rule]) -> Rule | None:
 
     A rule that asks about the script as a whole and about no single part of it is not passed over.
     """
-    if not query.separable or query.policy_file:
+    if not query.separable or query.for_person:
         return None
     allowing: Rule | None = None
     for part in query.parts:
@@ -190,9 +189,8 @@ def matches(rule: Rule, query: Query) -> bool:
 
 
 def _matches_exactly(rule: Rule, query: Query) -> bool:
-    """Everything the call is about must match."""
-    named = rule.path is not None or (rule.command is not None and rule.command == query.command)
-    if query.policy_file and not named:
+    """Everything the call is about must match. What is for a person alone must be named by a rule of their own."""
+    if query.for_person and not (rule.tier in _OWN_TIERS and _names_literally(rule, query)):
         return False
     if rule.command is not None and not (
         query.command is not None and command_matches_exactly(rule.command, query.command)
@@ -205,6 +203,12 @@ def _matches_exactly(rule: Rule, query: Query) -> bool:
     return bool(query.paths) and all(
         path_matches_exactly(rule.path, _names(path, rule.path)) for path in query.paths
     )
+
+
+def _names_literally(rule: Rule, query: Query) -> bool:
+    if rule.command is not None:
+        return rule.command == query.command
+    return rule.path is not None and not _is_wild(rule.path)
 
 
 def _only_about_files(query: Query) -> bool:
