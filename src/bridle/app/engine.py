@@ -120,6 +120,7 @@ class Engine:
         )
         self._ground = Ground(
             where=where,
+            env=env,
             notes=self._notes,
             clock=clock,
             ids=self._ids,

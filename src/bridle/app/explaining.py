@@ -111,6 +111,7 @@ def standing(
         understand=understand or understanding(env, cwd),
         mode=lambda: chosen,
         saved=saved if settings.persist_grants else None,
+        env=env,
     )
     return Standing(settings, chosen, saved, made)
 

@@ -74,9 +74,10 @@ BROUGHT = ToolOrigin(scope="programmatic")
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What all sessions of a process stand on; `tools` are those an embedder brings."""
+    """What all sessions of a process stand on; `tools` are those an embedder brings, `env` is that of the process."""
 
     where: Folders
+    env: Mapping[str, str]
     clock: Clock
     ids: Ids
     models: Models
@@ -155,6 +156,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             understand=understanding(env, cwd),
             mode=lambda: conversation.mode,
             saved=saved,
+            env=ground.env,
         )
 
     def shows_content(path: str) -> bool:

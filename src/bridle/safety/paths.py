@@ -23,6 +23,14 @@ MAX_NAME_BYTES = 255
 _HANDLE_ONLY: int | None = os.O_PATH | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 """Opens a name without opening what it leads to; only Linux has it."""
 
+MAX_GLANCED = 2_000
+GLANCE_DEPTH = 2
+"""How far a folder is looked through before a call in it is called quiet."""
+NOT_OURS = frozenset(
+    {"node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
+)
+"""Folders in which programs put what they fetched or made."""
+
 _INSIDE_PROCESS = frozenset({"environ", "mem", "fd", "root", "cwd", "map_files"})
 
 
@@ -98,7 +106,7 @@ def find(value: str, cwd: str) -> Target:
             raise PathRefused("its links lead in a circle") from None
         status = None
     is_link = status is not None and stat.S_ISLNK(status.st_mode)
-    if is_link or (_met_links(named, resolved) and any(map(os.path.islink, _self_and_parents(resolved)))):
+    if is_link or (_met_links(named, resolved) and any(map(os.path.islink, self_and_parents(resolved)))):
         raise PathRefused("its links lead in a circle")
     return Target(resolved, status)
 
@@ -179,7 +187,7 @@ def is_inside_same_folder(
     identities = {identity for identity, _ in forbidden}
     below: list[str] = []
     known = (status.st_dev, status.st_ino) if status is not None else None
-    for parent in _self_and_parents(path):
+    for parent in self_and_parents(path):
         if parent == clear and all(not missing for _, missing in forbidden):
             return False
         identity = known or _identity(parent)
@@ -225,6 +233,31 @@ def is_second_name(status: os.stat_result | None, folders: Iterable[str]) -> boo
     if status is None or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
         return False
     return any(_holds(folder, status) for folder in folders)
+
+
+def second_names(target: Target, root: str) -> list[str]:
+    """The other names a file has below a folder, as far as a glance goes. A file with one name only is not looked for.
+
+    Dependencies and deep folders are not looked through: tools that install them link files on purpose.
+    """
+    status = target.status
+    if status is None or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
+        return []
+    found: list[str] = []
+    folders, left = [(root, 0)], MAX_GLANCED
+    while folders and left > 0:
+        folder, depth = folders.pop(0)  # near ones first
+        try:
+            with os.scandir(folder) as entries:
+                listed = list(entries)
+        except OSError:
+            continue
+        left -= len(listed)
+        found += (entry.path for entry in listed if entry.inode() == status.st_ino and not entry.is_symlink())
+        if depth < GLANCE_DEPTH:
+            below = (entry for entry in listed if entry.name not in NOT_OURS and entry.name != "objects")
+            folders += ((entry.path, depth + 1) for entry in below if entry.is_dir(follow_symlinks=False))
+    return [path for path in found if path != target.path]
 
 
 def _holds(folder: str, status: os.stat_result) -> bool:
@@ -276,7 +309,8 @@ def _check_length(value: str) -> None:
         raise PathRefused("it is too long")
 
 
-def _self_and_parents(resolved: str) -> Iterable[str]:
+def self_and_parents(resolved: str) -> Iterable[str]:
+    """An absolute path and every folder above it, innermost first."""
     while True:
         yield resolved
         parent = os.path.dirname(resolved)

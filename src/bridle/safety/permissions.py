@@ -31,6 +31,7 @@ from bridle.safety.paths import SessionFolders
 from bridle.safety.patterns import ALIASES
 from bridle.safety.queries import NOTHING_LIFTED, Lifted, Place, Query, Understand, query_of
 from bridle.safety.rules import Rule, Tier, evaluate, first_match, in_tier_order, matches, parse_rule
+from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES
 
 __all__ = [
@@ -115,7 +116,12 @@ def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iter
         return Decision(
             verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
         )
-    return msgspec.structs.replace(decision, for_person=True) if query.for_person else decision
+    return msgspec.structs.replace(decision, for_person=True) if _is_for_person(query, mode) else decision
+
+
+def _is_for_person(query: Query, mode: Mode) -> bool:
+    """`yolo` means secrets too; it does not mean what runs later without anybody looking."""
+    return query.escalates or query.policy_file or (query.private and mode != "yolo")
 
 
 def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
@@ -139,8 +145,8 @@ class Permissions:
     """The permissions of one session: what was configured, and what changes while it runs.
 
     `yes` answers every question with yes but those for a person alone; it lifts no denial. `lifted` are the questions a
-    person answered at the start. `mode` is asked at every decision: a session's mode
-    is a fold over its events and may change while it runs. `understand` reads commands; without it none is quiet.
+    person answered at the start, `private` where secrets are on this machine. `mode` is asked at every decision: a
+    session's mode is a fold over its events and may change while it runs. `understand` reads commands; without it none is quiet.
     `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
     """
 
@@ -157,10 +163,13 @@ class Permissions:
         secret_files: tuple[str, ...] = SECRET_FILES,
         saved: SavedGrants | None = None,
         lifted: Lifted = NOTHING_LIFTED,
+        private: PrivatePlaces | None = None,
     ) -> None:
         self._mode = mode
         self.yes = yes
-        self._place = Place(folders=folders, protected=protected, secret_files=secret_files, lifted=lifted)
+        self._place = Place(
+            folders=folders, protected=protected, secret_files=secret_files, lifted=lifted, private=private
+        )
         self._rules = in_tier_order(rules)
         self._agent_default: Verdict | None = agent_default
         self._understand = understand
@@ -271,7 +280,7 @@ def _by_mode(query: Query, mode: Mode) -> Decision:
     if cell is None:
         return Decision(verdict="ask", decided_by="default", step=7)
     verdict = cell.quiet if query.quiet else cell.otherwise
-    if query.for_person and verdict == "allow":
+    if verdict == "allow" and _is_for_person(query, mode):
         verdict = "ask"
     return Decision(
         verdict=verdict,

@@ -220,6 +220,8 @@ def _hint(query: Query, permissions: Permissions) -> str:
         return f"Only a person lets a command leave the sandbox. To allow it: {lifting}"
     if query.policy_file:
         return f"Only a person changes what later runs obey. To allow it: {_naming_it(query)}, or {lifting}"
+    if query.private:
+        return f"Only a person lets secrets from elsewhere be read. To allow it: {_naming_it(query)}"
     return f"To allow it: {_naming_it(query)}"
 
 

@@ -18,8 +18,20 @@ import msgspec
 from bridle.base.regex import compiled_later
 from bridle.engine.tools import Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk, Verdict
-from bridle.safety.paths import PathRefused, SessionFolders, is_beneath_any, is_inside_same_folder, resolve
+from bridle.safety.paths import (
+    GLANCE_DEPTH,
+    MAX_GLANCED,
+    NOT_OURS,
+    PathRefused,
+    SessionFolders,
+    Target,
+    find,
+    is_beneath_any,
+    is_inside_same_folder,
+    second_names,
+)
 from bridle.safety.patterns import consists_of, is_plain
+from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
 from bridle.safety.shell.facts import Part, PathUse, Understanding
 
@@ -31,16 +43,12 @@ MAX_MATCHES = 200
 _NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
-MAX_GLANCED = 2_000
-GLANCE_DEPTH = 2
-"""How far a folder is looked through for secrets before a search in it is called quiet."""
-_NOT_OURS = frozenset(
-    {".git", "node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
-)
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
+_PUBLIC = ("/usr", "/etc/ssl/certs", "/etc/pki/tls/certs", "/nix/store", "/snap")
+"""Where a system keeps what everybody may read: a `.pem` there is a certificate."""
 POLICY_FLAG = "--allow-policy-changes"
 UNSANDBOXED_FLAG = "--allow-unsandboxed"
 
@@ -51,6 +59,7 @@ CHANGES_POLICY = "it changes what later runs obey"
 DELETES = "it deletes files"
 HARMFUL = "it may do harm"
 SECRETIVE = "it may hold secrets"
+PRIVATE = "it may hold secrets, and is not of this folder"
 RUNS_CODE = "it runs code"
 CONNECTS = "it connects to the network"
 OUTSIDE = "it is outside this folder"
@@ -75,9 +84,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
-    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `must_ask` says why
-    a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked. `lifted`
-    are the flags by which a person answered a question of this call before it came.
+    looks like it holds some; `private`: it is outside the session's folders, or where people keep such. `escalates`: it
+    wants out of the sandbox. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a few
+    words why somebody might be asked. `lifted` are the flags by which a person answered a question of this call before
+    it came.
     """
 
     tool: str
@@ -92,6 +102,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
     policy_file: bool = False
     secret: bool = False
+    private: bool = False
     escalates: bool = False
     must_ask: str = ""
     concern: str = ""
@@ -100,8 +111,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def for_person(self) -> bool:
-        """Whether only a person's own word counts: no mode, no `-y`, no hook and no broad rule says yes to this."""
-        return self.escalates or self.policy_file
+        """Whether only a person's own word counts: no `-y`, no hook, no broad rule, and of modes at most `yolo`."""
+        return self.escalates or self.policy_file or self.private
 
     @property
     def lifting(self) -> tuple[str, ...]:
@@ -171,10 +182,29 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     protected: tuple[str, ...] = ()
     secret_files: tuple[str, ...] = SECRET_FILES
     lifted: Lifted = NOTHING_LIFTED
+    private: PrivatePlaces | None = None
 
     def holds_secrets(self, *names: str) -> bool:
         """Whether one of a file's names looks like it holds secrets."""
         return any(is_secret_like(name, self.secret_files) for name in names)
+
+    def is_private(self, written: str, target: Target, *, secret: bool) -> bool:
+        """Whether a file is secret and not of this folder: in a private place, or one that looks so elsewhere.
+
+        `written` is its absolute name before links were followed.
+        """
+        if self.private is not None and any(map(self.private.hold, {os.path.normpath(written), target.path})):
+            return True
+        elsewhere = secret and self.folders.place(target.path) == "outside"
+        if elsewhere and not is_beneath_any(target.path, _PUBLIC):
+            return True
+        if self.private is None or target.status is None:
+            return False
+        return self.private.hold_second_name(target.status)
+
+    def names(self, written: str, target: Target) -> tuple[str, ...]:
+        """What a file is called: as it was written, where that leads, and by its other names here."""
+        return (written, target.path, *second_names(target, self.folders.workspace))
 
     def name(self, resolved: str) -> PathName:
         inside = self.folders.place(resolved) == "workspace"
@@ -191,6 +221,8 @@ class _Touched(msgspec.Struct, frozen=True, kw_only=True):
     resolved: str | None
     outside: bool = False
     secret: bool = False
+    private: bool = False
+    policy: bool = False
     harmless: bool = False
 
 
@@ -218,31 +250,47 @@ def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
 
 def _file_query(call: ToolCall, place: Place) -> Query:
     paths = [subject for subject in call.subjects if subject.kind == "path"]
-    names = tuple(place.name(subject.resolved) for subject in paths)
+    targets = [_target_of(subject.resolved) for subject in paths]
+    named = [place.names(subject.value, target) for subject, target in zip(paths, targets, strict=True)]
     changes_policy = any(
-        subject.access == "write" and is_policy_file(name.shown)
-        for subject, name in zip(paths, names, strict=True)
+        subject.access == "write" and any(is_policy_file(place.folders.shown(name)) for name in names[1:])
+        for subject, names in zip(paths, named, strict=True)
     )
     policy_file = changes_policy and not place.lifted.policy_changes
-    secret = any(place.holds_secrets(subject.value, subject.resolved) for subject in paths)
+    secrets = [place.holds_secrets(*names) for names in named]
+    private = any(
+        place.is_private(os.path.join(place.folders.workspace, subject.value), target, secret=secret)
+        for subject, target, secret in zip(paths, targets, secrets, strict=True)
+    )
+    secret = private or any(secrets)
     outside = any(place.folders.place(subject.resolved) == "outside" for subject in paths)
     risk = call.definition.risk
     reads_inside = risk == "read" and not (outside or secret)
     return Query(
         tool=call.name,
         risk="dangerous" if policy_file else risk,
-        paths=names,
+        paths=tuple(place.name(subject.resolved) for subject in paths),
         quiet=reads_inside or not (call.mutating or call.subjects),
         policy_file=policy_file,
         secret=secret,
-        concern=_file_concern(risk, policy_file=policy_file, secret=secret, outside=outside),
+        private=private,
+        concern=_file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
         lifted=place.lifted.used(changes_policy=changes_policy),
     )
 
 
-def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, outside: bool) -> str:
+def _target_of(resolved: str) -> Target:
+    try:
+        return Target(resolved, os.lstat(resolved))
+    except OSError:
+        return Target(resolved, None)
+
+
+def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, private: bool, outside: bool) -> str:
     if policy_file:
         return CHANGES_POLICY
+    if private:
+        return PRIVATE
     if secret:
         return SECRETIVE
     if outside:
@@ -281,7 +329,7 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
     script = understand(command, cwd)
     touched = [[*_touched(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
-    changes_policy = any(_changes_policy(file, place) for file in files)
+    changes_policy = any(file.policy for file in files)
     policy_file = changes_policy and not place.lifted.policy_changes
     dangerous = policy_file or script.command_class in ("destructive", "unparseable")
     unproven = tuple(
@@ -300,6 +348,7 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         quiet=script.read_only and not unproven and not wants_out,
         policy_file=policy_file,
         secret=any(file.secret for file in files),
+        private=any(file.private for file in files),
         escalates=escalates,
         concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
         lifted=place.lifted.used(changes_policy=changes_policy, escalates=wants_out),
@@ -323,8 +372,9 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         sought = [*_sought(part.words)]
         secret = any(place.holds_secrets(name) or fnmatchcase(".env", name) for name in sought)
         secret = secret or (not sought and _comes_by_secrets(part, program, cwd, place))
-        if secret or _searches_ours(part, cwd, place):
-            yield _Touched(access="read", resolved=None, secret=secret)
+        private = place.private is not None and place.private.lie_below(_searched(part, cwd))
+        if secret or private or _searches_ours(part, cwd, place):
+            yield _Touched(access="read", resolved=None, secret=secret or private, private=private)
 
 
 def _sought(words: Sequence[str | None]) -> Iterator[str]:
@@ -380,7 +430,7 @@ def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
                     if not entry.is_dir(follow_symlinks=False):
                         if place.holds_secrets(entry.path):
                             return True
-                    elif depth < GLANCE_DEPTH and entry.name not in _NOT_OURS:
+                    elif depth < GLANCE_DEPTH and entry.name not in NOT_OURS and entry.name != ".git":
                         folders.append((entry.path, depth + 1))
         except OSError:
             continue
@@ -407,25 +457,25 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
     if use.access != "delete" and _NO_FILE.fullmatch(path):
         return _Touched(access=use.access, resolved=path, harmless=True)
     try:
-        resolved = resolve(path, cwd)
+        target = find(path, cwd)
     except PathRefused:
         return _Touched(access=use.access, resolved=None)
+    resolved = target.path
     changes = use.access in ("write", "delete")
     outside = place.folders.place(resolved) == "outside"
-    secret = place.holds_secrets(path, resolved)
+    names = place.names(path, target)
+    secret = place.holds_secrets(*names)
+    private = place.is_private(os.path.join(cwd, path), target, secret=secret)
+    ours = place.is_ours(resolved)
     return _Touched(
         access=use.access,
         resolved=resolved,
         outside=outside,
-        secret=secret,
-        harmless=not (changes or outside or secret or place.is_ours(resolved)),
+        secret=secret or private,
+        private=private,
+        policy=changes and (ours or any(is_policy_file(place.folders.shown(name)) for name in names[1:])),
+        harmless=not (changes or outside or secret or private or ours),
     )
-
-
-def _changes_policy(file: _Touched, place: Place) -> bool:
-    if file.access not in ("write", "delete") or file.resolved is None:
-        return False
-    return is_policy_file(place.name(file.resolved).shown) or place.is_ours(file.resolved)
 
 
 def _is_harmless(part: Part, files: Sequence[_Touched]) -> bool:
@@ -441,6 +491,8 @@ def _command_concern(script: Understanding, files: Sequence[_Touched], *, policy
         return CHANGES_POLICY
     if worst == "destructive":
         return DELETES if any(file.access == "delete" for file in files) else HARMFUL
+    if any(file.private for file in files):
+        return PRIVATE
     if any(file.secret for file in files):
         return SECRETIVE
     if worst == "executes":
