@@ -43,8 +43,8 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     `workspace`: writes stay in the session's folders. `allowlist`: reads and writes stay in `allowed` and the
     added folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed, and what looks like
     one of `secret_files` is not written, unless `named_by_user`. `allowed` holds resolved paths. `clear` is a folder
-    known to lie in no protected one: what is above it is looked at once. `private` are the places of a person's secrets,
-    of which a search shows no content. `scratch` are folders in which programs leave files they mean to delete.
+    known to lie in no protected one: what is above it is looked at once. `private` are places of a person's secrets, of
+    which a search shows no content. `scratch` are folders in which programs leave files they mean to delete.
     """
 
     folders: SessionFolders

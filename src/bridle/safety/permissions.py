@@ -146,8 +146,8 @@ class Permissions:
 
     `yes` answers every question with yes but those for a person alone; it lifts no denial. `lifted` are the questions a
     person answered at the start, `private` where secrets are on this machine. `mode` is asked at every decision: a
-    session's mode is a fold over its events and may change while it runs. `understand` reads commands; without it none is quiet.
-    `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
+    session's mode is a fold over its events and may change while it runs. `understand` reads commands; without it none
+    is quiet. `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
     """
 
     def __init__(

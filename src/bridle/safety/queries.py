@@ -85,9 +85,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
     looks like it holds some; `private`: it is outside the session's folders, or where people keep such. `escalates`: it
-    wants out of the sandbox. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a few
-    words why somebody might be asked. `lifted` are the flags by which a person answered a question of this call before
-    it came.
+    wants out of the sandbox. `must_ask` says why a person is asked whatever else would allow it. `concern` says in
+    few words why somebody might be asked. `lifted` are the flags by which a person answered a question of this call
+    before it came.
     """
 
     tool: str
