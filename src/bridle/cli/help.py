@@ -303,6 +303,7 @@ BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a 
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
 XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME. An empty value counts as unset; an unknown BRIDLE_ name is reported.
+Without an absolute HOME and without BRIDLE_HOME nothing is written anywhere: one sentence, exit 2.
 """
 
 SCRIPTS = """\
