@@ -69,8 +69,8 @@ def test_a_run_without_a_home_says_so_and_writes_nothing(place: Place, variables
     [
         ("sessions",), ("sessions", "prune"), ("undo",), ("cost",), ("login", "--list"), ("logout", "openai"),
         ("models",), ("config",), ("config", "path"), ("config", "set", "mode", "auto"), ("permissions",), ("trust",),
-        ("sandbox",), ("sandbox", "run", "true"), ("hooks",), ("doctor", "--offline"), ("demo",), ("-r",), ("run", "-c", "x"),
-        ("permissions", "explain", "bash", '{"command": "ls"}'),
+        ("sandbox",), ("sandbox", "run", "true"), ("hooks",), ("doctor", "--offline"), ("demo",), ("-r",),
+        ("run", "-c", "x"), ("permissions", "explain", "bash", '{"command": "ls"}'),
     ],
     ids=" ".join,
 )  # fmt: skip

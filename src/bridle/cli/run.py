@@ -212,6 +212,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "add_dirs": list(added_folders(parsed.add_dir)),
             "title": " ".join(parsed.name.split())[:TITLE_CHARS] if parsed.name else None,
             "headless": parsed.verb == "run",
+            "wide_folder": cwd if parsed.folder_named else None,
             "transcript": parsed.transcript,
         },
     )

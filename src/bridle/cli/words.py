@@ -119,6 +119,15 @@ def parser(only: str | None = None) -> Parser:
     return root
 
 
+class _NamedFolder(argparse.Action):
+    """A folder that was named, not one that somebody happens to be in."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        namespace.cwd, namespace.folder_named = values, True
+
+
 def _session_options(verb: Parser) -> None:
     """What opens or resumes a session, for talking and for a run alike."""
     verb.add_argument("prompt", nargs="*")
@@ -135,7 +144,8 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
     verb.add_argument("-s", "--sandbox", choices=("auto", "off", "read-only", "workspace-write"))
     verb.add_argument("--network", choices=("inherit", "deny"))
-    verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    verb.add_argument("-C", "--cwd", default=".", metavar="DIR", action=_NamedFolder)
+    verb.set_defaults(folder_named=False)
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--fork", action="store_true")
     verb.add_argument("--session", metavar="KEY")

@@ -314,6 +314,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "TrustUnwritable": Sentence("{path} cannot be written: {problem}. Nothing was trusted.", 2),
     "BadLockfile": Sentence("{path} cannot be used as a lock file: {problem}.", 2),
+    "TrustFileUnsafe": Sentence("{path} is not obeyed: {problem}", 3),
+    "WideFolder": Sentence(
+        "{path} is no folder to work in by accident: {problem}. Go into a project's folder, or mean it: -C {path}",
+        3,
+    ),
     "UnreadableFolder": Sentence("{path} is not a folder Bridle can work in ({problem}).", 2),
     "Usage": Sentence("{problem}", 2),
 }
