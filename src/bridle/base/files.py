@@ -278,36 +278,35 @@ class Untrusted(OSError):
     """Somebody else could have written a file that is obeyed. `strerror` says why and what to do, as a clause."""
 
 
-def read_trusted(path: str, limit: int) -> Contents:
-    """Read a file that grants authority as `read_limited` does: the file itself, ours or root's, and writable by
-    nobody else.
+def read_trusted(path: str, limit: int, *, strict: bool = True) -> Contents:
+    """Read a file that grants authority as `read_limited` does, if only we or root could have written it.
 
-    Raises `Untrusted` where it is not.
+    Raises `Untrusted` where it belongs to somebody else or others can write it. Where it is not `strict` it may be a
+    link, as people have it who keep their settings elsewhere, and a group may write it: many have one of their own.
     """
+    follow = 0 if not strict else os.O_NOFOLLOW
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | follow)
     except OSError as problem:
-        if problem.errno != errno.ELOOP:
+        if problem.errno != errno.ELOOP or not strict:
             raise
         raise Untrusted(errno.ELOOP, "it is a symbolic link; put the file itself there", path) from None
     try:
         status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        if (problem := others_could_write(status)) is not None:
-            raise Untrusted(errno.EPERM, problem.format(path=path), path)
+        if status.st_uid not in (0, os.geteuid()):
+            theirs = f"it belongs to user {status.st_uid}; if you wrote it: chown {os.geteuid()} {path}"
+            raise Untrusted(errno.EPERM, theirs, path)
+        if status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if strict else 0)):
+            raise Untrusted(
+                errno.EPERM, f"others can write to it; if it is as you want it: chmod go-w {path}", path
+            )
         return _read(fd, limit)
     finally:
         os.close(fd)
-
-
-def others_could_write(status: os.stat_result) -> str | None:
-    """Why a file cannot be obeyed, and what to do about `{path}`; None where only we and root can write it."""
-    if status.st_uid not in (0, os.geteuid()):
-        return f"it belongs to user {status.st_uid}; if its content is yours: chown {os.geteuid()} {{path}}"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "others can write to it; if its content is yours: chmod go-w {path}"
-    return None
 
 
 def _read(fd: int, limit: int) -> Contents:
