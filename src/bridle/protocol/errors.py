@@ -297,6 +297,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "bridle sessions repair",
         1,
     ),
+    "TipsGone": Sentence(
+        "{path} has nothing about {sessions} any more, so nobody can tell whether events at their end were cut off. "
+        "Look, and go on with what is there: bridle sessions repair"
+    ),
     "StoreLost": Sentence(
         "{path} is damaged at its very beginning ({problem}), so nothing can be saved. Nothing was changed. "
         "Move it away to begin anew.",
