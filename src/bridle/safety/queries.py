@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -175,6 +175,15 @@ class Lifted(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING_LIFTED = Lifted()
 
 
+class _Seen(NamedTuple):
+    """A file as it was found: its absolute names, and what is to be said about it."""
+
+    names: tuple[str, ...]
+    outside: bool
+    secret: bool
+    private: bool
+
+
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where calls are made: the session's folders, Bridle's own, which are nobody's business, and what is secret."""
 
@@ -188,27 +197,33 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Whether one of a file's names looks like it holds secrets."""
         return any(is_secret_like(name, self.secret_files) for name in names)
 
-    def is_private(self, written: str, target: Target, *, secret: bool) -> bool:
-        """Whether a file is secret and not of this folder: in a private place, or one that looks so elsewhere.
+    def seen(self, written: str, cwd: str, target: Target) -> _Seen:
+        """What there is to know of a file that was written so in `cwd` and leads there. A hard link has several names.
 
-        `written` is its absolute name before links were followed.
+        Private is what is in a private place, and what looks secret outside the session's folders.
         """
-        if self.private is not None and any(map(self.private.hold, {os.path.normpath(written), target.path})):
-            return True
-        elsewhere = secret and self.folders.place(target.path) == "outside"
-        if elsewhere and not is_beneath_any(target.path, _PUBLIC):
-            return True
-        if self.private is None or target.status is None:
-            return False
-        return self.private.hold_second_name(target.status)
-
-    def names(self, written: str, target: Target) -> tuple[str, ...]:
-        """What a file is called: as it was written, where that leads, and by its other names here."""
-        return (written, target.path, *second_names(target, self.folders.workspace))
+        names = (written, target.path)
+        linked = target.status is not None and target.status.st_nlink > 1
+        if linked:
+            names += tuple(second_names(target, self.folders.workspace))
+        outside = self.folders.place(target.path) == "outside"
+        secret = self.holds_secrets(*names)
+        private = secret and outside and not is_beneath_any(target.path, _PUBLIC)
+        if (places := self.private) is not None and not private:
+            if outside or not places.inside_is_clear:
+                private = places.hold(target.path) or places.hold(
+                    os.path.normpath(os.path.join(cwd, written))
+                )
+            private = private or (linked and places.hold_second_name(target.status))
+        return _Seen(names[1:], outside, secret or private, private)
 
     def name(self, resolved: str) -> PathName:
         inside = self.folders.place(resolved) == "workspace"
         return PathName(absolute=resolved, relative=self.folders.shown(resolved) if inside else None)
+
+    def are_policy(self, names: Iterable[str]) -> bool:
+        """Whether one of a file's absolute names is one that later runs obey."""
+        return any(is_policy_file(self.folders.shown(name)) for name in names)
 
     def is_ours(self, resolved: str) -> bool:
         return is_inside_same_folder(resolved, self.protected)
@@ -250,20 +265,16 @@ def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
 
 def _file_query(call: ToolCall, place: Place) -> Query:
     paths = [subject for subject in call.subjects if subject.kind == "path"]
-    targets = [_target_of(subject.resolved) for subject in paths]
-    named = [place.names(subject.value, target) for subject, target in zip(paths, targets, strict=True)]
+    workspace = place.folders.workspace
+    seen = [place.seen(subject.value, workspace, _target_of(subject.resolved)) for subject in paths]
     changes_policy = any(
-        subject.access == "write" and any(is_policy_file(place.folders.shown(name)) for name in names[1:])
-        for subject, names in zip(paths, named, strict=True)
+        subject.access == "write" and place.are_policy(file.names)
+        for subject, file in zip(paths, seen, strict=True)
     )
     policy_file = changes_policy and not place.lifted.policy_changes
-    secrets = [place.holds_secrets(*names) for names in named]
-    private = any(
-        place.is_private(os.path.join(place.folders.workspace, subject.value), target, secret=secret)
-        for subject, target, secret in zip(paths, targets, secrets, strict=True)
-    )
-    secret = private or any(secrets)
-    outside = any(place.folders.place(subject.resolved) == "outside" for subject in paths)
+    secret = any(file.secret for file in seen)
+    private = any(file.private for file in seen)
+    outside = any(file.outside for file in seen)
     risk = call.definition.risk
     reads_inside = risk == "read" and not (outside or secret)
     return Query(
@@ -372,8 +383,9 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         sought = [*_sought(part.words)]
         secret = any(place.holds_secrets(name) or fnmatchcase(".env", name) for name in sought)
         secret = secret or (not sought and _comes_by_secrets(part, program, cwd, place))
-        private = place.private is not None and place.private.lie_below(_searched(part, cwd))
-        if secret or private or _searches_ours(part, cwd, place):
+        roots = _searched(part, cwd)
+        private = place.private is not None and place.private.lie_below(roots)
+        if secret or private or _searches_ours(roots, place):
             yield _Touched(access="read", resolved=None, secret=secret or private, private=private)
 
 
@@ -391,9 +403,8 @@ def _sought(words: Sequence[str | None]) -> Iterator[str]:
             yield name.rpartition("/")[2]
 
 
-def _searches_ours(part: Part, cwd: str, place: Place) -> bool:
+def _searches_ours(roots: set[str], place: Place) -> bool:
     """Whether a search through folders may come by Bridle's own: nobody runs Bridle in their home folder for that."""
-    roots = _searched(part, cwd)
     return any(is_beneath_any(os.path.realpath(folder), roots) for folder in place.protected)
 
 
@@ -462,19 +473,16 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
         return _Touched(access=use.access, resolved=None)
     resolved = target.path
     changes = use.access in ("write", "delete")
-    outside = place.folders.place(resolved) == "outside"
-    names = place.names(path, target)
-    secret = place.holds_secrets(*names)
-    private = place.is_private(os.path.join(cwd, path), target, secret=secret)
+    seen = place.seen(path, cwd, target)
     ours = place.is_ours(resolved)
     return _Touched(
         access=use.access,
         resolved=resolved,
-        outside=outside,
-        secret=secret or private,
-        private=private,
-        policy=changes and (ours or any(is_policy_file(place.folders.shown(name)) for name in names[1:])),
-        harmless=not (changes or outside or secret or private or ours),
+        outside=seen.outside,
+        secret=seen.secret,
+        private=seen.private,
+        policy=changes and (ours or place.are_policy(seen.names)),
+        harmless=not (changes or seen.outside or seen.secret or ours),
     )
 
 

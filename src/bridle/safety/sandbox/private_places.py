@@ -154,27 +154,26 @@ class PrivatePlaces:
 
     def hold(self, path: str) -> bool:
         """Whether an absolute path without `..` is or lies in a private place, under this name."""
-        if self._inside_is_clear and self._folders.place(path) != "outside":
+        if self.inside_is_clear and self._folders.place(path) != "outside":
             return False
         return any(parent in self._places for parent in self_and_parents(path))
 
-    def hold_second_name(self, status: os.stat_result) -> bool:
+    def hold_second_name(self, status: os.stat_result | None) -> bool:
         """Whether a file that has several names has one of them there. One with a single name is not looked for."""
-        if status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
+        if status is None or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
             return False
         return (status.st_dev, status.st_ino) in self._files_with_names
 
     def lie_below(self, roots: Iterable[str]) -> bool:
         """Whether a search through these resolved folders would come by one that is there."""
-        found = [
-            root for root in roots if not self._inside_is_clear or self._folders.place(root) == "outside"
-        ]
+        found = [root for root in roots if not self.inside_is_clear or self._folders.place(root) == "outside"]
         return bool(found) and any(
             is_beneath_any(place, found) and os.path.lexists(place) for place in self._places
         )
 
     @functools.cached_property
-    def _inside_is_clear(self) -> bool:
+    def inside_is_clear(self) -> bool:
+        """Whether no private place is inside the session's folders, as in any that is not a home."""
         roots = (self._folders.workspace, *self._folders.added)
         if is_beneath_any(self._home, roots):
             return False
