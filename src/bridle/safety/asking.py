@@ -28,7 +28,7 @@ def explanation(query: Query, decision: Decision, mode: Mode, safety_notes: Sequ
         facts.append(f"rule={decision.rule}" + (f" ({decision.origin})" if decision.origin else ""))
     if query.policy_file:
         facts.append(CHANGES_POLICY)
-    facts += [f"{LIFTED_WORDS[flag]} ({flag})" for flag in query.lifted]
+    facts += (f"{LIFTED_WORDS[flag]} ({flag})" for flag in query.lifted)
     if decision.for_person:
         facts.append("only a person says yes")
     return "; ".join((*facts, *safety_notes))

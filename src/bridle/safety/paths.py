@@ -106,7 +106,7 @@ def find(value: str, cwd: str) -> Target:
             raise PathRefused("its links lead in a circle") from None
         status = None
     is_link = status is not None and stat.S_ISLNK(status.st_mode)
-    if is_link or (_met_links(named, resolved) and any(map(os.path.islink, self_and_parents(resolved)))):
+    if is_link or (_met_links(named, resolved) and any(map(os.path.islink, _self_and_parents(resolved)))):
         raise PathRefused("its links lead in a circle")
     return Target(resolved, status)
 
@@ -187,7 +187,7 @@ def is_inside_same_folder(
     identities = {identity for identity, _ in forbidden}
     below: list[str] = []
     known = (status.st_dev, status.st_ino) if status is not None else None
-    for parent in self_and_parents(path):
+    for parent in _self_and_parents(path):
         if parent == clear and all(not missing for _, missing in forbidden):
             return False
         identity = known or _identity(parent)
@@ -309,8 +309,7 @@ def _check_length(value: str) -> None:
         raise PathRefused("it is too long")
 
 
-def self_and_parents(resolved: str) -> Iterable[str]:
-    """An absolute path and every folder above it, innermost first."""
+def _self_and_parents(resolved: str) -> Iterable[str]:
     while True:
         yield resolved
         parent = os.path.dirname(resolved)

@@ -286,7 +286,7 @@ def _file_query(call: ToolCall, place: Place) -> Query:
         secret=secret,
         private=private,
         concern=_file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
-        lifted=place.lifted.used(changes_policy=changes_policy),
+        lifted=place.lifted.used(changes_policy=changes_policy) if changes_policy else (),
     )
 
 
@@ -362,7 +362,9 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         private=any(file.private for file in files),
         escalates=escalates,
         concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
-        lifted=place.lifted.used(changes_policy=changes_policy, escalates=wants_out),
+        lifted=place.lifted.used(changes_policy=changes_policy, escalates=wants_out)
+        if changes_policy or wants_out
+        else (),
     )
 
 

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 
-from bridle.safety.paths import SessionFolders, is_beneath, is_beneath_any, self_and_parents
+from bridle.safety.paths import SessionFolders, is_beneath, is_beneath_any
 from bridle.safety.sensitive import SECRET_FILES
 
 # fmt: off
@@ -156,7 +156,7 @@ class PrivatePlaces:
         """Whether an absolute path without `..` is or lies in a private place, under this name."""
         if self.inside_is_clear and self._folders.place(path) != "outside":
             return False
-        return any(parent in self._places for parent in self_and_parents(path))
+        return f"{path}/".startswith(self._places)
 
     def hold_second_name(self, status: os.stat_result | None) -> bool:
         """Whether a file that has several names has one of them there. One with a single name is not looked for."""
@@ -166,9 +166,13 @@ class PrivatePlaces:
 
     def lie_below(self, roots: Iterable[str]) -> bool:
         """Whether a search through these resolved folders would come by one that is there."""
-        found = [root for root in roots if not self.inside_is_clear or self._folders.place(root) == "outside"]
-        return bool(found) and any(
-            is_beneath_any(place, found) and os.path.lexists(place) for place in self._places
+        below = tuple(
+            f"{root.rstrip('/')}/"
+            for root in roots
+            if not self.inside_is_clear or self._folders.place(root) == "outside"
+        )
+        return bool(below) and any(
+            place.startswith(below) and os.path.lexists(place.rstrip("/")) for place in self._places
         )
 
     @functools.cached_property
@@ -180,8 +184,8 @@ class PrivatePlaces:
         return not any(is_beneath_any(os.path.realpath(place), roots) for place in _by_variable(self._env))
 
     @functools.cached_property
-    def _places(self) -> frozenset[str]:
-        """Under the names they have, there or not, and where those lead."""
+    def _places(self) -> tuple[str, ...]:
+        """Under the names they have, there or not, and where those lead; each with a slash at its end."""
         named = [
             *(os.path.join(self._home, place) for place in _in_home()),
             *_SECRETS_OF_SYSTEM,
@@ -189,8 +193,10 @@ class PrivatePlaces:
         ]
         leading = (os.path.realpath(place) for place in secret_places(self._home, self._env))
         opened = (self._folders.workspace, *self._folders.added)
-        return frozenset(
-            place for place in (*named, *leading) if not any(is_beneath(folder, place) for folder in opened)
+        return tuple(
+            f"{place}/"
+            for place in dict.fromkeys((*named, *leading))
+            if not any(is_beneath(folder, place) for folder in opened)
         )
 
     @functools.cached_property
