@@ -306,7 +306,7 @@ POLICY_CALLS = [
 ]
 
 
-@pytest.mark.parametrize("asked", POLICY_CALLS, ids=lambda asked: str(asked))
+@pytest.mark.parametrize("asked", POLICY_CALLS, ids=["hook", "git config", "instructions", "command"])
 @pytest.mark.parametrize("loose", [{"yes": True}, {"mode": "yolo"}, {"mode": "yolo", "yes": True}], ids=str)
 async def test_no_yes_and_no_mode_changes_what_later_runs_obey(
     place: Place, asked: Any, loose: dict[str, Any]
@@ -398,9 +398,13 @@ async def test_a_rule_of_the_project_does_not_let_what_later_runs_obey_change(pl
 async def test_an_agent_gives_no_flag_that_is_for_people(place: Place) -> None:
     async with place.session(say("Hi.")) as session:
         agent = session.engine.connect(name="outer", identity="agent", answers=True)
-        for flag in ("allow_policy_changes", "allow_unsandboxed"):
+        for flag, value in (
+            ("allow_policy_changes", True),
+            ("allow_unsandboxed", True),
+            ("wide_folder", "/"),
+        ):
             with pytest.raises(CommandRefused) as refused:
-                await agent.send(CreateSession(cwd=str(place.work), model="demo", config={flag: True}))
+                await agent.send(CreateSession(cwd=str(place.work), model="demo", config={flag: value}))
             assert refused.value.reason == "NotAPerson"
 
 

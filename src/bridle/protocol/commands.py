@@ -36,7 +36,7 @@ class CreateSession(Command, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-FOR_PEOPLE = ("allow_policy_changes", "allow_unsandboxed")
+FOR_PEOPLE = ("allow_policy_changes", "allow_unsandboxed", "wide_folder")
 """Options of `CreateSession.config` that only a client of a person's own may set."""
 
 
