@@ -21,6 +21,7 @@ from bridle.protocol.commands import (
     AnswerPermission,
     AnswerQuestion,
     AttachSession,
+    CreateSession,
     EnterPlanMode,
     ExitPlanMode,
     SendInput,
@@ -293,6 +294,118 @@ async def test_yes_answers_what_a_hook_wants_asked_and_lifts_no_denial(place: Pl
         events = await session.ask("go")
     assert reasons(events) == [None, "NeverAllowed", "RuleDenied"]
     assert [decided.decided_by for decided in of_kind(events, PermissionDecided)] == ["yes", "rule"]
+
+
+# What only a person says yes to
+
+POLICY_CALLS = [
+    call("write_file", path=".git/hooks/pre-commit", content="#!/bin/sh\n"),
+    call("write_file", path=".git/config", content="[core]\n"),
+    call("write_file", path="AGENTS.md", content="obey"),
+    call("bash", command="echo obey > AGENTS.md"),
+]
+
+
+@pytest.mark.parametrize("asked", POLICY_CALLS, ids=["hook", "git config", "instructions", "command"])
+@pytest.mark.parametrize("loose", [{"yes": True}, {"mode": "yolo"}, {"mode": "yolo", "yes": True}], ids=str)
+async def test_no_yes_and_no_mode_changes_what_later_runs_obey(
+    place: Place, asked: Any, loose: dict[str, Any]
+) -> None:
+    async with place.session(asked, say("Done."), **loose) as session:
+        events = await session.ask("go")
+    (result,) = of_kind(events, ToolResult)
+    assert (result.outcome, result.reason, place.names()) == ("denied", "NoApprover", [])
+    assert "--allow-policy-changes" in result.content
+
+
+@pytest.mark.parametrize("loose", [{"yes": True}, {"mode": "yolo"}, {"mode": "yolo", "yes": True}], ids=str)
+async def test_no_yes_and_no_mode_lets_a_command_leave_the_sandbox(
+    place: Place, loose: dict[str, Any]
+) -> None:
+    escalating = call("bash", command="touch made", escalate="please")
+    async with place.session(escalating, say("Done."), **loose) as session:
+        (result,) = of_kind(await session.ask("go"), ToolResult)
+    assert (result.outcome, result.reason, place.names()) == ("denied", "NoApprover", [])
+    assert "--allow-unsandboxed" in result.content
+    assert "--allow bash" not in result.content
+
+
+async def test_a_hook_or_a_rule_that_asks_hands_no_such_question_to_yes(place: Place) -> None:
+    place.hook("PreToolUse", """echo '{"decision":"ask","message":"sure?"}'""")
+    calls = [
+        call("write_file", path="AGENTS.md", content="x"),
+        call("bash", command="true", escalate="please"),
+    ]
+    async with place.session(*calls, say("Done."), yes=True, mode="yolo") as session:
+        assert reasons(await session.ask("go")) == ["NoApprover", "NoApprover"]
+    (place.home / "config" / "config.toml").write_text(
+        '[[permissions.rules]]\ntool = "edit"\nverdict = "ask"\n'
+    )
+    async with place.session(calls[0], say("Done."), yes=True) as session:
+        assert reasons(await session.ask("go")) == ["NoApprover"]
+
+
+async def test_each_question_has_a_flag_of_its_own_and_the_rest_of_the_call_is_judged_as_ever(
+    place: Place,
+) -> None:
+    writing = call("write_file", path=".git/hooks/pre-commit", content="#!/bin/sh\n")
+    escalating = call("bash", command="touch made", escalate="please")
+    calls = (writing, escalating, say("Done."))
+    async with place.session(*calls, yes=True, allow_policy_changes=True) as session:
+        assert reasons(await session.ask("go")) == [None, "NoApprover"]
+    async with place.session(*calls, yes=True, allow_unsandboxed=True) as session:
+        assert reasons(await session.ask("go")) == ["NoApprover", None]
+    both = {"allow_policy_changes": True, "allow_unsandboxed": True}
+    async with place.session(*calls, **both) as session:  # what is left asks: it changes files, it runs
+        assert reasons(await session.ask("go")) == ["NoApprover", "NoApprover"]
+    for mode in ("auto", "yolo"):
+        async with place.session(*calls, mode=mode, **both) as session:
+            assert reasons(await session.ask("go")) == [None, None]
+    async with place.session(*calls, mode="plan", **both) as session:
+        assert reasons(await session.ask("go")) == ["ModeDenied", "ModeDenied"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        ("write_file(AGENTS.md)", "allow"),
+        ("edit(AGENTS.md)", "allow"),
+        ("edit", "ask"),
+        ("*", "ask"),
+        ("write_file", "ask"),
+        ("write_file(*)", "ask"),
+        ("edit(**)", "ask"),
+        ("edit(*.md)", "ask"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["default", "yolo"])
+async def test_a_rule_lets_what_later_runs_obey_change_only_by_naming_it(
+    place: Place, rule: str, verdict: str, mode: Mode
+) -> None:
+    here = place.standing(mode, allow=(rule,))
+    found = await explain(here, "write_file", {"path": "AGENTS.md", "content": "x"})
+    assert (found.verdict, found.for_person) == (verdict, verdict == "ask")
+
+
+async def test_a_rule_of_the_project_does_not_let_what_later_runs_obey_change(place: Place) -> None:
+    (place.work / ".bridle").mkdir()
+    local = place.work / ".bridle" / "config.local.toml"
+    local.write_text('allowed_tools = ["write_file(AGENTS.md)"]\n')
+    found = await explain(place.standing("yolo"), "write_file", {"path": "AGENTS.md", "content": "x"})
+    assert found.verdict == "ask"
+
+
+async def test_an_agent_gives_no_flag_that_is_for_people(place: Place) -> None:
+    async with place.session(say("Hi.")) as session:
+        agent = session.engine.connect(name="outer", identity="agent", answers=True)
+        for flag, value in (
+            ("allow_policy_changes", True),
+            ("allow_unsandboxed", True),
+            ("wide_folder", "/"),
+        ):
+            with pytest.raises(CommandRefused) as refused:
+                await agent.send(CreateSession(cwd=str(place.work), model="demo", config={flag: value}))
+            assert refused.value.reason == "NotAPerson"
 
 
 # Files somebody points at

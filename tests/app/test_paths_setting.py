@@ -62,8 +62,9 @@ async def test_inside_a_container_nothing_is_weaker(tmp_path: Path, monkeypatch:
     work = tmp_path / "work"
     work.mkdir()
     (work / ".env").write_text("x")
+    (work / "obey.sh").write_text("touch made AGENTS.md")
     model = scripted(
-        call("bash", command="touch made AGENTS.md"),
+        call("bash", command="sh obey.sh"),
         call("write_file", path="../out", content="x"),
         call("write_file", path=".env", content="x"),
         call("bash", command="secret-tool lookup a b"),

@@ -45,13 +45,22 @@ async def ran(work: Path, *commands: str, home: Path | None = None, **options: o
 
 @pytest.mark.requirement("D16.3", "D16.7", "G2.30")
 async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tmp_path: Path) -> None:
-    inside, outside, protected = await ran(
-        work, "echo in > here.txt", f"echo out > {tmp_path}/there.txt", "echo obey > AGENTS.md"
+    script = work / "obey.sh"  # what it writes does not show in a command's text: only the mount holds it
+    script.write_text("echo obey > AGENTS.md\n")
+    writing = "echo obey > AGENTS.md"  # allowed by name, and held all the same
+    inside, outside, hidden, protected = await ran(
+        work,
+        "echo in > here.txt",
+        f"echo out > {tmp_path}/there.txt",
+        "sh obey.sh",
+        writing,
+        allow=(f"bash({writing})",),
     )
     assert (work / "here.txt").read_text() == "in\n"
     assert not (tmp_path / "there.txt").exists()
     assert not (work / "AGENTS.md").exists()
     assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in choosing.ORDER
+    assert hidden.metadata["exit_code"] != 0
     assert protected.metadata["exit_code"] == 1
     assert "[sandbox: changing AGENTS.md was blocked" in protected.content
     assert protected.metadata["blocked"] is True

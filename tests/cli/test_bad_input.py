@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import pwd
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
+from cli_kit import Place
 
 BROKEN = "mode = \n"
 BAD_MODE = 'mode = "yollo" is not a mode (strict, default, safe, auto, yolo, plan).'
@@ -76,53 +74,6 @@ def test_settings_from_elsewhere_are_named_by_their_place(
 def test_a_file_that_is_no_settings_file_is_one_sentence(place: Place, data: bytes) -> None:
     (place.work / "given.toml").write_bytes(data)
     assert refused(place, "--config", "given.toml", "x").startswith("given.toml")
-
-
-# Homes
-
-
-def words_without(place: Place, *names: str, **also: str) -> dict[str, str]:
-    return {name: value for name, value in place.environment(**also).items() if name not in names}
-
-
-def bridle(place: Place, *words: str, env: dict[str, str]) -> Ran:
-    done = subprocess.run(
-        [*BRIDLE, *words],
-        cwd=place.work,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-@pytest.mark.parametrize("variables", [{}, {"HOME": ""}])
-def test_without_a_home_the_one_the_system_knows_is_used(place: Place, variables: dict[str, str]) -> None:
-    known = pwd.getpwuid(os.getuid()).pw_dir
-    ran = bridle(place, "config", "path", env={**words_without(place, "HOME"), **variables})
-    assert (ran.code, ran.out, ran.err) == (0, f"{known}/.config/bridle/config.toml\n", "")
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody the system does not know")
-def test_somebody_the_system_does_not_know_is_told_to_name_a_home(place: Place) -> None:
-    nobody = max(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid < 60_000) + 1
-    # what is needed is imported first: an interpreter in somebody's home is closed to others
-    code = (
-        "import os, pwd, msgspec; from bridle.config.folders import folders; "
-        f"os.setuid({nobody}); folders({{}})"
-    )
-    done = subprocess.run(
-        [*BRIDLE[:1], "-c", code],
-        env=words_without(place, "HOME"),
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert b"UsageError: There is no home folder. Set HOME or BRIDLE_HOME" in done.stderr
-    named = bridle(place, "config", "path", env=words_without(place, "HOME", BRIDLE_HOME=str(place.home)))
-    assert (named.code, named.out) == (0, f"{place.home}/config/config.toml\n")
 
 
 # Files

@@ -68,7 +68,16 @@ def test_bash_calls_the_function_for_our_name(script: Path) -> None:
         (("run", "--mode", "="), ["strict", "default", "safe", "auto", "yolo", "plan"]),
         (("run", "-m", "config", "--on-a"), ["--on-ask"]),
         (("run", "--on-ask", "w"), ["wait"]),
-        (("run", "sessions", "--al"), ["--allow-host", "--allow", "--allow-project-hooks"]),
+        (
+            ("run", "sessions", "--al"),
+            [
+                "--allow-policy-changes",
+                "--allow-unsandboxed",
+                "--allow-host",
+                "--allow",
+                "--allow-project-hooks",
+            ],
+        ),
         (("sessions", "e"), ["export"]),
         (("sessions", "list", "--"), ["--help", "--all", "--json"]),
         (

@@ -1,7 +1,6 @@
 """`bridle doctor`: every part by itself, on machines where all is well and where much is broken."""
 
 import asyncio
-import json
 import os
 import pty
 import re
@@ -263,7 +262,7 @@ def test_looking_takes_no_lock_and_makes_nothing(place: Place) -> None:
     place.bridle("run", "-m", "demo", "hello")
     for folder in ("locks", "tips"):
         (place.data / folder).rename(place.data / f"{folder}.away")
-    assert text_of(place.bridle("doctor", "--offline"), "store").endswith("good")
+    assert f"{place.data}/tips has nothing" in text_of(place.bridle("doctor", "--offline"), "store")
     assert not (place.data / "locks").exists()
     assert not (place.data / "tips").exists()
 
@@ -281,21 +280,6 @@ def test_a_home_that_cannot_be_written_is_a_problem_of_one_row(place: Place) -> 
     place.home.chmod(0o500)
     ran = place.bridle("doctor", "--offline")
     assert (ran.code, states(ran)["store"]) == (1, "fail")
-
-
-def test_without_a_home_the_folders_of_the_user_are_named(place: Place) -> None:
-    environment = {name: value for name, value in place.environment().items() if name != "HOME"}
-    done = subprocess.run(
-        [*BRIDLE, "doctor", "--offline", "--json"],
-        env=environment,
-        cwd=place.work,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.stderr == b""
-    assert len(json.loads(done.stdout)["rows"]) >= 6
 
 
 def test_on_a_terminal_its_powers_are_told(place: Place) -> None:

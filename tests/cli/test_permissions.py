@@ -378,3 +378,51 @@ def test_many_calls_are_explained_one_a_line_and_a_bad_one_stops_no_other(place:
         "UnknownTool",
         "Usage",
     ]
+
+
+POLICY_WORK = """\
+call write_file {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\\n"}
+call bash {"command": "touch outside", "escalate": "please"}
+---
+say done
+"""
+
+
+def test_yes_and_yolo_answer_neither_question_that_is_for_a_person_and_the_flags_do(place: Place) -> None:
+    model = place.script(POLICY_WORK)
+    for loose in (("-y",), ("--yolo",), ("--yolo", "-y")):
+        ran = place.bridle("run", *loose, "--json", "-m", model, "go")
+        assert [denied["reason"] for denied in ran.result["denied"]] == ["NoApprover", "NoApprover"]
+        assert sorted(path.name for path in place.work.iterdir()) == ["it.script"]
+    flags = ("--allow-policy-changes", "--allow-unsandboxed")
+    ran = place.bridle("run", "-y", *flags, "-m", model, "go")
+    assert [line.partition(":")[0] for line in ran.story if line.startswith("--")] == list(flags)
+    assert (place.work / ".git" / "hooks" / "pre-commit").exists()
+    assert (place.work / "outside").exists()
+
+
+def test_explain_says_that_only_a_person_answers_and_which_flag_lifts_the_question(place: Place) -> None:
+    call = ("write_file", '{"path": "AGENTS.md", "content": "x"}')
+    asked = place.bridle("permissions", "explain", "--mode", "yolo", *call).out
+    assert "only you no -y, mode or hook says yes to this; for a whole run: --allow-policy-changes" in asked
+    lifted = place.bridle("permissions", "explain", "--mode", "yolo", "--allow-policy-changes", *call).out
+    assert lifted.startswith("allow")
+    assert "flag     --allow-policy-changes" in lifted
+
+
+def test_no_settings_file_gives_the_flags_that_are_for_people(place: Place) -> None:
+    (place.work / ".bridle").mkdir()
+    for file in (place.work / ".bridle/config.toml", place.home / ".config/bridle/config.toml"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("allow_policy_changes = true\n")
+        ran = place.bridle(
+            "permissions",
+            "explain",
+            "--json",
+            "--mode",
+            "yolo",
+            "write_file",
+            '{"path": "AGENTS.md", "content": "x"}',
+        )
+        assert '"verdict":"allow"' not in ran.out
+        file.unlink()

@@ -251,7 +251,7 @@ def test_a_closed_stdin_is_an_empty_one(place: Place, words: tuple[str, ...], co
 @pytest.mark.requirement("C22")
 @pytest.mark.parametrize("variable", ["HOME", "BRIDLE_HOME", "XDG_DATA_HOME"])
 def test_a_home_that_cannot_be_written_is_named_and_nothing_runs(place: Place, variable: str) -> None:
-    file = place.work / "a-file"
+    file = place.home / "a-file"
     file.write_text("precious\n")
     model = place.script('call bash {"command": "touch ran"}\n---\nsay done\n')
     ran = place.bridle("run", "-y", "-m", model, "x", env={variable: str(file / "below")})

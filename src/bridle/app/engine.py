@@ -25,7 +25,7 @@ from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.config.folders import Folders, folders
+from bridle.config.folders import Folders, folders, home_of
 from bridle.context.sources import repository_root
 from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
@@ -48,6 +48,7 @@ from bridle.protocol.messages import TextBlock
 from bridle.safety.sandbox.spawn import SETTLE_S
 from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
 from bridle.safety.trust import Approvals
+from bridle.safety.wide_folders import why_wide
 from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Engine:
         )
         self._ground = Ground(
             where=where,
+            env=env,
             notes=self._notes,
             clock=clock,
             ids=self._ids,
@@ -195,6 +197,7 @@ class Engine:
             cwd = _kept(self.store.find(command.resume)).cwd
             _working_folder(cwd)
             options = _named_from(here, options)
+        _refuse_wide(cwd, options, self._env)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
@@ -429,6 +432,14 @@ def _working_folder(cwd: str) -> str:
             "UnreadableFolder", path=visible(cwd), problem="its name is not UTF-8 text"
         ) from None
     return resolved
+
+
+def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> None:
+    """Raises `WideFolder` for a home or a folder of the system that nobody named."""
+    if (problem := why_wide(cwd, home_of(env))) is None:
+        return
+    if options.wide_folder is None or os.path.realpath(options.wide_folder) != cwd:
+        raise CommandRefused("WideFolder", path=visible(cwd), problem=problem)
 
 
 def _kept(row: SessionRow) -> SessionRow:

@@ -39,6 +39,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What would become of a call: the verdict, the step of the order that decided, and what it rests on.
 
     `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say.
+    `for_person`: only their own answer counts. `flags` are those that lift that, or have lifted it.
     """
 
     tool: str
@@ -60,6 +61,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     paths: tuple[str, ...] = ()
     evidence: Evidence | None = None
     answers: tuple[Answer, ...] = ()
+    for_person: bool = False
+    flags: tuple[str, ...] = ()
 
 
 class Unexplainable(Exception):
@@ -108,6 +111,7 @@ def standing(
         understand=understand or understanding(env, cwd),
         mode=lambda: chosen,
         saved=saved if settings.persist_grants else None,
+        env=env,
     )
     return Standing(settings, chosen, saved, made)
 
@@ -164,6 +168,8 @@ def _explained(here: Standing, call: ToolCall, query: Query, decision: Decision)
         parts=asked.parts,
         paths=tuple(path.shown for path in query.paths),
         answers=(Answer(answer="once", remembers="nothing"), *answers) if ask else (),
+        for_person=decision.for_person,
+        flags=query.lifting if decision.for_person else query.lifted,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bridle.app.settings import SessionSettings
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, home_of
 from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, Sight, ToolLayer
 from bridle.protocol.events import Mode
@@ -17,8 +17,9 @@ from bridle.safety.guards import PathPolicy, guarded, workspace_policy
 from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.paths import SessionFolders, session_folders
 from bridle.safety.permissions import Permissions
-from bridle.safety.queries import Understand
+from bridle.safety.queries import Lifted, Understand
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
+from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES
 from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.safety.sight import sight
@@ -46,8 +47,10 @@ def gates(
     understand: Understand,
     mode: Callable[[], Mode],
     saved: SavedGrants | None,
+    env: Mapping[str, str],
 ) -> Gates:
-    """The gates of a session in these folders. `saved` is None where no yes is kept."""
+    """The gates of a session in these folders. `saved` is None where no yes is kept; `env` says where secrets are."""
+    private = PrivatePlaces(home_of(env), env, here)
     paths = workspace_policy(
         here,
         where.all,
@@ -56,6 +59,7 @@ def gates(
         secret_files=settings.secret_files or SECRET_FILES,
         named_by_user=named_by_user(settings.rules, here),
         judge_url=_judge_url(settings),
+        private=private,
     )
     permissions = Permissions(
         folders=here,
@@ -66,6 +70,11 @@ def gates(
         protected=where.all,
         secret_files=paths.secret_files,
         saved=saved,
+        private=private,
+        lifted=Lifted(
+            policy_changes=settings.options.allow_policy_changes,
+            unsandboxed=settings.options.allow_unsandboxed,
+        ),
     )
     layers = (known_and_visible(registry), validated(), guarded(paths, understand))
     seen = sight(paths, denied_paths(settings.rules, here))

@@ -77,9 +77,10 @@ BROUGHT = ToolOrigin(scope="programmatic")
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What all sessions of a process stand on; `tools` are those an embedder brings."""
+    """What all sessions of a process stand on; `tools` are those an embedder brings, `env` is that of the process."""
 
     where: Folders
+    env: Mapping[str, str]
     clock: Clock
     ids: Ids
     models: Models
@@ -164,6 +165,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             understand=understanding(env, cwd),
             mode=lambda: conversation.mode,
             saved=saved,
+            env=ground.env,
         )
 
     def shows_content(path: str) -> bool:
@@ -351,7 +353,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         hooks=hooks,
         policy=policy,
         notices=(
-            *_notices(settings, found, saved),
+            *_notices(settings, found, saved, opened.approvals),
             *_idle_rules(settings, frozenset(tool.name for tool in (*tools, *ground.tools))),
             *map(_name_taken, refused),
             *(undo.notices() if conversation.last_id else ()),
@@ -385,8 +387,19 @@ def _provider_of(conversation: Conversation) -> str:
     return conversation.prefix.provider if conversation.prefix is not None else ""
 
 
-def _notices(settings: SessionSettings, found: SessionHooks, saved: SavedGrants | None) -> Iterator[Notice]:
+def _notices(
+    settings: SessionSettings, found: SessionHooks, saved: SavedGrants | None, approvals: Approvals
+) -> Iterator[Notice]:
     """What a person should know before anything happens: what was left out, and what could not be read."""
+    for flag, given in (
+        ("--allow-policy-changes", settings.options.allow_policy_changes),
+        ("--allow-unsandboxed", settings.options.allow_unsandboxed),
+    ):
+        if given:
+            data = {"flag": flag}
+            yield Notice(reason="AllowedByFlag", message=sentence("AllowedByFlag", data), data=data)
+    if (unsafe := approvals.problem()) is not None:
+        yield Notice(reason=unsafe.reason, message=unsafe.message, data=unsafe.data)
     for warning in settings.warnings:
         yield Notice(reason="ConfigWarning", message=warning)
     if found.ignored is not None:

@@ -35,9 +35,14 @@ _RULE_TIERS: Mapping[str, Tier] = {
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may ask for when it opens a session, as `CreateSession.config`."""
+    """What a client may ask for when it opens a session, as `CreateSession.config`.
+
+    `wide_folder` is one a person chose to work in although it holds more than a project.
+    """
 
     yes: bool = False
+    allow_policy_changes: bool = False
+    allow_unsandboxed: bool = False
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     max_steps: int | None = None
@@ -60,6 +65,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_cost: float | None = None
     title: str | None = None
     headless: bool = False
+    wide_folder: str | None = None
     transcript: str | None = None
 
 

@@ -274,6 +274,41 @@ def read_limited(source: int | str, limit: int) -> Contents:
         os.close(fd)
 
 
+class Untrusted(OSError):
+    """Somebody else could have written a file that is obeyed. `strerror` says why and what to do, as a clause."""
+
+
+def read_trusted(path: str, limit: int, *, strict: bool = True) -> Contents:
+    """Read a file that grants authority as `read_limited` does, if only we or root could have written it.
+
+    Raises `Untrusted` where it belongs to somebody else or others can write it. Where it is not `strict` it may be a
+    link, as people have it who keep their settings elsewhere, and a group may write it: many have one of their own.
+    """
+    follow = 0 if not strict else os.O_NOFOLLOW
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | follow)
+    except OSError as problem:
+        if problem.errno != errno.ELOOP or not strict:
+            raise
+        raise Untrusted(errno.ELOOP, "it is a symbolic link; put the file itself there", path) from None
+    try:
+        status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        if status.st_uid not in (0, os.geteuid()):
+            theirs = f"it belongs to user {status.st_uid}; if you wrote it: chown {os.geteuid()} {path}"
+            raise Untrusted(errno.EPERM, theirs, path)
+        if status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if strict else 0)):
+            raise Untrusted(
+                errno.EPERM, f"others can write to it; if it is as you want it: chmod go-w {path}", path
+            )
+        return _read(fd, limit)
+    finally:
+        os.close(fd)
+
+
 def _read(fd: int, limit: int) -> Contents:
     parts: list[bytes] = []
     wanted = limit + 1  # one more, to know whether there was more

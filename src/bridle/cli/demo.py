@@ -32,6 +32,7 @@ def demo(env: Mapping[str, str]) -> int:
 
 async def run_demo(env: Mapping[str, str]) -> int:
     """The demo on a running loop; returns the exit code."""
+    own = folders(env)  # before anything is made
     scratch = tempfile.mkdtemp(prefix="bridle-demo-")
     _write_project(scratch)
     await _make_repository(scratch, env)
@@ -54,7 +55,7 @@ async def run_demo(env: Mapping[str, str]) -> int:
     if printer.session is not None:
         _say("")
         _say(f"That was the real {parts}; only the model was a script.")
-        _say(f"The log, encrypted     {os.path.join(folders(env).data, 'sessions.db')}")
+        _say(f"The log, encrypted     {os.path.join(own.data, 'sessions.db')}")
         program = "bridle" if shutil.which("bridle") else sys.argv[0]
         _say(f"What just happened     {program} sessions show {printer.session}")
         _say(f"Play your own script   {program} help scripts")

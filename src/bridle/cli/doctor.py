@@ -159,6 +159,7 @@ async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Fou
 
 def _store(found: _Found) -> Iterable[Row]:
     from bridle.cli.login_store import log_lock_row
+    from bridle.sessions.reading import tips_gone
 
     path = os.path.join(found.where.data, "sessions.db")
     if not os.path.lexists(path):
@@ -171,6 +172,7 @@ def _store(found: _Found) -> Iterable[Row]:
         if sessions:  # the check that a resume makes; raises where something is not as it was written
             store.verify(sessions[0].id, last=VERIFIED_ON_RESUME)
         integrity = "integrity of the newest session good" if sessions else "no session to verify"
+        without_tip = store.without_tip()
     with open(path, "rb") as file:
         if file.read(len(_UNENCRYPTED)) == _UNENCRYPTED:
             return [Row("fail", "store", f"{path} is not encrypted")]
@@ -179,6 +181,8 @@ def _store(found: _Found) -> Iterable[Row]:
         _stored_keys(found), found.where, found.env
     )  # opening may have wrapped its key
     text = f"{counted(len(sessions), 'session')}, {size / 1e6:.1f} MB, encrypted, {integrity}"
+    if without_tip:
+        return [Row("warn", "store", tips_gone(found.where.data, without_tip))]
     if lock_words:
         return [Row("warn", "store", f"{text}; {lock_words}")]
     return [Row("ok", "store", text)]

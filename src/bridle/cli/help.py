@@ -40,8 +40,8 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
 
 Nobody can answer questions in a run: what would ask is not run, and the model is told why.
 Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --deny.
---auto-approve is another word for --yes: nobody is asked, but no deny, hook or file you have not seen is passed over.
---strict-permissions is --mode strict: every call is asked about, reading too.
+Neither -y nor yolo lets a command leave the sandbox (--allow-unsandboxed) or changes AGENTS.md, .git/hooks and
+whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes, --strict-permissions --mode strict.
 --no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
 -s, --sandbox auto|off|read-only|workspace-write: what commands may write. --network deny|filtered: what they reach.
 --max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
@@ -178,7 +178,8 @@ bridle permissions — what may run here and why, and what you said yes to.
   bridle permissions revoke ID|all         take a saved yes back; running sessions notice
   bridle permissions promote ID            make it a rule of your own settings, for every folder and for good
 
-explain takes --mode, --allow, --deny and --add-dir as a run does, and --json. With --batch it reads one call a line,
+explain takes --mode, --allow, --deny, --allow-policy-changes, --allow-unsandboxed and --add-dir as a run does.
+It says where only a person's own yes counts. With --json one object; with --batch it reads one call a line,
 {"tool": "bash", "input": {"command": "ls"}}, and answers one JSON object a line with its verdict: allow, ask or deny.
 The first that speaks decides: 1 guards and hooks, 2 a rule that denies, 3 a yes you gave, 4 the first rule that fits,
 5 the agent's default, 6 the mode, 7 you are asked. An allow rule for a command needs every part of a script allowed
@@ -305,6 +306,7 @@ BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a 
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
 XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME. An empty value counts as unset; an unknown BRIDLE_ name is reported.
+Without an absolute HOME and without BRIDLE_HOME nothing is written anywhere: one sentence, exit 2.
 """
 
 SCRIPTS = """\

@@ -195,8 +195,18 @@ def _told(found: Explained) -> Iterable[str]:
         yield _row("path", path)
     for answer in found.answers:
         yield _row("answer", f"{_KEYS[answer.answer]}  {answer.remembers}")
+    if found.for_person:
+        yield _row("only you", "no -y, mode or hook says yes to this" + _instead(found.flags))
+    elif found.flags:
+        yield _row("flag", " ".join(found.flags))
     if found.why:
         yield _row("why", found.why)
+
+
+def _instead(flags: Iterable[str]) -> str:
+    """What a person may say at the start in place of an answer."""
+    named = " ".join(flags)
+    return f"; for a whole run: {named}" if named else ""
 
 
 _KEYS = {"once": "y", "pattern": "p", "tool": "t", "always": "a"}
@@ -284,6 +294,8 @@ def _toml(rules: Iterable[Mapping[str, Any]]) -> str:
 
 def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> Standing:
     options = SessionOptions(
+        allow_policy_changes=getattr(parsed, "allow_policy_changes", False),
+        allow_unsandboxed=getattr(parsed, "allow_unsandboxed", False),
         allow=tuple(getattr(parsed, "allow", ())),
         deny=tuple(getattr(parsed, "deny", ())),
         add_dirs=added_folders(getattr(parsed, "add_dir", ())),

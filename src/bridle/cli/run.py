@@ -189,6 +189,8 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
         aliases=aliases,
         config={
             "yes": parsed.yes,
+            "allow_policy_changes": parsed.allow_policy_changes,
+            "allow_unsandboxed": parsed.allow_unsandboxed,
             "allow": parsed.allow,
             "deny": parsed.deny,
             "max_steps": parsed.max_steps,
@@ -211,6 +213,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "add_dirs": list(added_folders(parsed.add_dir)),
             "title": " ".join(parsed.name.split())[:TITLE_CHARS] if parsed.name else None,
             "headless": parsed.verb == "run",
+            "wide_folder": cwd if parsed.folder_named else None,
             "transcript": parsed.transcript,
         },
     )

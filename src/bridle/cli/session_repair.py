@@ -25,6 +25,8 @@ def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
     lines = [visible(line, newlines=False) for line in repairing.words(report)]
     if parsed.check and not report.whole:
         lines.append("Nothing was changed. Save what is whole: bridle sessions repair")
+    elif report.without_tip:
+        lines.append("They are taken as they are from now on.")
     return say("".join(f"{line}\n" for line in lines)) or code
 
 

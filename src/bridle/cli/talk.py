@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
 from bridle.app.models import DEMO as DEMO_PROVIDER
@@ -33,12 +35,13 @@ from bridle.clients.line.reach import Reach
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.commands.git import GIT_DOES
 from bridle.commands.prompts import DOES
-from bridle.config.folders import folders
+from bridle.config.folders import folders, home_of
 from bridle.config.writing import set_value
 from bridle.context.compacting import COMPACT_DOES
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.protocol.events import GrantAdded
+from bridle.safety.wide_folders import AcceptedFolders, why_wide
 from bridle.sessions.store import SessionStore
 
 MAX_SHOWN_BYTES = 1 << 20
@@ -75,6 +78,11 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         parsed.resume = chosen
     create = session_wanted(parsed, env)
     async with running_engine(env, notice=tell, waits_for_room=True) as engine:
+        folder = _folder_of(create, engine.store)
+        if not parsed.folder_named and (why := why_wide(folder, home_of(env))) is not None:
+            if not _accepts_wide(folder, why, env):
+                return 0
+            create = msgspec.structs.replace(create, config={**create.config, "wide_folder": folder})
         model_from = _model_from(parsed, env)
         if create.resume is None and create.model is None and not model_from:
             model = await _first_model(engine, create, env)
@@ -99,6 +107,28 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             )
         finally:
             await connection.close()
+
+
+def _accepts_wide(folder: str, why: str, env: Mapping[str, str]) -> bool:
+    """Whether the person means to work in a folder that holds more than a project; a yes is asked for once."""
+    accepted = AcceptedFolders(folders(env).state)
+    if accepted.hold(folder):
+        return True
+    if accepted.problem is not None:
+        tell(sentence("TrustFileUnsafe", {"path": accepted.path, "problem": accepted.problem}))
+    shown = visible(_folder(folder, env), newlines=False)
+    say(f"{shown}: {why}. Commands could write all of it; a project's own folder is safer.\n")
+    try:
+        typed = _ask("Work in it all the same? y/n (Enter: no) › ").strip().lower()
+    except (EOFError, KeyboardInterrupt):
+        return False
+    if typed not in ("y", "yes"):
+        return False
+    try:
+        accepted.add(folder)
+    except OSError as problem:
+        tell(f"{accepted.path} cannot be written: {problem.strerror}. You will be asked again")
+    return True
 
 
 def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
@@ -185,8 +215,6 @@ async def _demo(env: Mapping[str, str]) -> int:
 
 
 def _with_model(create: CreateSession, model: str) -> CreateSession:
-    import msgspec
-
     return msgspec.structs.replace(create, model=model)
 
 

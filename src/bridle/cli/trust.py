@@ -34,6 +34,11 @@ Ask = Callable[[str], str]
 def trust(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     approvals = stored_approvals(env)
     cwd = os.path.realpath(".")
+    unsafe = approvals.problem()
+    if unsafe is not None and parsed.action == "verify" and parsed.lockfile is None:
+        raise unsafe
+    if unsafe is not None and parsed.action != "revoke":
+        tell(visible(unsafe.message, newlines=False))
     match parsed.action:
         case "ack":
             return _ack(parsed, approvals, _items(approvals, cwd, env), env)

@@ -119,11 +119,21 @@ def parser(only: str | None = None) -> Parser:
     return root
 
 
+class _NamedFolder(argparse.Action):
+    """A folder that was named, not one that somebody happens to be in."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        namespace.cwd, namespace.folder_named = values, True
+
+
 def _session_options(verb: Parser) -> None:
     """What opens or resumes a session, for talking and for a run alike."""
     verb.add_argument("prompt", nargs="*")
     verb.add_argument("-m", "--model")
     verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
+    _personal_answers(verb)
     verb.add_argument("--mode", choices=get_args(Mode))
     for mode in ("plan", "yolo"):
         verb.add_argument(
@@ -134,7 +144,8 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
     verb.add_argument("-s", "--sandbox", choices=("auto", "off", "read-only", "workspace-write"))
     _network_options(verb)
-    verb.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    verb.add_argument("-C", "--cwd", default=".", metavar="DIR", action=_NamedFolder)
+    verb.set_defaults(folder_named=False)
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--fork", action="store_true")
     verb.add_argument("--session", metavar="KEY")
@@ -156,6 +167,12 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--log-to-stderr", action="store_true")
     verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
     _settings_options(verb)
+
+
+def _personal_answers(verb: Parser) -> None:
+    """What a person may say at the start and nobody but them: `-y`, a mode or a file never means it."""
+    verb.add_argument("--allow-policy-changes", action="store_true")
+    verb.add_argument("--allow-unsandboxed", action="store_true")
 
 
 def _talk_words(talk: Parser) -> None:
@@ -351,6 +368,7 @@ def _permissions_words(permissions: Parser) -> None:
     explain.add_argument("--batch", action="store_true")
     explain.add_argument("--json", action="store_true")
     explain.add_argument("--mode", choices=get_args(Mode))
+    _personal_answers(explain)
     explain.add_argument("--allow", action="append", default=[], metavar="RULE")
     explain.add_argument("--deny", action="append", default=[], metavar="RULE")
     explain.add_argument("--add-dir", action="append", default=[], metavar="DIR")

@@ -28,7 +28,10 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def folders(env: Mapping[str, str]) -> Folders:
-    """Where files live for a caller with this environment. An empty variable counts as unset."""
+    """Where files live for a caller with this environment. An empty variable counts as unset.
+
+    Raises `UsageError` where neither HOME nor BRIDLE_HOME says: nothing is written to a home that was guessed.
+    """
     if home := env.get("BRIDLE_HOME"):
         root = os.path.abspath(home)
         return Folders(
@@ -37,7 +40,10 @@ def folders(env: Mapping[str, str]) -> Folders:
             state=os.path.join(root, "state"),
             cache=os.path.join(root, "cache"),
         )
-    home = home_of(env)
+    home = env.get("HOME", "")
+    if not os.path.isabs(home):
+        what = f'HOME is "{home}", which is no absolute path' if home else "HOME is not set"
+        raise UsageError(f"{what}, so Bridle does not know where its files are. Set HOME or BRIDLE_HOME")
     return Folders(
         config=_under(env, "XDG_CONFIG_HOME", home, ".config"),
         data=_under(env, "XDG_DATA_HOME", home, ".local/share"),
@@ -47,18 +53,19 @@ def folders(env: Mapping[str, str]) -> Folders:
 
 
 def home_of(env: Mapping[str, str]) -> str:
-    """The home of a caller: what HOME says, or else what the system knows.
+    """Where a caller's secrets are: in what HOME says, or else what the system knows. Nothing of ours is put there.
 
     `os.path.expanduser` would take an empty HOME for the root folder.
     """
-    if home := env.get("HOME"):
+    home = env.get("HOME", "")
+    if os.path.isabs(home):
         return home
     import pwd
 
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
-        raise UsageError("There is no home folder. Set HOME or BRIDLE_HOME") from None
+        return "/"
 
 
 def _under(env: Mapping[str, str], variable: str, home: str, default: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import Contents, PathChanged, open_beneath, read_limited
+from bridle.base.files import Contents, PathChanged, Untrusted, open_beneath, read_limited, read_trusted
 from bridle.base.regex import compiled_later
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.schema import Lines, Table
@@ -85,12 +85,18 @@ class Parsed(msgspec.Struct, frozen=True):
 def read(place: Place) -> Parsed:
     """What stands at a place where something stands. A foreign path is absolute and resolved up to its workspace.
 
-    The person's own file may be a link. A foreign one must be a small regular file at exactly this place:
-    nobody waits for it, nobody follows it.
+    The person's own file may be a link, and nobody else may be able to write it. A foreign one must be a small regular
+    file at exactly this place: nobody waits for it, nobody follows it.
     """
     limit = WORKSPACE_LIMIT if place.foreign else OWN_LIMIT
     try:
-        contents = _read_foreign(place.path, limit) if place.foreign else read_limited(place.path, limit)
+        contents = (
+            _read_foreign(place.path, limit)
+            if place.foreign
+            else read_trusted(place.path, limit, strict=False)
+        )
+    except Untrusted as problem:
+        return _refused(place.error(f"is not obeyed: {problem.strerror}"))
     except PathChanged:
         return _refused(place.unusable("is a symbolic link"))
     except OSError as problem:

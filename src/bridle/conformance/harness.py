@@ -113,7 +113,8 @@ async def harness(
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
         home = home or os.path.join(scratch, "home")
-        env = {"BRIDLE_HOME": home}
+        person = _made(scratch, "person")
+        env = {"BRIDLE_HOME": home, "HOME": person}
         engine = Engine(
             where=folders(env), env=env, clock=clock or SystemClock(), model=model, fetch=fetch, tools=tools
         )
@@ -122,7 +123,7 @@ async def harness(
             created = await connection.send(
                 CreateSession(
                     cwd=folder,
-                    env={"PATH": os.defpath, "HOME": _made(scratch, "person")},
+                    env={"PATH": os.defpath, "HOME": person},
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
                     resume=resume,

@@ -18,6 +18,7 @@ from bridle.engine.questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.codec import kind_of_command
 from bridle.protocol.commands import (
+    FOR_PEOPLE,
     Accepted,
     AnswerPermission,
     AnswerQuestion,
@@ -96,6 +97,7 @@ class Multiplexer:
     async def handle(self, client: Client, command: AnyCommand) -> Accepted:
         match command:
             case CreateSession():
+                _refuse_words_of_people(client, command)
                 session = await self._open_session(command, client.id)
                 self._sessions[session.id] = session
                 self._commands[session.id] = structs.replace(command, resume=session.id)
@@ -242,6 +244,13 @@ class Multiplexer:
         if found is None:
             raise CommandRefused("UnknownSession", session=session)
         return found
+
+
+def _refuse_words_of_people(client: Client, command: CreateSession) -> None:
+    """Who drives Bridle for somebody cannot say what only a person may."""
+    for option in FOR_PEOPLE:
+        if client.identity != "human" and command.config.get(option):
+            raise CommandRefused("NotAPerson", what=f"The option {option}")
 
 
 def _opened(session: Session) -> Accepted:

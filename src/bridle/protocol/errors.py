@@ -130,6 +130,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "of its own, so that a person can be asked about it.",
         3,
     ),
+    "AllowedByFlag": Sentence("{flag}: this run goes on without that question."),
     "HookBlocked": Sentence("{tool} was not run: hook {hook} blocked it: {message}", 3),
     "HookFailed": Sentence("{tool} was not run: hook {hook} failed ({problem}).", 3),
     "HookTimeout": Sentence(
@@ -331,6 +332,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "bridle sessions repair",
         1,
     ),
+    "TipsGone": Sentence(
+        "{path} has nothing about {sessions} any more, so nobody can tell whether events at their end were cut off. "
+        "Look, and go on with what is there: bridle sessions repair"
+    ),
     "StoreLost": Sentence(
         "{path} is damaged at its very beginning ({problem}), so nothing can be saved. Nothing was changed. "
         "Move it away to begin anew.",
@@ -348,6 +353,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "TrustUnwritable": Sentence("{path} cannot be written: {problem}. Nothing was trusted.", 2),
     "BadLockfile": Sentence("{path} cannot be used as a lock file: {problem}.", 2),
+    "TrustFileUnsafe": Sentence("{path} is not obeyed: {problem}", 3),
+    "WideFolder": Sentence(
+        "{path} is no folder to work in by accident: {problem}. Go into a project's folder, or mean it: -C {path}",
+        3,
+    ),
     "UnreadableFolder": Sentence("{path} is not a folder Bridle can work in ({problem}).", 2),
     "Usage": Sentence("{problem}", 2),
 }

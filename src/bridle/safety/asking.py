@@ -9,11 +9,12 @@ from bridle.protocol.events import GrantMatch, Mode, Offer, Verdict
 from bridle.safety.grants import GRANT_DAYS
 from bridle.safety.patterns import ALIASES
 from bridle.safety.permissions import Decision
-from bridle.safety.queries import CHANGES_POLICY, Query
+from bridle.safety.queries import CHANGES_POLICY, ESCALATES, POLICY_FLAG, UNSANDBOXED_FLAG, Query
 from bridle.safety.rules import EDITS
 
 MAX_LITERAL = 2_000
 """No longer text is remembered: nobody could tell it from another in a list."""
+LIFTED_WORDS: Mapping[str, str] = {POLICY_FLAG: CHANGES_POLICY, UNSANDBOXED_FLAG: ESCALATES}
 _ACTIONS: Mapping[Verdict, str] = {"allow": "allowed", "ask": "approval_required", "deny": "denied"}
 
 
@@ -27,6 +28,9 @@ def explanation(query: Query, decision: Decision, mode: Mode, safety_notes: Sequ
         facts.append(f"rule={decision.rule}" + (f" ({decision.origin})" if decision.origin else ""))
     if query.policy_file:
         facts.append(CHANGES_POLICY)
+    facts += (f"{LIFTED_WORDS[flag]} ({flag})" for flag in query.lifted)
+    if decision.for_person:
+        facts.append("only a person says yes")
     return "; ".join((*facts, *safety_notes))
 
 

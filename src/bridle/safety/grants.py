@@ -1,7 +1,8 @@
 """Saved grants: what a person allowed in one project for the next seven days. One private file outside every workspace.
 
 A grant belongs to the resolved project root it was given in and to no other. One that has expired does not exist. A
-file that cannot be read is no grant at all, and that is said; it is never a reason to stop.
+file that cannot be read, or that others could have written, is no grant at all, and that is said; it is never a reason
+to stop.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridle.base.files import FileLock, private_folder, read_limited, write_atomic
+from bridle.base.files import FileLock, private_folder, read_trusted, write_atomic
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import GrantAdded, GrantMatch
 
@@ -56,7 +57,7 @@ class SavedGrants:
     def __init__(self, folder: str, now_ms: Callable[[], int]) -> None:
         self.path = os.path.join(folder, FILE)
         self._now_ms = now_ms
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._content = _File()
         self._problem: str | None = None
 
@@ -128,13 +129,13 @@ class SavedGrants:
     def _read(self) -> _File:
         """The file, read again only when it is another one than before."""
         try:
-            status = os.stat(self.path)
+            status = os.lstat(self.path)
         except FileNotFoundError:
             self._seen, self._content, self._problem = None, _File(), None
             return self._content
         except OSError as problem:
             return self._damaged(problem.strerror or "it cannot be opened")
-        stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
+        stamp = (status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode, status.st_uid)
         if stamp != self._seen:
             self._seen, self._problem = stamp, None
             self._content = self._decoded()
@@ -142,7 +143,7 @@ class SavedGrants:
 
     def _decoded(self) -> _File:
         try:
-            data = read_limited(self.path, MAX_BYTES)
+            data = read_trusted(self.path, MAX_BYTES)
             if data.truncated:
                 return self._damaged("it is too large")
             content = msgspec.json.decode(data.data, type=_File)

@@ -20,7 +20,9 @@ from bridle.safety.paths import (
     is_inside_same_folder,
     is_process_state,
     is_second_name,
+    second_names,
 )
+from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES, is_secret_like
 
 PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
@@ -51,8 +53,9 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     `workspace`: writes stay in the session's folders. `allowlist`: reads and writes stay in `allowed` and the
     added folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed, and what looks like
     one of `secret_files` is not written, unless `named_by_user`. `allowed` holds resolved paths. `clear` is a folder
-    known to lie in no protected one: what is above it is looked at once. `scratch` are folders in which programs leave
-    files they mean to delete. `judge_url` says why an address of the web must not be fetched.
+    known to lie in no protected one: what is above it is looked at once. `private` are places of a person's secrets, of
+    which a search shows no content. `scratch` are folders in which programs leave files they mean to delete.
+    `judge_url` says why an address of the web must not be fetched.
     """
 
     folders: SessionFolders
@@ -64,6 +67,7 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     named_by_user: NamedByUser = never_named
     scratch: tuple[str, ...] = SCRATCH
     judge_url: JudgeUrl = web_problem
+    private: PrivatePlaces | None = None
 
 
 def workspace_policy(
@@ -76,6 +80,7 @@ def workspace_policy(
     named_by_user: NamedByUser = never_named,
     scratch: tuple[str, ...] = SCRATCH,
     judge_url: JudgeUrl = web_problem,
+    private: PrivatePlaces | None = None,
 ) -> PathPolicy:
     """The default policy of a session, with what can be known at its start."""
     outside = not is_inside_same_folder(folders.workspace, protected)
@@ -89,6 +94,7 @@ def workspace_policy(
         named_by_user=named_by_user,
         scratch=scratch,
         judge_url=judge_url,
+        private=private,
     )
 
 
@@ -131,9 +137,11 @@ def check_own(target: Target, policy: PathPolicy) -> None:
 
 
 def check_not_secret(value: str, target: Target, policy: PathPolicy, cwd: str) -> None:
-    """A file that looks like it holds secrets is not written. The name as written counts, and where it leads."""
+    """A file that looks like it holds secrets is not written. The name as written counts, where it leads, and its
+    other names."""
     written = os.path.normpath(os.path.join(cwd, value))
-    for path in dict.fromkeys((written, target.path)):
+    others = second_names(target, policy.folders.workspace)
+    for path in dict.fromkeys((written, target.path, *others)):
         if is_secret_like(path, policy.secret_files) and not policy.named_by_user(path, "write"):
             raise Blocked("SecretFile", "secret_files")
 

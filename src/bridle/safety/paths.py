@@ -23,6 +23,14 @@ MAX_NAME_BYTES = 255
 _HANDLE_ONLY: int | None = os.O_PATH | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 """Opens a name without opening what it leads to; only Linux has it."""
 
+MAX_GLANCED = 2_000
+GLANCE_DEPTH = 2
+"""How far a folder is looked through before a call in it is called quiet."""
+NOT_OURS = frozenset(
+    {"node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
+)
+"""Folders in which programs put what they fetched or made."""
+
 _INSIDE_PROCESS = frozenset({"environ", "mem", "fd", "root", "cwd", "map_files"})
 
 
@@ -225,6 +233,31 @@ def is_second_name(status: os.stat_result | None, folders: Iterable[str]) -> boo
     if status is None or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
         return False
     return any(_holds(folder, status) for folder in folders)
+
+
+def second_names(target: Target, root: str) -> list[str]:
+    """The other names a file has below a folder, as far as a glance goes. A file with one name only is not looked for.
+
+    Dependencies and deep folders are not looked through: tools that install them link files on purpose.
+    """
+    status = target.status
+    if status is None or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
+        return []
+    found: list[str] = []
+    folders, left = [(root, 0)], MAX_GLANCED
+    while folders and left > 0:
+        folder, depth = folders.pop(0)  # near ones first
+        try:
+            with os.scandir(folder) as entries:
+                listed = list(entries)
+        except OSError:
+            continue
+        left -= len(listed)
+        found += (entry.path for entry in listed if entry.inode() == status.st_ino and not entry.is_symlink())
+        if depth < GLANCE_DEPTH:
+            below = (entry for entry in listed if entry.name not in NOT_OURS and entry.name != "objects")
+            folders += ((entry.path, depth + 1) for entry in below if entry.is_dir(follow_symlinks=False))
+    return [path for path in found if path != target.path]
 
 
 def _holds(folder: str, status: os.stat_result) -> bool:

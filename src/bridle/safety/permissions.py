@@ -11,8 +11,8 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
 wants asked about, and a command that asks to leave the sandbox, pass over grants and allow rules: a person says yes to
-each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode and no `yes` says it for
-them.
+each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode, no agent's default, no broad
+rule and no `yes` says it for them. A person who means it says so at the start, by a flag of its own (`Lifted`).
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -29,8 +29,9 @@ from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
 from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.paths import SessionFolders
 from bridle.safety.patterns import ALIASES
-from bridle.safety.queries import Place, Query, Understand, query_of
+from bridle.safety.queries import NOTHING_LIFTED, Lifted, Place, Query, Understand, query_of
 from bridle.safety.rules import Rule, Tier, evaluate, first_match, in_tier_order, matches, parse_rule
+from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES
 
 __all__ = [
@@ -109,11 +110,18 @@ MODE_TABLE: Mapping[Mode, Mapping[Risk, Cell]] = {
 def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iterable[Grant] = ()) -> Decision:
     """The verdict on one call. `rules` are in tier order (see `in_tier_order`)."""
     decision = _decide(query, mode, rules, grants)
-    if decision.verdict == "ask" and mode in SILENT_MODES:
+    if decision.verdict != "ask":
+        return decision
+    if mode in SILENT_MODES:
         return Decision(
             verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
         )
-    return decision
+    return msgspec.structs.replace(decision, for_person=True) if _is_for_person(query, mode) else decision
+
+
+def _is_for_person(query: Query, mode: Mode) -> bool:
+    """`yolo` means secrets too; it does not mean what runs later without anybody looking."""
+    return query.escalates or query.policy_file or (query.private and mode != "yolo")
 
 
 def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
@@ -125,22 +133,21 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
         )
     if query.escalates or query.brings:
-        return _by_agent(query, "ask") or Decision(
-            verdict="ask", decided_by="default", step=7, for_person=True
-        )
+        return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
     if grant := _granted(query, grants):
         return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)
     if rule := first_match(query, rules):
         return _by_rule(rule, step=4)
-    return _by_agent(query) or _by_mode(query, mode)
+    return _by_agent(query, "ask" if query.for_person else "allow") or _by_mode(query, mode)
 
 
 class Permissions:
     """The permissions of one session: what was configured, and what changes while it runs.
 
-    `yes` answers every question with yes; it lifts no denial. `mode` is asked at every decision: a session's mode
-    is a fold over its events and may change while it runs. `understand` reads commands; without it none is quiet.
-    `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
+    `yes` answers every question with yes but those for a person alone; it lifts no denial. `lifted` are the questions a
+    person answered at the start, `private` where secrets are on this machine. `mode` is asked at every decision: a
+    session's mode is a fold over its events and may change while it runs. `understand` reads commands; without it none
+    is quiet. `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
     """
 
     def __init__(
@@ -155,10 +162,14 @@ class Permissions:
         protected: tuple[str, ...] = (),
         secret_files: tuple[str, ...] = SECRET_FILES,
         saved: SavedGrants | None = None,
+        lifted: Lifted = NOTHING_LIFTED,
+        private: PrivatePlaces | None = None,
     ) -> None:
         self._mode = mode
         self.yes = yes
-        self._place = Place(folders=folders, protected=protected, secret_files=secret_files)
+        self._place = Place(
+            folders=folders, protected=protected, secret_files=secret_files, lifted=lifted, private=private
+        )
         self._rules = in_tier_order(rules)
         self._agent_default: Verdict | None = agent_default
         self._understand = understand
@@ -269,7 +280,7 @@ def _by_mode(query: Query, mode: Mode) -> Decision:
     if cell is None:
         return Decision(verdict="ask", decided_by="default", step=7)
     verdict = cell.quiet if query.quiet else cell.otherwise
-    if query.policy_file and verdict == "allow":
+    if verdict == "allow" and _is_for_person(query, mode):
         verdict = "ask"
     return Decision(
         verdict=verdict,
@@ -277,5 +288,4 @@ def _by_mode(query: Query, mode: Mode) -> Decision:
         step=6,
         rule=mode,
         reason="ModeDenied" if verdict == "deny" else None,
-        for_person=query.policy_file and verdict == "ask",
     )

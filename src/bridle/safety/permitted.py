@@ -64,7 +64,7 @@ def permitted(
             return _denied(call, query, decision, answer, permissions)
         if answer is not None:
             _keep(call, query, answer, permissions, record)
-        if query.obeyed and (answer is not None or decision.decided_by == "grant"):
+        if query.obeyed:
             call = msgspec.structs.replace(call, agreed=query.obeyed)
         return await proceed(call)
 
@@ -189,7 +189,7 @@ def _denied(
         "rule": rule,
         "client": (answer.answered_by if answer is not None else None) or "nobody",
         "timeout_s": f"{PERMISSION_TIMEOUT_S:g}",
-        "hint": _hint(query),
+        "hint": _hint(query, permissions),
         "hook": decision.rule,
         "message": decision.note,
     }
@@ -214,11 +214,24 @@ def _denied(
     )
 
 
-def _hint(query: Query) -> str:
+def _hint(query: Query, permissions: Permissions) -> str:
     """What to add to the command line so that this very call would be allowed."""
+    yes = "" if permissions.yes or permissions.mode == "yolo" else " -y"
+    lifting = " ".join(query.lifting) + yes
+    if query.escalates:
+        return f"Only a person lets a command leave the sandbox. To allow it: {lifting}"
+    if query.policy_file:
+        return f"Only a person changes what later runs obey. To allow it: {_naming_it(query)}, or {lifting}"
+    if query.private:
+        return f"Only a person lets secrets from elsewhere be read. To allow it: {_naming_it(query)}"
+    return f"To allow it: {_naming_it(query)}"
+
+
+def _naming_it(query: Query) -> str:
+    """The rule that is about this very call, as far as one can be."""
     pattern = query.command or (query.paths[0].shown if len(query.paths) == 1 else "")
     literal = bool(pattern) and len(pattern) <= _HINT_CHARACTERS and "\n" not in pattern
     rule = f"{query.tool}({pattern})" if literal else query.tool
     from shlex import quote
 
-    return f"To allow it: --allow {quote(rule)}"
+    return f"--allow {quote(rule)}"

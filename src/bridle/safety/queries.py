@@ -11,15 +11,27 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from bridle.base.regex import compiled_later
 from bridle.engine.tools import Foreseen, Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk, Verdict
-from bridle.safety.paths import PathRefused, SessionFolders, is_beneath_any, is_inside_same_folder, resolve
+from bridle.safety.paths import (
+    GLANCE_DEPTH,
+    MAX_GLANCED,
+    NOT_OURS,
+    PathRefused,
+    SessionFolders,
+    Target,
+    find,
+    is_beneath_any,
+    is_inside_same_folder,
+    second_names,
+)
 from bridle.safety.patterns import consists_of, is_plain
+from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
 from bridle.safety.shell.facts import Part, PathUse, Understanding
 
@@ -32,15 +44,14 @@ MAX_MATCHES = 200
 _NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
-MAX_GLANCED = 2_000
-GLANCE_DEPTH = 2
-"""How far a folder is looked through for secrets before a search in it is called quiet."""
-_NOT_OURS = frozenset(
-    {".git", "node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
-)
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
+
+_PUBLIC = ("/usr", "/etc/ssl/certs", "/etc/pki/tls/certs", "/nix/store", "/snap")
+"""Where a system keeps what everybody may read: a `.pem` there is a certificate."""
+POLICY_FLAG = "--allow-policy-changes"
+UNSANDBOXED_FLAG = "--allow-unsandboxed"
 
 # Why somebody is asked, in a few words; "it" is the call or its file.
 ESCALATES = "it asks to run outside the sandbox"
@@ -49,6 +60,7 @@ CHANGES_POLICY = "it changes what later runs obey"
 DELETES = "it deletes files"
 HARMFUL = "it may do harm"
 SECRETIVE = "it may hold secrets"
+PRIVATE = "it may hold secrets, and is not of this folder"
 RUNS_CODE = "it runs code"
 CONNECTS = "it connects to the network"
 OUTSIDE = "it is outside this folder"
@@ -73,10 +85,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
-    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `obeyed` are the
-    files that later runs obey and it would change; `brings`: git would, from a commit, so that the same command may
-    bring others the next time. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a
-    few words why somebody might be asked.
+    looks like it holds some; `private`: it is outside the session's folders, or where people keep such. `escalates`: it
+    wants out of the sandbox. `obeyed` are the files that later runs obey and it would change; `brings`: git would, from
+    a commit, so that the same command may bring others the next time. `must_ask` says why a person is asked whatever
+    else would allow it. `concern` says in few words why somebody might be asked. `lifted` are the flags by which a
+    person answered a question of this call before it came.
     """
 
     tool: str
@@ -92,12 +105,24 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
     policy_file: bool = False
     secret: bool = False
+    private: bool = False
     escalates: bool = False
     obeyed: tuple[str, ...] = ()
     brings: bool = False
     must_ask: str = ""
     concern: str = ""
     agent_default: Verdict | None = None
+    lifted: tuple[str, ...] = ()
+
+    @property
+    def for_person(self) -> bool:
+        """Whether only a person's own word counts: no `-y`, no hook, no broad rule, and of modes at most `yolo`."""
+        return self.escalates or self.policy_file or self.private
+
+    @property
+    def lifting(self) -> tuple[str, ...]:
+        """The flags by which a person could have said yes to this at the start."""
+        return (UNSANDBOXED_FLAG,) * self.escalates + (POLICY_FLAG,) * self.policy_file
 
     @property
     def exceptional(self) -> bool:
@@ -137,20 +162,73 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return self.script.parts if self.script is not None else ()
 
 
+class Lifted(msgspec.Struct, frozen=True, kw_only=True):
+    """Questions for a person alone that one has answered for a whole run, each by a flag of its own.
+
+    What is left of the call is judged as any other: by rules, the mode and `-y`.
+    """
+
+    policy_changes: bool = False
+    unsandboxed: bool = False
+
+    def used(self, *, changes_policy: bool, escalates: bool = False) -> tuple[str, ...]:
+        """The flags without which such a call would be asked about."""
+        policy, escape = self.policy_changes and changes_policy, self.unsandboxed and escalates
+        return (UNSANDBOXED_FLAG,) * escape + (POLICY_FLAG,) * policy
+
+
+NOTHING_LIFTED = Lifted()
+
+
+class _Seen(NamedTuple):
+    """A file as it was found: its absolute names, and what is to be said about it."""
+
+    names: tuple[str, ...]
+    outside: bool
+    secret: bool
+    private: bool
+
+
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where calls are made: the session's folders, Bridle's own, which are nobody's business, and what is secret."""
 
     folders: SessionFolders
     protected: tuple[str, ...] = ()
     secret_files: tuple[str, ...] = SECRET_FILES
+    lifted: Lifted = NOTHING_LIFTED
+    private: PrivatePlaces | None = None
 
     def holds_secrets(self, *names: str) -> bool:
         """Whether one of a file's names looks like it holds secrets."""
         return any(is_secret_like(name, self.secret_files) for name in names)
 
+    def seen(self, written: str, cwd: str, target: Target) -> _Seen:
+        """What there is to know of a file that was written so in `cwd` and leads there. A hard link has several names.
+
+        Private is what is in a private place, and what looks secret outside the session's folders.
+        """
+        names = (written, target.path)
+        linked = target.status is not None and target.status.st_nlink > 1
+        if linked:
+            names += tuple(second_names(target, self.folders.workspace))
+        outside = self.folders.place(target.path) == "outside"
+        secret = self.holds_secrets(*names)
+        private = secret and outside and not is_beneath_any(target.path, _PUBLIC)
+        if (places := self.private) is not None and not private:
+            if outside or not places.inside_is_clear:
+                private = places.hold(target.path) or places.hold(
+                    os.path.normpath(os.path.join(cwd, written))
+                )
+            private = private or (linked and places.hold_second_name(target.status))
+        return _Seen(names[1:], outside, secret or private, private)
+
     def name(self, resolved: str) -> PathName:
         inside = self.folders.place(resolved) == "workspace"
         return PathName(absolute=resolved, relative=self.folders.shown(resolved) if inside else None)
+
+    def are_policy(self, names: Iterable[str]) -> bool:
+        """Whether one of a file's absolute names is one that later runs obey."""
+        return any(is_policy_file(self.folders.shown(name)) for name in names)
 
     def is_ours(self, resolved: str) -> bool:
         return is_inside_same_folder(resolved, self.protected)
@@ -163,6 +241,8 @@ class _Touched(msgspec.Struct, frozen=True, kw_only=True):
     resolved: str | None
     outside: bool = False
     secret: bool = False
+    private: bool = False
+    policy: bool = False
     harmless: bool = False
 
 
@@ -190,30 +270,44 @@ def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
 
 def _file_query(call: ToolCall, place: Place) -> Query:
     paths = [subject for subject in call.subjects if subject.kind == "path"]
-    names = tuple(place.name(subject.resolved) for subject in paths)
-    policy_file = any(
-        subject.access == "write" and is_policy_file(name.shown)
-        for subject, name in zip(paths, names, strict=True)
+    workspace = place.folders.workspace
+    seen = [place.seen(subject.value, workspace, _target_of(subject.resolved)) for subject in paths]
+    changes_policy = any(
+        subject.access == "write" and place.are_policy(file.names)
+        for subject, file in zip(paths, seen, strict=True)
     )
-    secret = any(place.holds_secrets(subject.value, subject.resolved) for subject in paths)
-    outside = any(place.folders.place(subject.resolved) == "outside" for subject in paths)
+    policy_file = changes_policy and not place.lifted.policy_changes
+    secret = any(file.secret for file in seen)
+    private = any(file.private for file in seen)
+    outside = any(file.outside for file in seen)
     risk = call.definition.risk
     reads_inside = risk == "read" and not (outside or secret)
     return Query(
         tool=call.name,
         risk="dangerous" if policy_file else risk,
-        paths=names,
+        paths=tuple(place.name(subject.resolved) for subject in paths),
         urls=tuple(subject.value for subject in call.subjects if subject.kind == "url"),
         quiet=reads_inside or not (call.mutating or call.subjects),
         policy_file=policy_file,
         secret=secret,
-        concern=_file_concern(risk, policy_file=policy_file, secret=secret, outside=outside),
+        private=private,
+        concern=_file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
+        lifted=place.lifted.used(changes_policy=changes_policy) if changes_policy else (),
     )
 
 
-def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, outside: bool) -> str:
+def _target_of(resolved: str) -> Target:
+    try:
+        return Target(resolved, os.lstat(resolved))
+    except OSError:
+        return Target(resolved, None)
+
+
+def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, private: bool, outside: bool) -> str:
     if policy_file:
         return CHANGES_POLICY
+    if private:
+        return PRIVATE
     if secret:
         return SECRETIVE
     if outside:
@@ -235,7 +329,8 @@ def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, outside: bool)
 
 
 def _command_query(call: ToolCall, command: str, place: Place, understand: Understand | None) -> Query:
-    escalates = bool(getattr(call.args, "escalate", ""))
+    wants_out = bool(getattr(call.args, "escalate", ""))
+    escalates = wants_out and not place.lifted.unsandboxed
     cwd = _starting_folder(call.subjects, place)
     workdir = place.folders.shown(cwd) if cwd != place.folders.workspace else ""
     if understand is None:
@@ -246,14 +341,17 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
             workdir=workdir,
             escalates=escalates,
             concern=ESCALATES if escalates else RUNS_CODE,
+            lifted=place.lifted.used(changes_policy=False, escalates=wants_out),
         )
     script = understand(command, cwd)
     touched = [[*_touched(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
-    obeyed = [file.resolved for file in files if file.resolved is not None and _changes_policy(file, place)]
     foreseen = call.foreseen or Foreseen()
-    brings = bool(foreseen.files) or foreseen.unknown
-    policy_file = bool(obeyed) or brings
+    obeyed = [file.resolved for file in files if file.policy and file.resolved is not None]
+    would_bring = bool(foreseen.files) or foreseen.unknown
+    changes_policy = would_bring or any(file.policy for file in files)
+    policy_file = changes_policy and not place.lifted.policy_changes
+    brings = would_bring and policy_file
     dangerous = policy_file or script.command_class in ("destructive", "unparseable")
     unproven = tuple(
         part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
@@ -268,15 +366,20 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         separable=all(map(is_plain, script.parts)) and consists_of(command, [p.text for p in script.parts]),
         paths=tuple(place.name(file.resolved) for file in files if file.resolved is not None),
         unknown_paths=any(file.resolved is None for file in files),
-        quiet=script.read_only and not unproven and not escalates,
+        quiet=script.read_only and not unproven and not wants_out,
         policy_file=policy_file,
         secret=any(file.secret for file in files),
+        private=any(file.private for file in files),
         escalates=escalates,
         obeyed=(*obeyed, *foreseen.files),
         brings=brings,
         concern=ESCALATES
         if escalates
-        else _brought(foreseen, place) or _command_concern(script, files, policy_file=policy_file),
+        else (brings and _brought(foreseen, place))
+        or _command_concern(script, files, policy_file=policy_file),
+        lifted=place.lifted.used(changes_policy=changes_policy, escalates=wants_out)
+        if changes_policy or wants_out
+        else (),
     )
 
 
@@ -306,8 +409,10 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         sought = [*_sought(part.words)]
         secret = any(place.holds_secrets(name) or fnmatchcase(".env", name) for name in sought)
         secret = secret or (not sought and _comes_by_secrets(part, program, cwd, place))
-        if secret or _searches_ours(part, cwd, place):
-            yield _Touched(access="read", resolved=None, secret=secret)
+        roots = _searched(part, cwd)
+        private = place.private is not None and place.private.lie_below(roots)
+        if secret or private or _searches_ours(roots, place):
+            yield _Touched(access="read", resolved=None, secret=secret or private, private=private)
 
 
 def _sought(words: Sequence[str | None]) -> Iterator[str]:
@@ -324,9 +429,8 @@ def _sought(words: Sequence[str | None]) -> Iterator[str]:
             yield name.rpartition("/")[2]
 
 
-def _searches_ours(part: Part, cwd: str, place: Place) -> bool:
+def _searches_ours(roots: set[str], place: Place) -> bool:
     """Whether a search through folders may come by Bridle's own: nobody runs Bridle in their home folder for that."""
-    roots = _searched(part, cwd)
     return any(is_beneath_any(os.path.realpath(folder), roots) for folder in place.protected)
 
 
@@ -363,7 +467,7 @@ def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
                     if not entry.is_dir(follow_symlinks=False):
                         if place.holds_secrets(entry.path):
                             return True
-                    elif depth < GLANCE_DEPTH and entry.name not in _NOT_OURS:
+                    elif depth < GLANCE_DEPTH and entry.name not in NOT_OURS and entry.name != ".git":
                         folders.append((entry.path, depth + 1))
         except OSError:
             continue
@@ -390,25 +494,22 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
     if use.access != "delete" and _NO_FILE.fullmatch(path):
         return _Touched(access=use.access, resolved=path, harmless=True)
     try:
-        resolved = resolve(path, cwd)
+        target = find(path, cwd)
     except PathRefused:
         return _Touched(access=use.access, resolved=None)
+    resolved = target.path
     changes = use.access in ("write", "delete")
-    outside = place.folders.place(resolved) == "outside"
-    secret = place.holds_secrets(path, resolved)
+    seen = place.seen(path, cwd, target)
+    ours = place.is_ours(resolved)
     return _Touched(
         access=use.access,
         resolved=resolved,
-        outside=outside,
-        secret=secret,
-        harmless=not (changes or outside or secret or place.is_ours(resolved)),
+        outside=seen.outside,
+        secret=seen.secret,
+        private=seen.private,
+        policy=changes and (ours or place.are_policy(seen.names)),
+        harmless=not (changes or seen.outside or seen.secret or ours),
     )
-
-
-def _changes_policy(file: _Touched, place: Place) -> bool:
-    if file.access not in ("write", "delete") or file.resolved is None:
-        return False
-    return is_policy_file(place.name(file.resolved).shown) or place.is_ours(file.resolved)
 
 
 def _is_harmless(part: Part, files: Sequence[_Touched]) -> bool:
@@ -424,6 +525,8 @@ def _command_concern(script: Understanding, files: Sequence[_Touched], *, policy
         return CHANGES_POLICY
     if worst == "destructive":
         return DELETES if any(file.access == "delete" for file in files) else HARMFUL
+    if any(file.private for file in files):
+        return PRIVATE
     if any(file.secret for file in files):
         return SECRETIVE
     if worst == "executes":

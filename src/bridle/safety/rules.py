@@ -34,6 +34,8 @@ TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "buil
 PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file", "apply_patch", "grep", "glob", "ls"})
 COMMAND_TOOLS = frozenset({"bash"})
 URL_TOOLS = frozenset({"web_fetch"})
+_OWN_TIERS: frozenset[Tier] = frozenset({"flags", "user"})
+"""Where a rule is the person's own word; a project's files speak for whoever wrote them."""
 EDITS = "edit"
 """The word for every tool that changes files, in rules and in grants."""
 
@@ -99,10 +101,7 @@ def named_by_user(
     own = [
         rule
         for rule in rules
-        if rule.verdict == "allow"
-        and rule.tier in ("flags", "user")
-        and rule.path
-        and not _is_wild(rule.path)
+        if rule.verdict == "allow" and rule.tier in _OWN_TIERS and rule.path and not _is_wild(rule.path)
     ]
     place = Place(folders=folders)
 
@@ -169,7 +168,7 @@ def _part_by_part(query: Query, rules: Sequence[Rule]) -> Rule | None:
 
     A rule that asks about the script as a whole and about no single part of it is not passed over.
     """
-    if not query.separable or query.policy_file:
+    if not query.separable or query.for_person:
         return None
     allowing: Rule | None = None
     for part in query.parts:
@@ -207,9 +206,8 @@ def matches(rule: Rule, query: Query) -> bool:
 
 
 def _matches_exactly(rule: Rule, query: Query) -> bool:
-    """Everything the call is about must match."""
-    named = rule.path is not None or (rule.command is not None and rule.command == query.command)
-    if query.policy_file and not named:
+    """Everything the call is about must match. What is for a person alone must be named by a rule of their own."""
+    if query.for_person and not (rule.tier in _OWN_TIERS and _names_literally(rule, query)):
         return False
     if rule.command is not None and not (
         query.command is not None and command_matches_exactly(rule.command, query.command)
@@ -226,6 +224,12 @@ def _matches_exactly(rule: Rule, query: Query) -> bool:
     return bool(query.paths) and all(
         path_matches_exactly(rule.path, _names(path, rule.path)) for path in query.paths
     )
+
+
+def _names_literally(rule: Rule, query: Query) -> bool:
+    if rule.command is not None:
+        return rule.command == query.command
+    return rule.path is not None and not _is_wild(rule.path)
 
 
 def _only_about_files(query: Query) -> bool:

@@ -19,11 +19,15 @@ def sight(policy: PathPolicy, denied: Callable[[str], bool]) -> Sight:
     """
     own = tuple(f"{os.path.realpath(folder).rstrip('/').casefold()}/" for folder in policy.protected)
     looks_secret = secret_matcher(policy.secret_files)
+    private = policy.private
 
     def shows_name(path: str) -> bool:
         return not (f"{path.casefold()}/".startswith(own) or denied(path))
 
     def shows_content(path: str) -> bool:
-        return shows_name(path) and not (looks_secret(path) and not policy.named_by_user(path, "read"))
+        if not shows_name(path):
+            return False
+        secret = looks_secret(path) or (private is not None and private.hold(path))
+        return not secret or policy.named_by_user(path, "read")
 
     return Sight(shows_name=shows_name, shows_content=shows_content)

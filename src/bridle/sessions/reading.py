@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from bridle.protocol.codec import EXPIRED, decode_payload
-from bridle.protocol.errors import StoreError
+from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
 from bridle.sessions.database import Connection
@@ -29,6 +29,8 @@ _CHECKED_PAGE = """select id, kind, ts_ms, originator, turn, agent_path, invocat
 _OF_KINDS = """select id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob
   from events where log = ? and kind in (select value from json_each(?)) and ts_ms >= ? order by id"""
 _LINK = "select chain from events where log = ? and id = ?"
+_WITH_EVENTS = """select l.key, l.id, l.session from logs l
+  where exists (select 1 from events e where e.log = l.key) order by l.key"""
 _LAST = "select id, chain from events where log = ? order by id desc limit 1"
 _ORIGIN = "select origin from logs where key = ?"
 _BLOB = "select bytes from blobs where sha256 = ?"
@@ -157,6 +159,22 @@ def lost_logs(connection: Connection | None, folder: str) -> list[str]:
         return []
     unknown = ((name, tip_at(os.path.join(tips, name))) for name in names if name not in known)
     return [name for name, tip in unknown if tip is not None and tip.event_id]
+
+
+def logs_without_tip(connection: Connection, folder: str) -> list[LogName]:
+    """The logs with events of which nothing says where they ended: whether an end was cut off cannot be told."""
+    try:
+        known = set(os.listdir(os.path.join(folder, "tips")))
+    except FileNotFoundError:
+        known = set[str]()
+    rows = connection.execute(_WITH_EVENTS)
+    return [LogName(session, log_id, key) for key, log_id, session in rows if log_id not in known]
+
+
+def tips_gone(folder: str, count: int) -> str:
+    """What a person is told of it."""
+    sessions = "1 session" if count == 1 else f"{count:,} sessions"
+    return sentence("TipsGone", {"path": os.path.join(folder, "tips"), "sessions": sessions})
 
 
 def damaged(name: LogName, event_id: int, problem: str) -> StoreError:

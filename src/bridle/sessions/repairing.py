@@ -51,7 +51,10 @@ class DamagedLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at and what is wrong. `problems` are about the file; `aside` is where the damaged one went."""
+    """What was looked at and what is wrong. `problems` are about the file; `aside` is where the damaged one went.
+
+    `without_tip` logs have nothing that says where they ended: what is there is whole, and may not be all.
+    """
 
     path: str
     sessions: int = 0
@@ -59,10 +62,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     damaged: tuple[DamagedLog, ...] = ()
     aside: str = ""
+    without_tip: int = 0
 
     @property
     def whole(self) -> bool:
-        return not self.problems and not self.damaged
+        return not self.problems and not self.damaged and not self.without_tip
 
 
 def examine(database: Database) -> Report:
@@ -89,6 +93,7 @@ def repair(database: Database) -> Report:
             report = _examined(database, connection)
             if report.whole:
                 return report
+            _take_ends_as_they_are(database, connection)
             if not report.problems and all(found.ends_early for found in report.damaged):
                 for found in report.damaged:
                     _accept_loss(database.folder, found)
@@ -115,6 +120,8 @@ def words(report: Report) -> list[str]:
         sessions = "1 session" if report.sessions == 1 else f"{report.sessions:,} sessions"
         return [f"Everything is whole: {sessions}, {report.events:,} events."]
     lines: list[str] = []
+    if report.without_tip:
+        lines.append(reading.tips_gone(os.path.dirname(report.path), report.without_tip))
     if report.problems:
         spared = "" if report.damaged else "; no event of any session is"
         lines.append(f"{report.path} is damaged{spared}.")
@@ -182,7 +189,15 @@ def _examined(database: Database, connection: Connection) -> Report:
         events=0 if counted is None else counted[0],
         problems=problems,
         damaged=tuple(damaged),
+        without_tip=len(_without_tip(database, connection)),
     )
+
+
+def _without_tip(database: Database, connection: Connection) -> list[LogName]:
+    try:
+        return reading.logs_without_tip(connection, database.folder)
+    except apsw.Error:  # of a damaged file its problems say enough
+        return []
 
 
 def _damage(database: Database, connection: Connection, name: LogName) -> DamagedLog | None:
@@ -247,6 +262,16 @@ def _accept_loss(folder: str, found: DamagedLog) -> None:
         _set_tip(folder, found.log, Tip(found.events, found.chain))
     else:
         os.unlink(_tip_path(folder, found.log))
+
+
+def _take_ends_as_they_are(database: Database, connection: Connection) -> None:
+    """Where nothing says where a log ended, it ends with what is there from now on."""
+    ended = _without_tip(database, connection)
+    if ended:
+        files.private_folder(os.path.join(database.folder, "tips"))
+    for name in ended:
+        with contextlib.suppress(apsw.Error):
+            _set_tip(database.folder, name.log_id, reading.end_of(connection, name))
 
 
 def _aside(database: Database) -> str:

@@ -98,6 +98,7 @@ class SessionStore:
         self._folder = os.path.abspath(folder)
         self._ids = ids
         self._clock = clock
+        self._notice = notice
         self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice, key_wrap=key_wrap)
         self._writer = Writer(self._database, waits_for_room=waits_for_room)
         self._reading: Connection | None = None
@@ -278,6 +279,7 @@ class SessionStore:
     def _opened(self, name: LogName, *, accept_loss: bool) -> StoredLog:
         with self._database.errors():
             locks = files.private_folder(os.path.join(self._folder, "locks"))
+            told = self._told_that_tips_are_gone()
             tips = files.private_folder(os.path.join(self._folder, "tips"))
             lock = files.FileLock(os.path.join(locks, name.log_id))
             run = self._ids.new(RUN)
@@ -287,6 +289,8 @@ class SessionStore:
             try:
                 self._refuse_gone(name)
                 tip = TipFile(os.path.join(tips, name.log_id))
+                if tip.is_new and not (accept_loss or told):
+                    self._tell_of_missing_tip(name)
                 end = self._end(name, tip, accept_loss=accept_loss)
             except BaseException:
                 lock.release()
@@ -306,6 +310,23 @@ class SessionStore:
             tip.close()
             raise
         return end
+
+    def _told_that_tips_are_gone(self) -> bool:
+        """Says so before the folder is made again: it is there from the first session on."""
+        if os.path.isdir(os.path.join(self._folder, "tips")):
+            return False
+        if ended := reading.logs_without_tip(self._reader(), self._folder):
+            self._notice(reading.tips_gone(self._folder, len(ended)))
+        return bool(ended)
+
+    def _tell_of_missing_tip(self, name: LogName) -> None:
+        if reading.end_of(self._reader(), name).event_id:
+            self._notice(reading.tips_gone(self._folder, 1))
+
+    def without_tip(self) -> int:
+        """How many logs have events and nothing that says where they ended."""
+        with self._database.errors():
+            return len(reading.logs_without_tip(self._reader(), self._folder))
 
     def _refuse_gone(self, name: LogName) -> None:
         """Whoever had the run lock a moment ago may have deleted the log, and its key may be that of another one."""

@@ -33,6 +33,11 @@ class TipFile:
         """None when there is none, or when a power cut left half of one: then it proves nothing."""
         return _read(self._fd)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written to it."""
+        return os.fstat(self._fd).st_size == 0
+
     def write(self, event_id: int, chain: bytes) -> None:
         """On a full disk it stays behind: what it would tell of is committed."""
         body = _LAYOUT.pack(event_id, chain)

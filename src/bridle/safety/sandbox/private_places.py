@@ -1,14 +1,17 @@
 """Places on a person's machine that no command needs to see: by name, as they stand in a home folder or in the system.
 
 The names of single files come from `sensitive.SECRET_FILES`, which knows where programs keep passwords and tokens.
+It is the one list: the sandbox hides these places from commands, and no call that names one is quiet (`PrivatePlaces`).
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 
+from bridle.safety.paths import SessionFolders, is_beneath, is_beneath_any
 from bridle.safety.sensitive import SECRET_FILES
 
 # fmt: off
@@ -27,7 +30,7 @@ _SECRETS_IN_HOME = (
     # package registries
     ".npmrc", ".pypirc", ".yarnrc.yml", ".config/pypoetry/auth.toml", ".cargo/credentials", ".cargo/credentials.toml",
     ".gem/credentials", ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".nuget/NuGet",
-    ".config/NuGet",
+    ".config/NuGet", ".pip/pip.conf", ".config/pip/pip.conf", "Library/Application Support/pip/pip.conf", ".wgetrc",
     # other agents
     ".codex/auth.json", ".claude/.credentials.json", ".claude.json", ".gemini/oauth_creds.json",
     ".local/share/opencode/auth.json", ".config/github-copilot", ".config/goose",
@@ -42,12 +45,15 @@ _SECRETS_IN_HOME = (
     "Library/Messages",
     # what was typed before
     ".bash_history", ".zsh_history", ".zhistory", ".python_history", ".node_repl_history", ".psql_history",
-    ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst", ".local/share/fish/fish_history",
-    ".local/state/bash_history",
+    ".mysql_history", ".sqlite_history", ".rediscli_history", ".dbshell", ".mongodb", ".lesshst", ".viminfo",
+    ".local/share/fish/fish_history", ".local/state/bash_history", ".local/state/less/history",
+    ".local/state/psql_history", ".local/state/vim/viminfo", ".local/state/nvim/shada", ".local/share/nvim/shada",
+    ".irb_history", ".ksh_history", ".sh_history",
 )
 _PLACES_BY_VARIABLE = {
     "XDG_CONFIG_HOME": ".config/", "XDG_DATA_HOME": ".local/share/", "XDG_CACHE_HOME": ".cache/",
-    "CARGO_HOME": ".cargo/",
+    "XDG_STATE_HOME": ".local/state/", "CARGO_HOME": ".cargo/", "PIP_CONFIG_FILE": ".config/pip/pip.conf",
+    "WGETRC": ".wgetrc", "PYTHON_HISTORY": ".python_history", "LESSHISTFILE": ".lesshst",
     "GNUPGHOME": ".gnupg", "AWS_SHARED_CREDENTIALS_FILE": ".aws/credentials", "KUBECONFIG": ".kube/config",
     "DOCKER_CONFIG": ".docker/", "NETRC": ".netrc", "CLOUDSDK_CONFIG": ".config/gcloud",
     "GH_CONFIG_DIR": ".config/gh",
@@ -96,6 +102,10 @@ def secret_places(home: str, env: Mapping[str, str]) -> Iterator[str]:
         if names is None or name in names:
             yield from (os.path.join(home, place) for place in places)
     yield from (place for place in _SECRETS_OF_SYSTEM if os.access(place, os.R_OK))
+    yield from _by_variable(env)
+
+
+def _by_variable(env: Mapping[str, str]) -> Iterator[str]:
     for variable, stands_for in _PLACES_BY_VARIABLE.items():
         value = env.get(variable, "")
         if not os.path.isabs(value):
@@ -124,3 +134,85 @@ def _by_first_name() -> Mapping[str, list[str]]:
     for place in _in_home():
         found.setdefault(place.partition("/")[0], []).append(place)
     return found
+
+
+MAX_LOOKED_AT = 5_000
+"""How many files of private places are compared with one that has several names."""
+
+
+class PrivatePlaces:
+    """Whether a file is in one of the places, for calls that name it. Looked up with the first file that could be.
+
+    Of the session's own folders only what is a private place itself counts: where the workspace is the home, its
+    `.ssh` does. A folder in which the person opened the session is none for that session.
+    """
+
+    def __init__(self, home: str, env: Mapping[str, str], folders: SessionFolders) -> None:
+        self._home = os.path.realpath(home)
+        self._env = env
+        self._folders = folders
+
+    def hold(self, path: str) -> bool:
+        """Whether an absolute path without `..` is or lies in a private place, under this name."""
+        if self.inside_is_clear and self._folders.place(path) != "outside":
+            return False
+        return f"{path}/".startswith(self._places)
+
+    def hold_second_name(self, status: os.stat_result | None) -> bool:
+        """Whether a file that has several names has one of them there. One with a single name is not looked for."""
+        if status is None or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
+            return False
+        return (status.st_dev, status.st_ino) in self._files_with_names
+
+    def lie_below(self, roots: Iterable[str]) -> bool:
+        """Whether a search through these resolved folders would come by one that is there."""
+        below = tuple(
+            f"{root.rstrip('/')}/"
+            for root in roots
+            if not self.inside_is_clear or self._folders.place(root) == "outside"
+        )
+        return bool(below) and any(
+            place.startswith(below) and os.path.lexists(place.rstrip("/")) for place in self._places
+        )
+
+    @functools.cached_property
+    def inside_is_clear(self) -> bool:
+        """Whether no private place is inside the session's folders, as in any that is not a home."""
+        roots = (self._folders.workspace, *self._folders.added)
+        if is_beneath_any(self._home, roots):
+            return False
+        return not any(is_beneath_any(os.path.realpath(place), roots) for place in _by_variable(self._env))
+
+    @functools.cached_property
+    def _places(self) -> tuple[str, ...]:
+        """Under the names they have, there or not, and where those lead; each with a slash at its end."""
+        named = [
+            *(os.path.join(self._home, place) for place in _in_home()),
+            *_SECRETS_OF_SYSTEM,
+            *map(os.path.normpath, _by_variable(self._env)),
+        ]
+        leading = (os.path.realpath(place) for place in secret_places(self._home, self._env))
+        opened = (self._folders.workspace, *self._folders.added)
+        return tuple(
+            f"{place}/"
+            for place in dict.fromkeys((*named, *leading))
+            if not any(is_beneath(folder, place) for folder in opened)
+        )
+
+    @functools.cached_property
+    def _files_with_names(self) -> frozenset[tuple[int, int]]:
+        """The files there that have several names, as far as a look goes; what matters most stands first."""
+        found: set[tuple[int, int]] = set()
+        left = MAX_LOOKED_AT
+        waiting = [*dict.fromkeys(secret_places(self._home, self._env))][::-1]
+        while waiting and left > 0:
+            path, left = waiting.pop(), left - 1
+            try:
+                status = os.lstat(path)
+                if stat.S_ISDIR(status.st_mode):
+                    waiting += (entry.path for entry in os.scandir(path))
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                found.add((status.st_dev, status.st_ino))
+        return frozenset(found)

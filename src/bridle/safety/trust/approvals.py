@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.files import FileLock, private_folder, read_limited, write_atomic
+from bridle.base.files import FileLock, Untrusted, private_folder, read_limited, read_trusted, write_atomic
 from bridle.protocol.errors import BridleError
 from bridle.safety.trust.lockfile import Approval, Kind, Lock, decode, encode
 
@@ -29,7 +29,7 @@ ANYWHERE: Final[frozenset[Kind]] = frozenset({"instructions", "skill"})
 
 
 class Approvals:
-    """The approvals of one user. A missing or unreadable file means that nothing is approved.
+    """The approvals of one user. A missing or unreadable file, or one that others could write, approves nothing.
 
     `copies` is a private folder for the texts, so that a later change can be shown as one. `named` are the entries of
     a lock file that the caller named for this run.
@@ -56,9 +56,19 @@ class Approvals:
     def read(self) -> Lock:
         """The stored approvals, and the lines among them that cannot be understood."""
         try:
-            return decode(read_limited(self.path, MAX_BYTES).data)
+            return decode(read_trusted(self.path, MAX_BYTES).data)
         except OSError:
             return Lock(())
+
+    def problem(self) -> BridleError | None:
+        """Why the file approves nothing although it stands there: others could have written it."""
+        try:
+            read_trusted(self.path, 0)
+        except Untrusted as problem:
+            return _unsafe(problem)
+        except OSError:
+            return None
+        return None
 
     def holds(self, digest: str, *, kind: Kind = "instructions", root: str = "", path: str = "") -> bool:
         """Whether this very content was approved, and for what counts only in its place: there."""
@@ -95,7 +105,7 @@ class Approvals:
     ) -> Approval:
         """Remembers a content a person agreed to just now. Two processes may do so at once.
 
-        Raises `TrustUnwritable` when it cannot be kept.
+        Raises `TrustUnwritable` when it cannot be kept, `TrustFileUnsafe` where others could have written the file.
         """
         now_ms = self._clock.now_ms() // 1000 * 1000
         added = Approval(kind=kind, digest=digest, path=path, root=root, approved_ms=now_ms)
@@ -114,7 +124,8 @@ class Approvals:
         return added
 
     def revoke(self, matches: Callable[[Approval], bool]) -> tuple[Approval, ...]:
-        """Takes back every approval that fits, and returns those. Raises `TrustUnwritable`."""
+        """Takes back every approval that fits, and returns those. Raises as `add` does."""
+        self._refuse_unsafe()
         if not any(map(matches, self.read().entries)):
             return ()
         try:
@@ -132,7 +143,12 @@ class Approvals:
         with FileLock(self.path + ".lock") as lock:
             if not lock.acquire(timeout_s=5):
                 raise TimeoutError(None, "another Bridle keeps it locked")
+            self._refuse_unsafe()
             yield self.read()
+
+    def _refuse_unsafe(self) -> None:
+        if (problem := self.problem()) is not None:
+            raise problem
 
     def _write(self, entries: Iterable[Approval], before: Lock) -> None:
         if before.foreign:  # of another version, or damaged: not ours to throw away
@@ -165,9 +181,13 @@ def content_digest(data: bytes) -> str:
 
 
 def read_lockfile(path: str) -> Lock:
-    """A lock file somebody named. Raises `BadLockfile` unless every line of it can be understood."""
+    """A lock file somebody named. Raises `BadLockfile` unless every line of it can be understood, `TrustFileUnsafe`
+    where others could have written it.
+    """
     try:
-        contents = read_limited(path, MAX_BYTES)
+        contents = read_trusted(path, MAX_BYTES)
+    except Untrusted as problem:
+        raise _unsafe(problem) from None
     except OSError as problem:
         raise BridleError("BadLockfile", path=path, problem=problem.strerror or str(problem)) from None
     lock = decode(contents.data)
@@ -176,6 +196,10 @@ def read_lockfile(path: str) -> Lock:
     if lock.unread:
         raise BridleError("BadLockfile", path=path, problem=f"line {lock.unread[0][0]} cannot be understood")
     return lock
+
+
+def _unsafe(problem: Untrusted) -> BridleError:
+    return BridleError("TrustFileUnsafe", path=problem.filename, problem=problem.strerror)
 
 
 def _thinned(entries: Iterable[Approval]) -> list[Approval]:
