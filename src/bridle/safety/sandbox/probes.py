@@ -40,8 +40,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     `part` is what it is a test of: a field of `Confinement`, or one of `environment processes leftovers privileges
     kernel terminal modes claims`. `tells`: what the attempt returns is the leak itself; otherwise only a planted secret
-    in it or a change outside counts. `network`: it can only be stopped where the network is denied. `must_work`: the other
-    way round, a sandbox that stops this is of no use.
+    in it or a change outside counts. `network`: it can only be stopped where the network is denied. `must_work`: the
+    other way round, a sandbox that stops this is of no use.
     """
 
     name: str
