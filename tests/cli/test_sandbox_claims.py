@@ -127,6 +127,7 @@ def test_what_cannot_be_found_out_in_time_is_not_claimed(place: Place) -> None:
     assert ran.code == 0, ran.err
     assert [(created.sandbox, created.confined) for created in stored(place, SessionCreated)] == [("", "off")]
     assert [degraded.reason for degraded in stored(place, Degraded)] == ["SandboxNotKnown"]
+    assert not (place.home / ".local/state/bridle/sandbox.json").exists()
     required = ("run", "--set", "sandbox.required=true", "-m", model, "go")
     refused = on_a_breaking_machine(place, *required, landlock=False, sign=sign, then=hanging)
     assert (refused.code, refused.story) == (3, [sentence("SandboxNotKnown", {"seconds": "5"})])

@@ -47,6 +47,7 @@ _FILE = "sandbox.json"
 _FORMAT = 1
 _MAX_BYTES = 4_096
 _TRY_S = 10.0
+_NO_ANSWER = f"it did not answer within {_TRY_S:g} s"
 _TRY = ["/bin/sh", "-c", 'echo x >"$1" && if echo x >"$2"; then exit 9; fi', "sh"]
 """Writes where it may, and then where it must not be able to."""
 
@@ -110,7 +111,8 @@ class Chooser:
                 self._chosen = _from(answer) if answer is not None else None
             if self._chosen is None:
                 self._chosen = await self._tried()
-                if not self._only:
+                silent = any(attempt.problem == _NO_ANSWER for attempt in self._chosen.attempts)
+                if not self._only and not silent:  # a busy machine is no circumstance to remember
                     self._remember(self._chosen)
             return self._chosen
 
@@ -142,6 +144,8 @@ class Chooser:
     async def _tried(self) -> Chosen:
         attempts: list[Attempt] = []
         for way in _ways(self._names()):
+            if attempts and attempts[-1].problem == _NO_ANSWER and attempts[-1].way.name == way.name:
+                continue  # another variant of it would not answer either
             attempts.append(await self.attempt(way))
             if not attempts[-1].problem:
                 return Chosen(adapter_for(way), way, tuple(attempts))
@@ -174,7 +178,7 @@ class Chooser:
         except HeldBack as held_back:
             return ground.problem(held_back.process.returncode or 1, held_back.said)
         except TimeoutError:
-            return f"it did not answer within {_TRY_S:g} s"
+            return _NO_ANSWER
         except (CannotStart, OSError) as error:
             if is_scarce(error):
                 raise CannotStart(adapter.name, "no resources") from error
