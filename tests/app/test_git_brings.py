@@ -185,6 +185,16 @@ async def test_a_pull_from_a_known_remote_brings_what_is_committed_and_says_so(b
     assert "AGENTS.md" in result.content
 
 
+async def test_a_pull_in_a_repository_inside_the_workspace_ends_complete(behind: Shop) -> None:
+    inner = behind.folder / "inner"
+    behind.git("clone", "-q", str(behind.folder / "origin.git"), str(inner))
+    behind.git("reset", "-q", "--hard", "HEAD~1", cwd=inner)
+    result, _ = await behind.run("git -C inner pull -q")
+    assert result.metadata["exit_code"] == 0, result.content
+    assert (inner / "AGENTS.md").read_text() == "Be quick.\n"
+    assert behind.git("status", "--porcelain", cwd=inner) == ""
+
+
 async def test_a_pull_from_anywhere_else_asks(behind: Shop) -> None:
     result, _ = await behind.run("git pull -q ./origin.git main")
     assert (result.outcome, behind.status()) == ("denied", "")

@@ -349,6 +349,23 @@ async def test_what_nobody_obeys_and_what_goes_is_left_alone(box: Box) -> None:
     assert (box.workspace / "new/AGENTS.md").read_text() == "mine\n"
 
 
+async def test_what_came_with_a_new_repository_is_put_aside_where_it_is_moved(box: Box) -> None:
+    (box.workspace / "src").mkdir()
+    assert await box.run("git init -q new; echo evil > new/AGENTS.md") == (0, "")
+    assert await box.run("rm -r new/.git") == (0, "")
+    _, output = await box.run("rm -r src; mv new src")
+    assert "src/AGENTS.md was put aside" in output
+    assert not (box.workspace / "src/AGENTS.md").exists()
+
+
+async def test_what_a_person_made_between_two_commands_stays(box: Box) -> None:
+    (box.workspace / "src").mkdir()
+    await box.run("true")
+    (box.workspace / "src/AGENTS.md").write_text("mine\n")
+    assert await box.run("touch src/more") == (0, "")
+    assert (box.workspace / "src/AGENTS.md").read_text() == "mine\n"
+
+
 async def test_what_a_person_agreed_to_stays(box: Box) -> None:
     (box.workspace / "src").mkdir()
     file = box.workspace / "src/AGENTS.md"

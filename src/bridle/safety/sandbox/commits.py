@@ -5,14 +5,14 @@ Nothing is run: git's own list of the files it has taken up (the index) says wha
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha1, sha256
 
 from bridle.base.files import read_limited
 from bridle.safety.paths import is_beneath
-from bridle.safety.sandbox.confinement import Confinement, WorkingTree
+from bridle.safety.sandbox.confinement import Confinement
+from bridle.safety.sandbox.git_places import find_repository
 from bridle.safety.shell.git_config import committed_contents
 
 _MAX_BYTES = 1 << 20
@@ -20,21 +20,13 @@ _TAIL_BYTES = 16 * 1024
 _SHA1_BYTES = 20
 
 
-def committed(trees: Sequence[WorkingTree]) -> Callable[[str], bool]:
-    """Says of a file or folder whether all of it is as git has taken it up, or left by a merge that stopped."""
-    contents = functools.cache(committed_contents)
-
-    def is_committed(path: str) -> bool:
-        around = [tree for tree in trees if is_beneath(path, tree.top)]
-        if not around:
-            return False
-        tree = max(around, key=lambda tree: len(tree.top))
-        known = contents(tree.git_dir)
-        return all(
-            _holds(file, known.get(os.path.relpath(file, tree.top), set())) for file in _files_in(path)
-        )
-
-    return is_committed
+def is_committed(path: str) -> bool:
+    """Whether all of a file or folder is as the repository around it has taken it up, or left so by a stopped merge."""
+    git = find_repository(os.path.dirname(path))
+    if git is None or not git.ours:
+        return False
+    known = committed_contents(git.git_dir)
+    return all(_holds(file, known.get(os.path.relpath(file, git.top), set())) for file in _files_in(path))
 
 
 def stayed_behind(confinement: Confinement, began_ns: int) -> list[str]:

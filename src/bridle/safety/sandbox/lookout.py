@@ -39,6 +39,7 @@ _DEPENDENCIES = frozenset({
 })
 # fmt: on
 """Nobody works in these: only repositories count there."""
+_OBEYED = "is something that later runs obey"
 _PARTIAL_CLONE = ("[remote ", "promisor", "partialclonefilter")
 
 Kind = Literal["file", "folder", "repository", "bare"]
@@ -85,19 +86,18 @@ class Lookout:
         self._folders: dict[str, _Folder] = {}
         self._obeyed: dict[str, Obeyed | None] = {}
         self._repositories: dict[str, frozenset[str]] = {}
+        self._theirs: set[str] = set()
         self._running: list[int] = []
+        self._shared = False
         self._begun = False
 
     def begin(self) -> int:
         """A command is about to start. What it is called when it ends."""
-        if not self._begun:
-            self._begun = True
-            for met in self._walk(FIRST_S, ()):
+        self._shared = bool(self._running)
+        if not self._shared:
+            for met in self._walk(LATER_S if self._begun else FIRST_S, ()):
                 self._learn(met)
-        elif not self._running:
-            for path, known in self._obeyed.items():
-                if known is not None:
-                    self._obeyed[path] = _read(path, known)
+        self._begun = True
         began = time.time_ns() - _MARGIN_NS
         self._running.append(began)
         return began
@@ -112,8 +112,15 @@ class Lookout:
             if above and met.path.startswith(above):
                 continue
             changed_ns = _changed_ns(met)
-            if met.theirs or changed_ns < first or is_beneath_any(met.path, agreed):
+            if met.theirs:
+                self._theirs.add(met.path)
+            if met.theirs or is_beneath_any(met.path, agreed):
                 self._learn(met)
+            elif changed_ns < first:
+                if self._was_moved(met):
+                    came.append(Came(_entry(met), _OBEYED))
+                else:
+                    self._learn(met)
             elif changed_ns >= began and (found := self._judge(met, agreed)):
                 came.append(found)
                 if met.kind == "folder":
@@ -151,14 +158,31 @@ class Lookout:
         if met.path not in self._obeyed:
             if met.kind == "folder" and any(path.startswith(f"{met.path}/") for path in agreed):
                 return None
-            return Came(met.path, "is something that later runs obey")
+            return Came(met.path, _OBEYED)
         if met.kind == "folder":
             return None
         known = self._obeyed[met.path]
         now = _read(met.path, known)
         if now is None or known is None or now[2:] == known[2:]:
             return None
-        return Came(met.path, "is something that later runs obey", known)
+        return Came(met.path, _OBEYED, known)
+
+    def _was_moved(self, met: _Met) -> bool:
+        """Whether a command brought something old here with the folder around it, that was obeyed nowhere before.
+
+        Only a command that ran alone can have: what was there when it began is known.
+        """
+        if self._shared or met.kind == "folder" or met.path in self._obeyed or met.path in self._repositories:
+            return False
+        if met.kind != "file":
+            known = frozenset[str]().union(*self._repositories.values())
+            return not _reasons(met.path, met.kind, self._roots) <= known
+        now = _read(met.path)
+        return now is not None and all(
+            known is None or known[2:] != now[2:]
+            for path, known in self._obeyed.items()
+            if path not in self._theirs
+        )
 
     def _learn(self, met: _Met) -> None:
         if met.kind in ("repository", "bare"):

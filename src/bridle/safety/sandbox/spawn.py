@@ -427,17 +427,16 @@ class _Border:
             held = (*sealed.held, *sealed.writable, *(sealed.read_only if self._holds() else ()))
             came = lookout.end(began, held=frozenset(held), agreed=self._policy.agreed)
             if came and self._policy.git_tree:
-                came = self._without_committed(came, sealed)
+                came = self._without_committed(came)
             if came:
                 self._put_aside(came)
             if sealed.working_trees and not self._policy.git_tree and _git_moved(sealed, began):
                 self._tell_stayed(sealed, began)
 
-    def _without_committed(self, came: Sequence[Came], sealed: Confinement) -> list[Came]:
+    def _without_committed(self, came: Sequence[Came]) -> list[Came]:
         """What is not as git has it in a commit; what is, is said."""
-        from bridle.safety.sandbox.commits import committed
+        from bridle.safety.sandbox.commits import is_committed
 
-        is_committed = committed(sealed.working_trees)
         brought = [what.path for what in came if is_committed(what.path)]
         if brought:
             names = ", ".join(map(self._shown, brought))
