@@ -320,3 +320,14 @@ async def test_the_duration_of_a_call_does_not_count_the_person_who_was_asked():
         await said(session, request, "once")
         events = await session.turn_of(number)
     assert of_kind(events, ToolResult)[0].duration_ms == 0
+
+
+async def test_a_command_of_a_person_that_prints_much_keeps_as_little_as_one_of_the_model():
+    async with harness(scripted(say("Hi.")), answers=True) as session:
+        await session.connection.send(
+            ShellRequest(session=session.id, command=f"head -c {80 << 20} /dev/zero", share=True)
+        )
+        result = await session.until(ToolResult)
+    assert result.metadata["output_bytes"] == 80 << 20
+    assert "shows the first 64000000 of all 83886080 bytes, the rest was not kept]" in result.content
+    assert len(result.content) < 40_000
