@@ -86,8 +86,10 @@ class ConfinedProcess:
 
 
 class EnvOnlySpawn:
-    """Starts processes with the rights of the person and a clean environment. The policy is not enforced; where it has
-    hosts to be reached, nothing runs: whoever named some did not mean all."""
+    """Starts processes with the rights of the person and a clean environment. The policy is not enforced.
+
+    Where that says which hosts may be reached, nothing runs: whoever named some did not mean all.
+    """
 
     def __init__(self, processes: Processes, *, also: Collection[str] = ()) -> None:
         self._processes = processes

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from bridle.base.clock import Clock
 from bridle.base.hosts import host_rule, is_host_name, rule_for
 from bridle.base.http_dial import Attempt, TimeLimit, first_connected, unreached
-from bridle.base.processes import is_scarce
 from bridle.base.web import Connect, Resolve, addresses_of, connect_to, look_up
 from bridle.safety.addresses import NOT_AN_ADDRESS, address_problem, url_problem
 from bridle.safety.sandbox.proxy_request import END, MAX_HEAD_BYTES, ProxyRequest, Refusal, read_request
@@ -34,7 +33,7 @@ MOST_NOTES = 5
 
 _PARTING_S = 1.0
 _PARTING_BYTES = 256 * 1024
-_SCARCE_S = 0.1
+_PAUSE_S = 0.1
 _CHUNK = 64 * 1024
 _MAX_TRIED = 8
 
@@ -97,10 +96,8 @@ class HostProxy:
             while client is None:
                 try:
                     client, _ = await loop.sock_accept(listener)
-                except OSError as error:
-                    if not is_scarce(error):
-                        return
-                    await self._outside.clock.sleep(_SCARCE_S)
+                except OSError:  # no descriptor left, or the other side was gone already
+                    await self._outside.clock.sleep(_PAUSE_S)
             self._start(self._serve(client), client).add_done_callback(lambda _task: self._room.release())
             await asyncio.sleep(0)  # where many wait, the rest of the engine has its turn between them
         self._too_many = True
