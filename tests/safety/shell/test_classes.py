@@ -132,7 +132,7 @@ def test_wrappers_are_taken_off_and_the_command_inside_is_judged(read) -> None:
         ("ls < a > b", [("a", "read"), ("b", "write")]),
         ("cp a b c", [("a", "read"), ("b", "read"), ("c", "write")]),
         ("rm a b", [("a", "delete"), ("b", "delete")]),
-        ("git show HEAD:.env", [(".env", "read")]),
+        ("git show HEAD:.env", [(".env", "read"), ("HEAD:.env", "read")]),
         ("git diff /etc/passwd a", [("/etc/passwd", "read"), ("a", "read")]),
         ("sh x.sh", [("x.sh", "run")]),
         ("./x.sh", [("./x.sh", "run")]),

@@ -46,7 +46,7 @@ less | read check=no_directives
 more | read check=no_directives
     -dflpcsu -n: -#
 wc | read harmless | counts in {}
-    -clmwL --bytes --chars --lines --max-line-length --words --total: --files0-from<
+    -clmwL --bytes --chars --lines --max-line-length --words --total: --files0-from+<
 nl | read harmless
     -p -b: -d: -f: -h: -i: -l: -n: -s: -v: -w: --body-numbering: --number-format: --number-width:
     --number-separator:
@@ -92,7 +92,7 @@ sdiff | read | compares {}
 sort | read
     -bcCdfghiMmnRrsuVz -k: -t: -S: -o> -T^: --ignore-leading-blanks --dictionary-order --ignore-case
     --general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort --random-sort
-    --reverse --sort: --version-sort --batch-size: --check? --debug --files0-from< --key: --merge --output>
+    --reverse --sort: --version-sort --batch-size: --check? --debug --random-source< --files0-from+< --key: --merge --output>
     --stable --buffer-size: --field-separator: --parallel: --unique --zero-terminated --compress-program!:
     --temporary-directory^:
 uniq | read check=second_is_written
@@ -140,7 +140,7 @@ yq | pattern check=yq
 xmllint | read check=addresses
     --noout --format --xpath: --noblanks --pretty:
 file | read
-    -bciLhkNnprsvE0 -F: -e: -P: -f< -m< --brief --mime --mime-type --mime-encoding --dereference
+    -bciLhkNnprsvE0 -F: -e: -P: -f+< -m< --brief --mime --mime-type --mime-encoding --dereference
     --no-dereference --keep-going --raw --extension --separator: --print0
 stat | read harmless | looks at {}
     -L --dereference -f --file-system -t --terse -c: --format: --printf: --cached: -x -s -r -n
@@ -148,7 +148,7 @@ du | read harmless | measures {}
     -0abcDHhklmPsSx -L+ -B: -d: -t: -X< -# --null --all --apparent-size --block-size: --bytes --total
     --dereference-args --max-depth: --human-readable --inodes --dereference+ --no-dereference --separate-dirs
     --si --summarize --threshold: --time? --time-style: --exclude-from< --exclude: --one-file-system
-    --files0-from<
+    --files0-from+<
 df | read harmless | shows disk space
     -aBhHiklPTv -t: -x: --all --block-size: --human-readable --si --inodes --local --portability --print-type
     --type: --exclude-type: --output? --sync --total
@@ -221,7 +221,7 @@ look | read harmless
     -df -t:
 tsort | read harmless
 shuf | read
-    -erz -i: -n: -o> --echo --head-count: --input-range: --repeat --output>
+    -erz -i: -n: -o> --echo --head-count: --input-range: --repeat --output> --random-source<
 pr | read harmless
     -acdmtTJ -h: -l: -n? -o: -w: -#
 csplit | read writes
