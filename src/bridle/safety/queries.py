@@ -22,6 +22,7 @@ from bridle.safety.paths import PathRefused, SessionFolders, is_beneath_any, is_
 from bridle.safety.patterns import consists_of, is_plain
 from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
 from bridle.safety.shell.facts import Part, PathUse, Understanding
+from bridle.safety.shell.judgement import ENDLESS
 
 Understand: TypeAlias = Callable[[str, str], Understanding]
 """What a script does, given its text and the absolute folder it starts in."""
@@ -364,7 +365,7 @@ def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
 def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
     if path is None:
         return _Touched(access=use.access, resolved=None)
-    if use.access != "delete" and _NO_FILE.fullmatch(path):
+    if use.access != "delete" and _NO_FILE.fullmatch(path) and (use.access != "read" or path not in ENDLESS):
         return _Touched(access=use.access, resolved=path, harmless=True)
     try:
         resolved = resolve(path, cwd)

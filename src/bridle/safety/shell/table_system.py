@@ -36,9 +36,9 @@ cat | read harmless
 bat | read
     -pnAu -l: -r: -H: --plain --number --show-all --language: --line-range: --style: --color: --paging: --theme:
     --decorations: --wrap: --tabs: --list-themes --list-languages --no-config
-head | read harmless
+head | read harmless check=bounded
     -qvz -n: -c: -# --lines: --bytes: --quiet --silent --verbose --zero-terminated
-tail | read harmless
+tail | read harmless check=follows
     -qvzfFr -n: -c: -s: -# --lines: --bytes: --quiet --silent --verbose --follow? --retry --pid:
     --sleep-interval: --zero-terminated --max-unchanged-stats:
 less | read check=no_directives
@@ -152,14 +152,14 @@ du | read harmless | measures {}
 df | read harmless | shows disk space
     -aBhHiklPTv -t: -x: --all --block-size: --human-readable --si --inodes --local --portability --print-type
     --type: --exclude-type: --output? --sync --total
-xxd | read at_most=1
+xxd | read at_most=1 check=bounded
     -abeEipru -c: -g: -l: -n: -o: -s: -d -R:
-od | read harmless
+od | read harmless check=bounded
     -abcdfhilosvx -A: -j: -N: -S: -t: -w? --address-radix: --skip-bytes: --read-bytes: --format:
     --output-duplicates --width?
-hexdump | read harmless
+hexdump | read harmless check=bounded
     -bcCdovx -e: -f< -n: -s: --canonical --length: --skip:
-hd | read harmless
+hd | read harmless check=bounded
     -bcCdovx -e: -f< -n: -s:
 strings | read harmless
     -afow -n: -t: -e: -# --all --bytes: --radix: --encoding: --print-file-name
@@ -229,7 +229,9 @@ csplit | read writes
 split | read writes
     -dexu -a: -b: -C: -l: -n: -t: -# --additional-suffix: --bytes: --line-bytes: --lines: --number: --suffix-length:
     --numeric-suffixes? --hex-suffixes? --elide-empty-files --verbose --filter!:
-echo, yes | text harmless | prints text
+echo | text harmless | prints text
+    *
+yes | text check=endless | prints without end
     *
 printf | text check=printf | prints text
 true, false, : | text harmless | does nothing
@@ -245,7 +247,7 @@ popd | text | goes back
 dirs | text harmless
     -clpv
 sleep, wait | text harmless | waits
-seq | text harmless | prints numbers
+seq | text harmless check=seq | prints numbers
     -w -f: -s: -# --equal-width --format: --separator:
 expr | text harmless | computes
     *
@@ -374,11 +376,11 @@ systemctl show, systemctl cat, systemctl is-active, systemctl is-enabled, system
 systemctl list-units, systemctl list-unit-files, systemctl list-timers, systemctl list-dependencies,
 systemctl get-default | text harmless
     &service
-journalctl | text | shows the system log
+journalctl | text check=follows | shows the system log
     -abefklmqrx -n: -u: -t: -p: -g: -o: -S: -U: -b? -n? -# --no-pager --since: --until: --unit: --user-unit:
     --user --system --lines? --output: --priority: --grep: --reverse --follow --dmesg --boot? --list-boots --utc
     --no-hostname --disk-usage
-dmesg | none | shows the system log
+dmesg | none check=follows | shows the system log
     -dehHkLPrTtuwxS -f: -l: --ctime --human --level: --facility: --color? --decode --follow
 tee | write writes
     -ai --append --ignore-interrupts
@@ -488,7 +490,7 @@ xargs | command check=xargs
     --interactive
 parallel | command executes check=xargs
     -0jkvX -j: -n: -N: -a< --jobs: --dry-run --keep-order --no-notice --bar --null
-watch | command check=script_words
+watch | command executes check=script_words | runs something again and again
     -bcdegptxw -n: --beep --color --differences? --errexit --chgexit --interval: --precise --no-title --exec
 caffeinate | command
     -disu -t:
