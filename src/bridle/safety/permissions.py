@@ -10,8 +10,9 @@ The first that has something to say:
   7  ask
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
-wants asked about, and a command that asks to leave the sandbox, pass over grants and allow rules: a person says yes to
-each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode and no `yes` says it for them.
+wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over grants and allow rules: a
+person says yes to each one. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`: no
+mode and no `yes` says it for them.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -112,6 +113,8 @@ def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iter
         return Decision(
             verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
         )
+    if decision.verdict == "ask" and query.for_person:
+        return msgspec.structs.replace(decision, for_person=True)
     return decision
 
 
@@ -123,10 +126,8 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
         )
-    if query.escalates:
-        return _by_agent(query, "ask") or Decision(
-            verdict="ask", decided_by="default", step=7, for_person=True
-        )
+    if query.asks_anew:
+        return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
     if grant := _granted(query, grants):
         return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)
     if rule := first_match(query, rules):
@@ -276,5 +277,4 @@ def _by_mode(query: Query, mode: Mode) -> Decision:
         step=6,
         rule=mode,
         reason="ModeDenied" if verdict == "deny" else None,
-        for_person=query.policy_file and verdict == "ask",
     )

@@ -46,6 +46,7 @@ _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 ESCALATES = "it asks to run outside the sandbox"
 UNREADABLE = "Bridle could not read this command"
 CHANGES_POLICY = "it changes what later runs obey"
+DISCLOSES = "it prints a secret"
 DELETES = "it deletes files"
 HARMFUL = "it may do harm"
 SECRETIVE = "it may hold secrets"
@@ -73,8 +74,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
-    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `must_ask` says why
-    a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked.
+    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `discloses`: it prints
+    a secret, which is theirs to agree to as well. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked.
     """
 
     tool: str
@@ -90,6 +91,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     policy_file: bool = False
     secret: bool = False
     escalates: bool = False
+    discloses: bool = False
     must_ask: str = ""
     concern: str = ""
     agent_default: Verdict | None = None
@@ -102,7 +104,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asks_anew(self) -> bool:
         """Whether a person is asked each time: no grant and no rule says yes for them."""
-        return self.escalates or bool(self.must_ask)
+        return self.escalates or self.discloses or bool(self.must_ask)
+
+    @property
+    def for_person(self) -> bool:
+        """Whether only the yes of a person counts, not that of a hook, a mode or a flag."""
+        return self.escalates or self.discloses or self.policy_file
 
     @property
     def key(self) -> str | None:
@@ -246,6 +253,7 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
     files = [file for part in touched for file in part]
     policy_file = any(_changes_policy(file, place) for file in files)
     dangerous = policy_file or script.command_class in ("destructive", "unparseable")
+    discloses = any(part.discloses for part in script.parts)
     unproven = tuple(
         part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
     )
@@ -259,10 +267,11 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         separable=all(map(is_plain, script.parts)) and consists_of(command, [p.text for p in script.parts]),
         paths=tuple(place.name(file.resolved) for file in files if file.resolved is not None),
         unknown_paths=any(file.resolved is None for file in files),
-        quiet=script.read_only and not unproven and not escalates,
+        quiet=script.read_only and not unproven and not (escalates or discloses),
         policy_file=policy_file,
         secret=any(file.secret for file in files),
         escalates=escalates,
+        discloses=discloses,
         concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
     )
 
@@ -400,6 +409,8 @@ def _command_concern(script: Understanding, files: Sequence[_Touched], *, policy
         return UNREADABLE
     if policy_file:
         return CHANGES_POLICY
+    if any(part.discloses for part in script.parts):
+        return DISCLOSES
     if worst == "destructive":
         return DELETES if any(file.access == "delete" for file in files) else HARMFUL
     if any(file.secret for file in files):

@@ -37,7 +37,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     arguments" may hold (`npm test`), None where no such grant makes sense. `uses` names every path it is known to
     touch, `urls` every address. `repository` is a folder whose git settings can make a reading command run programs:
     whoever relies on `command_class` has looked at them (`understand` has). `steered_by` are files that would make it
-    run something else if they were there or in a folder above (`understand` has looked).
+    run something else if they were there or in a folder above (`understand` has looked). `discloses`: it prints a
+    secret, which a person agrees to each time.
     """
 
     text: str
@@ -49,6 +50,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     urls: tuple[str, ...] = ()
     repository: str | None = None
     steered_by: tuple[str, ...] = ()
+    discloses: bool = False
 
 
 class Understanding(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from bridle.safety.shell.refusals import (
     Refusal,
     code_words,
     is_code_runner,
+    prints_secret,
     reads_code,
     refused_command,
     refused_feed,
@@ -393,6 +394,7 @@ class _Judge:
                 urls=tuple(judgement.urls),
                 repository=judgement.repository,
                 steered_by=tuple(judgement.steered_by),
+                discloses=prints_secret(judgement),
             )
         )
 

@@ -129,7 +129,7 @@ INTERPRETERS = names(
     "python python2 python3 pypy pypy3 perl ruby node nodejs deno bun php lua luajit Rscript tclsh osascript"
 )
 POWERSHELLS = names("powershell powershell.exe pwsh pwsh.exe cmd cmd.exe")
-CREDENTIAL_TOOLS = frozenset({"security", "secret-tool", "keyctl", "kwalletcli"})
+CREDENTIAL_TOOLS = names("security secret-tool keyctl kwalletcli kwallet-query gpg-connect-agent")
 FETCHERS = names("curl wget fetch aria2c http https xh lynx w3m links nc ncat")
 
 BUILTINS = names(
