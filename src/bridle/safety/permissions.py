@@ -11,8 +11,8 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
 wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over grants and allow rules: a
-person says yes to each one. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`: no
-mode and no `yes` says it for them.
+person says yes to each one. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`:
+no mode and no `yes` says it for them.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """

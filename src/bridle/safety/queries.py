@@ -30,6 +30,8 @@ Understand: TypeAlias = Callable[[str, str], Understanding]
 MAX_MATCHES = 200
 """A pattern that means more files than this is about files nobody knows."""
 _NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
+_PIECES = compiled_later(r"[=:,@]")
+_ADDRESS = compiled_later(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
 MAX_GLANCED = 2_000
@@ -71,11 +73,13 @@ class PathName(msgspec.Struct, frozen=True, kw_only=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision looks at.
 
-    `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
-    says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
-    where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
-    looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `discloses`: it prints
-    a secret, which is theirs to agree to as well. `must_ask` says why a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked.
+    `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable` says
+    that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is where it
+    starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file looks
+    like it holds some. `leads_out`: a word of it may be a path that is not the workspace's, or one of those two, so
+    that no yes to another command covers it. `escalates`: it wants out of the sandbox, which only a person grants.
+    `discloses`: it prints a secret, which is theirs to agree to as well. `must_ask` says why a person is asked whatever
+    else would allow it. `concern` says in a few words why somebody might be asked.
     """
 
     tool: str
@@ -90,6 +94,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
     policy_file: bool = False
     secret: bool = False
+    leads_out: bool = False
     escalates: bool = False
     discloses: bool = False
     must_ask: str = ""
@@ -116,7 +121,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         """The program and subcommand of a command that is one program with plain arguments and no more."""
         if self.script is None or self.script.shape != "simple" or not self.separable or self.exceptional:
             return None
-        key = self.script.parts[0].key if len(self.script.parts) == 1 else None
+        key = self.script.parts[0].key if len(self.script.parts) == 1 and not self.leads_out else None
         return self._where_it_starts(key) if key is not None else None
 
     @property
@@ -270,6 +275,7 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         quiet=script.read_only and not unproven and not (escalates or discloses),
         policy_file=policy_file,
         secret=any(file.secret for file in files),
+        leads_out=bool(unproven) and any(_leads_out(part, cwd, place) for part in script.parts if part.key),
         escalates=escalates,
         discloses=discloses,
         concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
@@ -389,6 +395,32 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
         outside=outside,
         secret=secret,
         harmless=not (changes or outside or secret or place.is_ours(resolved)),
+    )
+
+
+def _leads_out(part: Part, cwd: str, place: Place) -> bool:
+    """Whether a word, or what an option is given with `=`, may be a path outside, a secret or what later runs obey."""
+    for word in part.words[1:]:
+        pieces = _PIECES.split(_ADDRESS.sub("", word or "/"))
+        for piece in filter(None, (word, *pieces)):
+            if piece.startswith("~") or is_policy_file(piece) or place.holds_secrets(piece):
+                return True
+            first, *rest = piece.split("/")
+            named = not first or ".." in (first, *rest) or os.path.lexists(os.path.join(cwd, first))
+            if named and _is_elsewhere(piece, cwd, place):
+                return True
+    return False
+
+
+def _is_elsewhere(path: str, cwd: str, place: Place) -> bool:
+    try:
+        resolved = resolve(path, cwd)
+    except PathRefused:
+        return True
+    return (
+        place.folders.place(resolved) == "outside"
+        or place.is_ours(resolved)
+        or is_policy_file(place.name(resolved).shown)
     )
 
 

@@ -21,11 +21,15 @@ NEVER = [
     *("gopass show x", "gopass cat x", "op read op://a/b/c", "op item get x", "op --account a item get x --reveal"),
     *("op document get x", "op inject -i a", "op run -- env", "op signin --raw", "bw get password x", "bw list items"),
     *("bw export", "bw unlock --raw", "rbw get x", "lpass show x", "keepassxc-cli show a.kdbx b", "keyring get a b"),
-    *("gpg --export-secret-keys", "gpg -a --export-secret-keys x", "gpg --export-secret-subkeys", "gpg2 --export-sec x"),
+    *("gpg --export-secret-keys", "gpg -a --export-secret-keys x", "gpg --export-secret-subkeys",
+    "gpg2 --export-sec x"),
     *("git credential fill", "git -C src credential fill", "git credential-store get", "git-credential-cache get"),
-    *("git credential-osxkeychain get", "docker-credential-desktop get", "gh auth token", "gh auth token -h github.com"),
-    *("gh auth status --show-token", "gh auth status -t", "glab auth status --show-token", "gh auth --hostname x token"),
-    *("gcloud auth print-access-token", "gcloud auth print-identity-token", "gcloud --project p auth print-access-token"),
+    *("git credential-osxkeychain get", "docker-credential-desktop get", "gh auth token",
+    "gh auth token -h github.com"),
+    *("gh auth status --show-token", "gh auth status -t", "glab auth status --show-token",
+    "gh auth --hostname x token"),
+    *("gcloud auth print-access-token", "gcloud auth print-identity-token",
+    "gcloud --project p auth print-access-token"),
     *("gcloud auth application-default print-access-token", "gcloud config config-helper --format=json"),
     *("az account get-access-token", "aws configure export-credentials", "aws sts get-session-token"),
     *("aws --profile p sso get-role-credentials --role-name x", "heroku auth:token", "npm token create"),
@@ -33,24 +37,31 @@ NEVER = [
 ]  # fmt: skip
 EACH_TIME = [
     *("aws configure get aws_secret_access_key", "aws secretsmanager get-secret-value --secret-id x"),
-    *("aws --profile p ssm get-parameter --name x --with-decryption", "aws ssm get-parameters --with-decryption --names x"),
+    *("aws --profile p ssm get-parameter --name x --with-decryption",
+    "aws ssm get-parameters --with-decryption --names x"),
     *("aws ecr get-login-password", "aws sts assume-role --role-arn x", "vault kv get secret/x", "vault read secret/x"),
     *("vault login", "kubectl get secret", "kubectl get secrets -A", "kubectl -n prod get secret x -o yaml"),
     *("kubectl get secret/x", "kubectl get pods,secrets", "kubectl get -n prod secrets.v1", "oc get secret x"),
-    *("kubectl get --raw /api/v1/secrets", "kubectl create token x", "kubectl config view --raw", "k3s kubectl get secret"),
+    *("kubectl get --raw /api/v1/secrets", "kubectl create token x", "kubectl config view --raw",
+    "k3s kubectl get secret"),
     *("gcloud secrets versions access latest --secret=x", "az keyvault secret show --name x", "helm get values x"),
     *("az storage account keys list -n x", "doppler secrets", "heroku config", "terraform output -json"),
     *("terraform state pull", "sops -d x.yaml", "ansible-vault view x", "infisical secrets", "railway variables"),
 ]  # fmt: skip
 ORDINARY = [
-    *("pass", "pass ls", "pass insert mail", "pass git pull", "op item list", "gpg --list-secret-keys", "gpg --export x"),
-    *("git credential approve", "git log --grep credential", "gh auth status", "gh pr create --title token", "gcloud auth list"),
-    *("az account show", "aws s3 ls", "aws ssm get-parameter --name x", "aws configure list", "vault status", "vault kv list x"),
-    *("kubectl get pods", "kubectl describe secret x", "kubectl config view", "docker-credential-desktop list", "ssh-add -L"),
+    *("pass", "pass ls", "pass insert mail", "pass git pull", "op item list", "gpg --list-secret-keys",
+    "gpg --export x"),
+    *("git credential approve", "git log --grep credential", "gh auth status", "gh pr create --title token",
+    "gcloud auth list"),
+    *("az account show", "aws s3 ls", "aws ssm get-parameter --name x", "aws configure list", "vault status",
+    "vault kv list x"),
+    *("kubectl get pods", "kubectl describe secret x", "kubectl config view", "docker-credential-desktop list",
+    "ssh-add -L"),
     *("npm token list", "heroku apps", "terraform output", "ls secret", "cat pass", "echo vault kv get x"),
 ]  # fmt: skip
 AROUND = [
-    *("sudo {}", "env X=1 {}", "sh -c '{}'", "bash -lc '{}'", "ls; {} | cat", "echo $({})", "timeout 5 {}", "(cd src && {})"),
+    *("sudo {}", "env X=1 {}", "sh -c '{}'", "bash -lc '{}'", "ls; {} | cat", "echo $({})", "timeout 5 {}",
+    "(cd src && {})"),
     *("if true; then {}; fi", "x=$({})", "nice env {}", "f() {{ {}; }}; f"),
 ]  # fmt: skip
 
@@ -76,19 +87,25 @@ def test_what_prints_no_secret_is_left_as_it_was(command: str, read) -> None:
 
 
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("command", ["pass show x", "/usr/bin/op read x", "/opt/bin/gh auth token", "gpg --export-secret-keys x"])
+@pytest.mark.parametrize(
+    "command", ["pass show x", "/usr/bin/op read x", "/opt/bin/gh auth token", "gpg --export-secret-keys x"]
+)
 def test_nothing_around_it_lets_it_run(command: str, around: str, read) -> None:
     assert read(around.format(command)).refused
 
 
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("command", ["vault kv get x", "/opt/bin/kubectl get secret x", "aws configure get x"])
+@pytest.mark.parametrize(
+    "command", ["vault kv get x", "/opt/bin/kubectl get secret x", "aws configure get x"]
+)
 def test_nothing_around_it_hides_it(command: str, around: str, read) -> None:
     found = read(around.format(command))
     assert any(part.discloses for part in found.parts)
 
 
-@pytest.mark.parametrize("command", ["echo x | xargs pass show", "xargs -I{} op read {} < list", "find . -exec pass show {} +"])
+@pytest.mark.parametrize(
+    "command", ["echo x | xargs pass show", "xargs -I{} op read {} < list", "find . -exec pass show {} +"]
+)
 def test_words_from_elsewhere_do_not_help(command: str, read) -> None:
     assert read(command).refused
 
@@ -99,7 +116,9 @@ def test_a_text_nobody_can_read_is_no_way_around(command: str, read) -> None:
 
 
 @pytest.mark.parametrize("mode", ["strict", "default", "auto", "yolo"])
-async def test_a_person_is_asked_each_time_in_every_mode_that_asks_whatever_a_rule_says(tmp_path: Path, mode: str) -> None:
+async def test_a_person_is_asked_each_time_in_every_mode_that_asks_whatever_a_rule_says(
+    tmp_path: Path, mode: str
+) -> None:
     work = tmp_path / "work"
     work.mkdir()
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "BRIDLE_HOME": str(tmp_path / "bridle")}

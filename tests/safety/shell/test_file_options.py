@@ -240,13 +240,17 @@ ROWS = [(f"git {sub}", f"{option} {rest}".strip(), does) for sub, option, does, 
 async def test_a_file_in_an_option_is_judged_as_the_manual_says(
     workspace: Path, program: str, words: str, does: str
 ) -> None:
-    found = [await verdict(workspace, f"{program} {words.format(name)}") for name in ("keep", "../outside", ".env")]
+    found = [
+        await verdict(workspace, f"{program} {words.format(name)}") for name in ("keep", "../outside", ".env")
+    ]
     assert found[0] == INSIDE.get(does, "ask")
     assert (found[1] == "allow", found[2] == "allow") == (does == "names", does == "names")
 
 
 @pytest.mark.parametrize("name", ["a..b", "q:z"])
-@pytest.mark.parametrize("command", ["git diff --no-index {}/outside README.md", "git grep --no-index x {}/outside"])
+@pytest.mark.parametrize(
+    "command", ["git diff --no-index {}/outside README.md", "git grep --no-index x {}/outside"]
+)
 async def test_a_path_that_looks_like_a_range_of_commits_is_still_a_path(
     workspace: Path, name: str, command: str
 ) -> None:

@@ -145,7 +145,9 @@ def test_understanding_looks_each_time(repository: Path) -> None:
     assert understand("git -C .. status", where).read_only
 
 
-@pytest.mark.parametrize("command", ["git blame a", "git annotate a", "git --no-pager blame -L 1,2 a", "git -C src blame a"])
+@pytest.mark.parametrize(
+    "command", ["git blame a", "git annotate a", "git --no-pager blame -L 1,2 a", "git -C src blame a"]
+)
 def test_a_setting_that_names_a_file_for_blame_to_read_counts_for_blame_alone(
     repository: Path, command: str
 ) -> None:
@@ -157,7 +159,15 @@ def test_a_setting_that_names_a_file_for_blame_to_read_counts_for_blame_alone(
 
 
 @pytest.mark.parametrize(
-    "name", ["core.excludesFile", "core.attributesFile", "diff.orderFile", "mailmap.file", "mailmap.blob", "commit.template"]
+    "name",
+    [
+        "core.excludesFile",
+        "core.attributesFile",
+        "diff.orderFile",
+        "mailmap.file",
+        "mailmap.blob",
+        "commit.template",
+    ],
 )
 def test_any_other_setting_that_names_a_file_is_not_plain(repository: Path, name: str) -> None:
     git(repository, "config", name, "../outside")
@@ -169,7 +179,9 @@ def test_any_other_setting_that_names_a_file_is_not_plain(repository: Path, name
     ["shallow", "packed-refs", "info/grafts", "info/exclude", "info/attributes", "objects/info/alternates",
      "rebase-merge/done", "rebase-apply/next", "sequencer/todo", "MERGE_MSG"],
 )  # fmt: skip
-def test_a_file_of_git_that_is_a_link_may_be_any_file_and_git_would_show_it(repository: Path, name: str) -> None:
+def test_a_file_of_git_that_is_a_link_may_be_any_file_and_git_would_show_it(
+    repository: Path, name: str
+) -> None:
     secret = repository.parent / "secret"
     secret.write_text("line\n")
     link = repository / ".git" / name
@@ -187,7 +199,9 @@ def test_a_folder_of_git_that_is_a_link_is_not_plain(repository: Path) -> None:
     assert not is_plain(str(repository))
 
 
-def test_a_submodule_whose_files_are_said_to_be_elsewhere_is_not_plain(repository: Path, tmp_path: Path) -> None:
+def test_a_submodule_whose_files_are_said_to_be_elsewhere_is_not_plain(
+    repository: Path, tmp_path: Path
+) -> None:
     library = tmp_path / "library"
     library.mkdir()
     git(library, "init", "-q")

@@ -559,7 +559,7 @@ MAX_BYTES = 1024 * 1024
 MAX_NUMBERS = 100_000
 """What a command may be told to make up without a question: no flood, and more than anybody reads."""
 _SIZE = re.compile(r"([0-9]{1,15})(?:(b)|([kKMGTPEZYRQ])(iB|B)?)?")
-_UNITS = " kMGTPEZYRQ"
+_UNITS = " KMGTPEZYRQ"
 _BYTE_COUNTS = {
     "head": ("-c", "--bytes"), "od": ("-N", "--read-bytes"), "xxd": ("-l",),
     "hexdump": ("-n", "--length"), "hd": ("-n",),
@@ -583,16 +583,17 @@ def _size(text: str) -> float:
     if match is None:
         return math.inf
     number, blocks, unit, decimal = match.groups()
-    if blocks:
-        return int(number) * 512
-    return int(number) * (1000 if decimal == "B" else 1024) ** (_UNITS.index(unit.replace("K", "k")) if unit else 0)
+    if blocks or not unit:
+        return int(number) * (512 if blocks else 1)
+    return int(number) * (1000 if decimal == "B" else 1024) ** _UNITS.index(unit.upper())
 
 
 def _seq(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
     formats = [used.values[0].known for used in split.used if used.name in ("-f", "--format") and used.values]
     words = [word.known for word in judgement.words[1:]]
     numbers = [word for word in words if _NUMBER.fullmatch(word)]  # `-1` looks like an option
-    if not all(map(languages.printf_only_prints, formats)) or any(word.text is None for word in judgement.words):
+    known = all(word.text is not None for word in judgement.words)
+    if not known or not all(map(languages.printf_only_prints, formats)):
         judgement.unproven("how much it prints is not known")
     elif len(numbers) < len(split.arguments) or _numbers_between(*map(float, numbers[-3:])) > MAX_NUMBERS:
         judgement.unproven("it prints very many numbers")

@@ -112,7 +112,9 @@ def _use_path(judgement: Judgement, word: Word) -> None:
         inside = text.lstrip(":!^/") if text.startswith(":") else text.rpartition(":")[2]
     if inside != text:
         judgement.use(msgspec.structs.replace(word, text=inside), "read")
-    judgement.use(word, "read")  # what looks like `commit:path` or `commit..commit` may be a path all the same
+    judgement.use(
+        word, "read"
+    )  # what looks like `commit:path` or `commit..commit` may be a path all the same
 
 
 def _plain(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:

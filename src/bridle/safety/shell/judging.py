@@ -389,7 +389,7 @@ class _Judge:
                 words=tuple(word.text for word in judgement.words),
                 command_class=judgement.command_class,
                 does=_phrase(judgement, program),
-                key=self._key(command, judgement),
+                key=self._key(command, judgement, program),
                 uses=tuple(judgement.uses),
                 urls=tuple(judgement.urls),
                 repository=judgement.repository,
@@ -398,9 +398,9 @@ class _Judge:
             )
         )
 
-    def _key(self, command: Command, judgement: Judgement) -> str | None:
+    def _key(self, command: Command, judgement: Judgement, program: Program) -> str | None:
         plain = self.script.shape == "simple" and not self.nesting and judgement.words is command.words
-        return key_of(command, judgement) if plain else None
+        return key_of(command, judgement, program) if plain else None
 
     def _flows(self, command: Command) -> None:
         """What one command gives and another runs."""

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
+from bridle.safety.shell.words import names
+
 STORED = "it reaches for stored passwords and keys"
 TOKEN = "it prints a token that acts for you"  # noqa: S105 - words for people
 
@@ -27,7 +29,8 @@ _TOKENS = """
 op signin, op connect token create, op service-account create, bw unlock, bw login --raw, gh auth token,
 gh auth status --show-token, gh auth status -t, gh config get oauth_token, glab auth status --show-token,
 glab auth status -t, glab config get token, gcloud auth print-*-token, gcloud config config-helper,
-gcloud sql generate-login-token, az account get-access-token, az acr login --expose-token, aws configure export-credentials,
+gcloud sql generate-login-token, az account get-access-token, az acr login --expose-token,
+aws configure export-credentials,
 aws sts get-session-token, aws sts get-federation-token, aws sso get-role-credentials, heroku auth:token,
 npm token create, npm config get *_authToken, pnpm config get *_authToken, vault print token,
 doppler configure get token, fly auth token, flyctl auth token, databricks auth token
@@ -36,16 +39,19 @@ doppler configure get token, fly auth token, flyctl auth token, databricks auth 
 
 _SECRETS = """
 aws configure get, aws secretsmanager get-secret-value, aws secretsmanager batch-get-secret-value,
-aws ssm get-parameter* --with-decryption, aws ecr get-login*, aws eks get-token, aws codeartifact get-authorization-token,
+aws ssm get-parameter* --with-decryption, aws ecr get-login*, aws eks get-token,
+aws codeartifact get-authorization-token,
 aws rds generate-db-auth-token, aws sts assume-role*, aws iam create-access-key, aws kms decrypt,
 vault kv get, vault read, vault login, vault token create, vault unwrap, gcloud secrets versions access,
 gcloud iam service-accounts keys create, gcloud kms decrypt, az keyvault secret show, az keyvault secret download,
-az keyvault key download, az storage account keys list, az acr credential show, az cosmosdb keys list, az redis list-keys,
+az keyvault key download, az storage account keys list, az acr credential show, az cosmosdb keys list,
+az redis list-keys,
 az ad sp create-for-rbac, az ad sp credential reset, helm get values, helm get manifest, helm get all,
 doppler secrets, doppler run, infisical secrets, infisical export, chamber read, chamber export, heroku config*,
 railway variables, vercel env pull, netlify env:*, terraform output -json, terraform output -raw, terraform show -json,
 terraform state pull, terraform state show, tofu output -json, tofu output -raw, tofu state pull,
-sops -d, sops --decrypt, sops decrypt, ansible-vault view, ansible-vault decrypt, ansible-vault edit, age -d, age --decrypt
+sops -d, sops --decrypt, sops decrypt, ansible-vault view, ansible-vault decrypt, ansible-vault edit, age -d,
+age --decrypt
 """
 """Secrets of a project: there are reasons to read one, and each time it is a person who knows them."""
 
@@ -56,8 +62,8 @@ _CLUSTER_SECRETS = (
 )  # fmt: skip
 
 _PASSWORD_STORES = frozenset({"pass", "gopass", "passage"})
-_KEEPS = frozenset(
-    "init insert add git version help find search mv rename rm remove delete cp copy sync config audit".split()
+_KEEPS = names(
+    "init insert add git version help find search mv rename rm remove delete cp copy sync config audit"
 )
 """What a password store does without printing a password. Any other first word is the name of one."""
 

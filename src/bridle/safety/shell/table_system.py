@@ -92,7 +92,8 @@ sdiff | read | compares {}
 sort | read
     -bcCdfghiMmnRrsuVz -k: -t: -S: -o> -T^: --ignore-leading-blanks --dictionary-order --ignore-case
     --general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort --random-sort
-    --reverse --sort: --version-sort --batch-size: --check? --debug --random-source< --files0-from+< --key: --merge --output>
+    --reverse --sort: --version-sort --batch-size: --check? --debug --random-source< --files0-from+< --key: --merge
+    --output>
     --stable --buffer-size: --field-separator: --parallel: --unique --zero-terminated --compress-program!:
     --temporary-directory^:
 uniq | read check=second_is_written
