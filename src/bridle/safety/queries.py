@@ -73,11 +73,11 @@ class PathName(msgspec.Struct, frozen=True, kw_only=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision looks at.
 
-    `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable` says
-    that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is where it
-    starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file looks
-    like it holds some. `leads_out`: a word of it may be a path that is not the workspace's, or one of those two, so
-    that no yes to another command covers it. `escalates`: it wants out of the sandbox, which only a person grants.
+    `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
+    says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
+    where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
+    looks like it holds some. `leads_out`: a word of it may be a path that is not the workspace's, or one of those two,
+    so that no yes to another command covers it. `escalates`: it wants out of the sandbox, which only a person grants.
     `discloses`: it prints a secret, which is theirs to agree to as well. `must_ask` says why a person is asked whatever
     else would allow it. `concern` says in a few words why somebody might be asked.
     """

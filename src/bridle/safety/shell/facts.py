@@ -32,13 +32,13 @@ class PathUse(msgspec.Struct, frozen=True, kw_only=True):
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One simple command of a script, wrappers taken off.
 
-    `words` is its argument list with None where a word is not known. `does` says what it does in a few words for a person
-    (`deletes build/`, `runs a script from package.json`). `key` is what a grant for "this program, harmless arguments"
-    may hold (`npm test`), None where no such grant makes sense. `uses` names every path it is known to touch, `urls`
-    every address. `repository` is a folder whose git settings can make a reading command run programs: whoever relies
-    on `command_class` has looked at them (`understand` has). `steered_by` are files that would make it run something
-    else if they were there or in a folder above (`understand` has looked). `discloses`: it prints a secret, which a
-    person agrees to each time.
+    `words` is its argument list with None where a word is not known. `does` says what it does in a few words for a
+    person (`deletes build/`, `runs a script from package.json`). `key` is what a grant for "this program, harmless
+    arguments" may hold (`npm test`), None where no such grant makes sense. `uses` names every path it is known to
+    touch, `urls` every address. `repository` is a folder whose git settings can make a reading command run programs:
+    whoever relies on `command_class` has looked at them (`understand` has). `steered_by` are files that would make it
+    run something else if they were there or in a folder above (`understand` has looked). `discloses`: it prints a
+    secret, which a person agrees to each time.
     """
 
     text: str
