@@ -399,20 +399,24 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
 
 
 def _leads_out(part: Part, cwd: str, place: Place) -> bool:
-    """Whether a word, or what an option is given with `=`, may be a path outside, a secret or what later runs obey."""
-    for word in part.words[1:]:
-        pieces = _PIECES.split(_ADDRESS.sub("", word or "/"))
-        for piece in filter(None, (word, *pieces)):
-            if piece.startswith("~") or is_policy_file(piece) or place.holds_secrets(piece):
-                return True
-            first, *rest = piece.split("/")
-            named = not first or ".." in (first, *rest) or os.path.lexists(os.path.join(cwd, first))
-            if named and _is_elsewhere(piece, cwd, place):
-                return True
-    return False
+    """Whether a word, or what stands behind an option, may be a path outside, a secret or what later runs obey."""
+    pieces: set[str] = set()
+    for word in part.words[len((part.key or "").split()) :]:
+        text = word or "/"
+        if text.startswith("-"):
+            text = text.partition("=")[2] if text.startswith("--") else text[2:]
+        pieces.add(text)
+        if _PIECES.search(text):
+            pieces.update(_PIECES.split(_ADDRESS.sub("", text)))
+    return any(_is_elsewhere(piece, cwd, place) for piece in pieces if piece not in ("", ".", "./..."))
 
 
 def _is_elsewhere(path: str, cwd: str, place: Place) -> bool:
+    if path.startswith("~") or is_policy_file(path) or place.holds_secrets(path):
+        return True
+    first, *rest = path.removeprefix("./").split("/")
+    if first and ".." not in (first, *rest) and not os.path.lexists(os.path.join(cwd, first)):
+        return False  # no link leads anywhere from what is not there
     try:
         resolved = resolve(path, cwd)
     except PathRefused:

@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import stat
+from collections.abc import Sequence
 
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_INDEX_BYTES = 64 * 1024 * 1024
@@ -64,8 +65,10 @@ _FILES_FOR = {"blame.ignorerevsfile": frozenset({"blame", "annotate"})}
 """Settings that name a file for these subcommands to read, and are harmless to all others."""
 TOLD_FILES = frozenset[str]().union(*_FILES_FOR.values())
 _HOOKS = ("post-index-change", "reference-transaction")
-_TOLD_FROM = ("", "info", "objects/info", "rebase-merge", "rebase-apply", "sequencer")
-"""Folders in a git folder out of whose files git prints lines, at least when it complains about them."""
+_TOLD_FROM = frozenset({"info", "rebase-merge", "rebase-apply", "sequencer"})
+"""Folders in a git folder out of whose files git prints lines, at least when it complains about them.
+
+So it does of its files beside them, and of `objects/info/alternates`."""
 
 
 @functools.cache
@@ -114,8 +117,8 @@ def _is_plain_tree(worktree: str, entry: str, depth: int, harmless: frozenset[st
     if git_folder is None or depth > MAX_SUBMODULE_DEPTH:
         return False
     common = _common_folder(git_folder)
-    configs = [os.path.join(common, "config"), os.path.join(common, "config.worktree")]
-    configs.append(os.path.join(git_folder, "config.worktree"))
+    configs = {os.path.join(common, "config"), os.path.join(common, "config.worktree")}
+    configs.add(os.path.join(git_folder, "config.worktree"))
     if depth:  # every submodule names its own folder
         harmless |= {f"core.worktree={os.path.realpath(worktree)}"}
     if not all(_is_harmless_config(path, harmless) for path in configs):
@@ -128,14 +131,28 @@ def _is_plain_tree(worktree: str, entry: str, depth: int, harmless: frozenset[st
 
 
 def _holds_a_link(git_folder: str) -> bool:
-    for name in _TOLD_FROM:
-        try:
-            with os.scandir(os.path.join(git_folder, name)) as entries:
-                if any(entry.is_symlink() for entry in entries):
-                    return True
-        except FileNotFoundError:
-            continue
-    return os.path.islink(os.path.join(git_folder, "objects", "info"))
+    """Whether a file that git tells lines of is a link, or an index is shared: then it may be any file, or anywhere."""
+    folders = [git_folder]
+    with os.scandir(git_folder) as entries:
+        for entry in entries:
+            if entry.is_symlink() or entry.name.startswith("sharedindex."):
+                return True
+            if entry.name in _TOLD_FROM:
+                folders.append(entry.path)
+    alternates = f"{git_folder}/objects/info"
+    return (
+        any(_is_link_in(folder) for folder in folders[1:])
+        or os.path.islink(alternates)
+        or _is_link_in(alternates)
+    )
+
+
+def _is_link_in(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.is_symlink() for entry in entries)
+    except FileNotFoundError:
+        return False
 
 
 def _git_folder(worktree: str, entry: str) -> str | None:
@@ -192,7 +209,8 @@ def unproven_settings(text: str) -> frozenset[str]:
     return frozenset(written for key, written in _settings(text) if key not in harmless)
 
 
-def _settings(text: str) -> list[tuple[str, str]]:
+@functools.lru_cache(maxsize=32)
+def _settings(text: str) -> Sequence[tuple[str, str]]:
     """Every setting in a config text, as `section.key` or `section.*.key`, and how it is written.
 
     A text that is not understood is one setting, `?`.
@@ -226,8 +244,6 @@ def _section(match: re.Match[str]) -> str:
 
 def _are_submodules_plain(worktree: str, git_folder: str, depth: int, harmless: frozenset[str]) -> bool:
     """Git looks into submodules with their own settings in force, so they count too."""
-    if any(name.startswith("sharedindex.") for name in os.listdir(git_folder)):
-        return False
     index = os.path.join(git_folder, "index")
     if not os.path.lexists(index):
         return True

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.programs import CREDENTIAL_TOOLS, FETCHERS, INTERPRETERS, POWERSHELLS, SHELLS
-from bridle.safety.shell.table_credentials import STORED, discloses, refused_credentials
+from bridle.safety.shell.table_credentials import STORED, discloses, is_known, refused_credentials
 from bridle.safety.shell.words import UNKNOWN, Word, names
 
 
@@ -56,7 +56,7 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     name = judgement.name.rpartition("/")[2]
     if name in CREDENTIAL_TOOLS:
         return _CREDENTIALS
-    if why := refused_credentials(name, [word.known for word in judgement.words[1:]]):
+    if is_known(name) and (why := refused_credentials(name, [word.known for word in judgement.words[1:]])):
         return Refusal(_CREDENTIALS.rule, why)
     if _changes_own_authority(name, judgement.words):
         return _OWN_AUTHORITY
@@ -77,7 +77,7 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
 def prints_secret(judgement: Judgement) -> bool:
     """Whether one simple command, wrappers taken off, prints a secret that it takes a person to agree to."""
     name = judgement.name.rpartition("/")[2]
-    return discloses(name, [word.known for word in judgement.words[1:]])
+    return is_known(name) and discloses(name, [word.known for word in judgement.words[1:]])
 
 
 def _changes_own_authority(name: str, words: Sequence[Word]) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TypeAlias
 
 from bridle.safety.shell.words import names
 
@@ -67,7 +66,15 @@ _KEEPS = names(
 )
 """What a password store does without printing a password. Any other first word is the name of one."""
 
-_Commands: TypeAlias = Mapping[str, Sequence[tuple[str, ...]]]
+
+def is_known(program: str) -> bool:
+    """Whether there is anything to say about a program at all: about most there is not."""
+    return (
+        program in _never()
+        or program in _each_time()
+        or program in _PASSWORD_STORES
+        or "-credential-" in program
+    )
 
 
 def refused_credentials(program: str, words: Sequence[str]) -> str | None:
@@ -76,26 +83,32 @@ def refused_credentials(program: str, words: Sequence[str]) -> str | None:
         return STORED
     if "-credential-" in program:
         program = f"{program.partition('-')[0]}-credential-*"
-    return next((why for why, known in _never().items() if _is_among(known, program, words)), None)
+    for pattern, why in _never().get(program, ()):
+        if _fits(pattern, words):
+            return why
+    return None
 
 
 def discloses(program: str, words: Sequence[str]) -> bool:
     """Whether a command prints a secret of a project."""
-    return _is_among(_each_time(), program, words)
-
-
-def _is_among(known: _Commands, program: str, words: Sequence[str]) -> bool:
-    return any(_fits(pattern, words) for pattern in known.get(program, ()))
+    return any(_fits(pattern, words) for pattern in _each_time().get(program, ()))
 
 
 def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:
-    rest = iter([word for word in words if not word.startswith("-")])
-    return all(
-        any(_is_option(wanted, word) for word in words)
-        if wanted.startswith("-")
-        else any(fnmatchcase(word, wanted) for word in rest)
-        for wanted in pattern
-    )
+    at = 0
+    for wanted in pattern:
+        if wanted.startswith("-"):
+            if not any(_is_option(wanted, word) for word in words):
+                return False
+            continue
+        while (
+            at < len(words) and words[at] != wanted and not ("*" in wanted and fnmatchcase(words[at], wanted))
+        ):
+            at += 1
+        if at == len(words):
+            return False
+        at += 1
+    return True
 
 
 def _is_option(wanted: str, word: str) -> bool:
@@ -112,17 +125,21 @@ def _shows_password(words: Sequence[str]) -> bool:
 
 
 @functools.cache
-def _never() -> Mapping[str, _Commands]:
-    return {STORED: _read(_STORES), TOKEN: _read(_TOKENS)}
+def _never() -> Mapping[str, Sequence[tuple[tuple[str, ...], str]]]:
+    found: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for text, why in ((_STORES, STORED), (_TOKENS, TOKEN)):
+        for program, patterns in _read(text).items():
+            found.setdefault(program, []).extend((pattern, why) for pattern in patterns)
+    return found
 
 
 @functools.cache
-def _each_time() -> _Commands:
+def _each_time() -> Mapping[str, Sequence[tuple[str, ...]]]:
     clusters = [tuple(words.split()) for words in _CLUSTER_SECRETS]
     return {**_read(_SECRETS), **dict.fromkeys(_CLUSTERS, clusters)}
 
 
-def _read(text: str) -> _Commands:
+def _read(text: str) -> dict[str, list[tuple[str, ...]]]:
     found: dict[str, list[tuple[str, ...]]] = {}
     for entry in text.split(","):
         program, *words = entry.split()
