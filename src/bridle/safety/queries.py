@@ -258,7 +258,6 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
     files = [file for part in touched for file in part]
     policy_file = any(_changes_policy(file, place) for file in files)
     dangerous = policy_file or script.command_class in ("destructive", "unparseable")
-    discloses = any(part.discloses for part in script.parts)
     unproven = tuple(
         part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
     )
@@ -272,12 +271,12 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         separable=all(map(is_plain, script.parts)) and consists_of(command, [p.text for p in script.parts]),
         paths=tuple(place.name(file.resolved) for file in files if file.resolved is not None),
         unknown_paths=any(file.resolved is None for file in files),
-        quiet=script.read_only and not unproven and not (escalates or discloses),
+        quiet=script.read_only and not unproven and not (escalates or script.discloses),
         policy_file=policy_file,
         secret=any(file.secret for file in files),
-        leads_out=bool(unproven) and any(_leads_out(part, cwd, place) for part in script.parts if part.key),
+        leads_out=len(unproven) == 1 and unproven[0].key is not None and _leads_out(unproven[0], cwd, place),
         escalates=escalates,
-        discloses=discloses,
+        discloses=script.discloses,
         concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
     )
 
@@ -445,7 +444,7 @@ def _command_concern(script: Understanding, files: Sequence[_Touched], *, policy
         return UNREADABLE
     if policy_file:
         return CHANGES_POLICY
-    if any(part.discloses for part in script.parts):
+    if script.discloses:
         return DISCLOSES
     if worst == "destructive":
         return DELETES if any(file.access == "delete" for file in files) else HARMFUL

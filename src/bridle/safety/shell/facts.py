@@ -57,7 +57,8 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     """A whole script: its parts in the order they are written, and the worst they do together.
 
     `refused` is the end of a sentence when the script must never run, whatever anybody says (`it deletes your home
-    folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood.
+    folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood. It
+    `discloses` a secret if a part does.
     """
 
     command: str
@@ -67,6 +68,7 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
     refused_rule: str | None = None
     problem: str | None = None
+    discloses: bool = False
 
     @property
     def read_only(self) -> bool:

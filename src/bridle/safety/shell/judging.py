@@ -65,6 +65,7 @@ class Findings(msgspec.Struct):
     parts: list[Part] = []
     refusal: Refusal | None = None
     problem: str | None = None
+    discloses: bool = False
 
     def refuse(self, refusal: Refusal | None) -> None:
         self.refusal = self.refusal or refusal
@@ -256,6 +257,7 @@ class _Judge:
         inside = _Judge(script, self.place, self.nesting + 1)
         self.findings.parts.extend(inside.findings.parts)
         self.findings.refuse(inside.findings.refusal)
+        self.findings.discloses |= inside.findings.discloses
         self.findings.problem = self.findings.problem or inside.findings.problem
         for leaves in inside.leaves.values():
             self.leaves[id(command)].extend(leaves)
@@ -382,6 +384,8 @@ class _Judge:
 
     def _add(self, command: Command, judgement: Judgement, program: Program) -> None:
         self.findings.refuse(refused_command(judgement, command.text))
+        discloses = judgement.command_class != "read_only" and prints_secret(judgement)
+        self.findings.discloses |= discloses
         text = command.text
         self.findings.parts.append(
             Part(
@@ -394,7 +398,7 @@ class _Judge:
                 urls=tuple(judgement.urls),
                 repository=judgement.repository,
                 steered_by=tuple(judgement.steered_by),
-                discloses=prints_secret(judgement),
+                discloses=discloses,
             )
         )
 

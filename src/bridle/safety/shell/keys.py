@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import msgspec
+
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.options import split_words
 from bridle.safety.shell.programs import KEYED_BY_SUBCOMMAND, NO_KEY, Program, grant_table, programs, wrappers
@@ -53,28 +55,46 @@ def key_of(command: Command, judgement: Judgement, program: Program) -> str | No
     return name if name in programs() else None
 
 
+class _Names(msgspec.Struct):
+    """The names of one program in the table, the longest first: those that are written out, and those with a `*`."""
+
+    plain: dict[tuple[str, ...], Program] = {}
+    wild: list[tuple[tuple[str, ...], Program]] = []
+    longest: int = 0
+
+
 def _entry(words: Sequence[Word]) -> tuple[int, Program] | None:
-    """The entry of the table for a command, the longest name first, and how many of its words are the name."""
-    texts = [word.known for word in words]
-    for patterns, entry in _entries().get(texts[0], ()):
-        rest = texts[1 : len(patterns) + 1]
-        if len(rest) == len(patterns) and all(
-            _KEPT.fullmatch(text) and fnmatchcase(text, pattern)
-            for text, pattern in zip(rest, patterns, strict=True)
-        ):
+    """The entry of the table for a command, and how many of its words are the name."""
+    names = _names().get(words[0].known)
+    if names is None:
+        return None
+    texts = [word.known for word in words[1 : names.longest + 1]]
+    for patterns, entry in names.wild:
+        if len(patterns) <= len(texts) and all(map(_is_kept, texts, patterns)):
             return len(patterns) + 1, entry
+    for length in range(len(texts), -1, -1):
+        if entry := names.plain.get(tuple(texts[:length])):
+            return length + 1, entry
     return None
 
 
+def _is_kept(text: str, pattern: str) -> bool:
+    return fnmatchcase(text, pattern) and _KEPT.fullmatch(text) is not None
+
+
 @functools.cache
-def _entries() -> Mapping[str, Sequence[tuple[tuple[str, ...], Program]]]:
-    """The names of the table by their program."""
-    found: dict[str, list[tuple[tuple[str, ...], Program]]] = {}
+def _names() -> Mapping[str, _Names]:
+    found: dict[str, _Names] = {}
     for name, entry in grant_table().items():
-        program, *patterns = name.split()
-        found.setdefault(program, []).append((tuple(patterns), entry))
-    for listed in found.values():
-        listed.sort(key=lambda one: -len(one[0]))
+        program, *rest = name.split()
+        names = found.setdefault(program, _Names())
+        names.longest = max(names.longest, len(rest))
+        if "*" in name:
+            names.wild.append((tuple(rest), entry))
+        else:
+            names.plain[tuple(rest)] = entry
+    for names in found.values():
+        names.wild.sort(key=lambda one: -len(one[0]))
     return found
 
 

@@ -69,12 +69,7 @@ _KEEPS = names(
 
 def is_known(program: str) -> bool:
     """Whether there is anything to say about a program at all: about most there is not."""
-    return (
-        program in _never()
-        or program in _each_time()
-        or program in _PASSWORD_STORES
-        or "-credential-" in program
-    )
+    return program in _programs() or "-credential-" in program
 
 
 def refused_credentials(program: str, words: Sequence[str]) -> str | None:
@@ -122,6 +117,11 @@ def _is_option(wanted: str, word: str) -> bool:
 def _shows_password(words: Sequence[str]) -> bool:
     named = [word for word in words if not word.startswith("-")]
     return bool(named) and named[0] not in _KEEPS and named not in (["ls"], ["list"])
+
+
+@functools.cache
+def _programs() -> frozenset[str]:
+    return _PASSWORD_STORES.union(_never(), _each_time())
 
 
 @functools.cache

@@ -30,8 +30,8 @@ def understand(command: str, where: Surroundings) -> Understanding:
     if not where.home:  # a shell without HOME asks the account; an empty `~` is not the folder it starts in
         where = msgspec.structs.replace(where, home=account_home())
     known = understand_text(command, where, trusted_path=not _may_bring_its_own(command, where))
-    looked_at = {_git_look(part) for part in known.parts} - {None}
-    unsafe = {look for look in looked_at if look is not None and not is_plain(*look)}
+    looks = {_git_look(part) for part in known.parts if part.repository is not None}
+    unsafe = {look for look in looks if look is not None and not is_plain(*look)}
     steered = any(_is_steered(part) for part in known.parts)
     if not unsafe and not steered:
         return known
@@ -89,6 +89,7 @@ def understand_text(command: str, where: Surroundings, *, trusted_path: bool) ->
         refused=None if refusal is None else refusal.why,
         refused_rule=None if refusal is None else refusal.rule,
         problem=findings.problem,
+        discloses=findings.discloses,
     )
 
 
