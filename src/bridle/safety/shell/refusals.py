@@ -278,6 +278,7 @@ def _gives_code(name: str, option: str) -> bool:
     return any(letter in letters for letter in wanted)
 
 
+@functools.lru_cache(maxsize=256)
 def _is_interpreter(name: str) -> bool:
     return name in INTERPRETERS or re.fullmatch(r"(?:python|perl|ruby|php|lua)[0-9.]+", name) is not None
 
