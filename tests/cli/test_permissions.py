@@ -243,7 +243,7 @@ def test_a_list_says_the_mode_the_rules_with_their_places_and_what_was_saved(pla
     lines = ran.out.splitlines()
     assert lines[0] == "mode     default    reading is quiet; changes, commands and network ask first"
     assert lines[1] == "deny     bash(git push*)   user config, line 1"
-    assert lines[-1] == "grant_1   npm test with any arguments   7 days left"
+    assert lines[-1] == "grant_1   npm test with harmless arguments inside this folder   7 days left"
     listed = place.bridle("permissions", "list", "--json").result
     assert (listed["mode"], listed["persist"], len(listed["rules"])) == ("default", True, 1)
     assert [(grant["subject"], grant["left"]) for grant in listed["grants"]] == [("npm test", "7 days")]

@@ -21,18 +21,26 @@ def explained(place: Place, command: str) -> dict[str, object]:
 def test_what_was_allowed_is_listed_and_can_become_a_rule(place: Place, spelling: str) -> None:
     model = place.script('call bash {"command": "touch one.txt"}\n---\nsay Done.\n')
     with sitting(place, "-m", model, "make that file") as person:
-        person.sees("Run this command?", "touch one.txt", "p  touch with any arguments")
+        person.sees(
+            "Run this command?", "touch one.txt", "p  touch with harmless arguments inside this folder"
+        )
         has_read_the_question(person)
         person.types("p\r")
         person.sees("allowed  bash(touch", "Done.", "2 steps")
         person.types("/permissions\r")
-        person.sees("1        bash(touch) with any arguments, until the session ends")
+        person.sees("1        bash(touch) with harmless arguments inside this folder, until the session ends")
         person.types(f"{spelling}\r")
-        person.sees("bash(touch) with any arguments is a rule now, in", "from the next session on.")
+        person.sees(
+            "bash(touch) with harmless arguments inside this folder is a rule now, in",
+            "from the next session on.",
+        )
         leaves(person)
     config = place.home / ".config/bridle/config.toml"
     assert "touch" in config.read_text(encoding="utf-8")
     found = explained(place, "touch two.txt")
     assert (found["verdict"], found["step_name"]) == ("allow", "a rule")
     assert str(found["origin"]).startswith("user config, line ")
-    assert explained(place, "mkdir two")["verdict"] == "ask"
+    others = ("mkdir two", "touch ../two", "touch two; ls", "touch .git/hooks/x")
+    assert {command: explained(place, command)["verdict"] for command in others} == dict.fromkeys(
+        others, "ask"
+    )

@@ -518,7 +518,7 @@ def test_a_pattern_is_quiet_only_if_everything_it_means_is(calls, workspace) -> 
         (
             "npm test -- -x",
             {
-                "pattern": "npm test with any arguments, until the session ends",
+                "pattern": "npm test with harmless arguments inside this folder, until the session ends",
                 "tool": "every bash call, until the session ends",
                 "always": "npm test -- -x, here, for 7 days",
             },

@@ -251,6 +251,7 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
                 verdict=value["verdict"],
                 path=value.get("path"),
                 command=value.get("command"),
+                program=value.get("program"),
                 reason=value.get("reason"),
                 tier=_RULE_TIERS.get(written.origin.tier, "flags"),
                 origin=written.origin.shown,

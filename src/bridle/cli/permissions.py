@@ -242,7 +242,7 @@ def _promote(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def made_rule(grant: Grant, where: Folders, tiers: Tiers) -> str:
     """Makes a remembered yes a rule of the person's own settings; returns the file it stands in."""
     mine = _user_rules(tiers)
-    new = [rule for rule in _rules_of(grant) if rule not in mine]
+    new = [rule for rule in (_rule_of(grant),) if rule not in mine]
     try:
         return set_value(where, "permissions.rules", _toml([*new, *mine])).path
     except OSError as problem:
@@ -264,15 +264,14 @@ def _found(grants: Iterable[Grant], name: str) -> Grant:
     return (exact or begun)[0]
 
 
-def _rules_of(grant: Grant) -> list[dict[str, str]]:
-    """Rules that mean what the grant meant: its text and nothing else, its program with any arguments, or the tool."""
+def _rule_of(grant: Grant) -> dict[str, str]:
+    """The rule that means what the grant meant: its text and nothing else, its program if harmless, or the tool."""
     if grant.subject is None:
-        return [{"tool": grant.tool, "verdict": "allow"}]
-    subject = grant.subject
+        return {"tool": grant.tool, "verdict": "allow"}
+    if grant.match == "key":
+        return {"tool": grant.tool, "program": grant.subject, "verdict": "allow"}
     about = "command" if set(ALIASES.get(grant.tool, (grant.tool,))) <= COMMAND_TOOLS else "path"
-    literal = literal_pattern(subject)
-    patterns = [literal, f"{literal} *"] if grant.match == "key" else [literal]
-    return [{"tool": grant.tool, about: pattern, "verdict": "allow"} for pattern in patterns]
+    return {"tool": grant.tool, about: literal_pattern(grant.subject), "verdict": "allow"}
 
 
 def _user_rules(tiers: Tiers) -> list[dict[str, Any]]:

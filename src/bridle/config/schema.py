@@ -246,6 +246,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("permissions.rules[].tool", TEXT, "The tool, or a pattern of tools.", required=True),
     Setting("permissions.rules[].path", TEXT, "Only for files that match."),
     Setting("permissions.rules[].command", TEXT, "Only for commands that match."),
+    Setting(
+        "permissions.rules[].program",
+        TEXT,
+        "Only for this program with harmless arguments inside the workspace.",
+    ),
     Setting("permissions.rules[].verdict", VERDICT, "allow, ask or deny.", required=True),
     Setting("permissions.rules[].reason", TEXT, "Told to whoever meets the rule."),
     Setting(

@@ -154,7 +154,7 @@ def wishes(values: Table) -> tuple[str, ...]:
 
 def _wishes(values: Table) -> Iterator[str]:
     for rule in filter(_allows, _entries(_at(values, ("permissions", "rules")))):
-        limit = rule.get("command") or rule.get("path")
+        limit = rule.get("command") or rule.get("path") or rule.get("program")
         tool = shown(str(rule.get("tool", "?")))
         yield f"allow {tool}({shown(str(limit))})" if limit else f"allow {tool}"
     allowed = values.get("allowed_tools")

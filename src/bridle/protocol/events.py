@@ -29,6 +29,8 @@ Risk: TypeAlias = Literal["read", "write", "shell", "network", "dangerous"]
 Outcome: TypeAlias = Literal["ok", "error", "denied", "blocked", "cancelled", "timeout", "unknown"]
 GrantLife: TypeAlias = Literal["once", "session", "saved"]
 GrantMatch: TypeAlias = Literal["literal", "key"]
+KEY_COVERS = "with harmless arguments inside this folder"
+"""What a grant by key covers, for people: options known to do no more, and no path that leads out."""
 CommandClass: TypeAlias = Literal["read_only", "writes", "network", "executes", "destructive", "unparseable"]
 EndCause: TypeAlias = Literal["idle", "user", "error", "binary-shutdown"]
 TurnStop: TypeAlias = Literal["end_turn", "max_tokens", "content_filter", "cancelled", "interrupted", "error"]
@@ -250,8 +252,8 @@ class CommandPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one answer to a permission question would remember: which calls pass from then on, and for how long.
 
-    `literal` patterns are the whole command or path; a `key` is a program and subcommand with any arguments; an
-    empty pattern for the whole tool. `days` is set when it outlives the session.
+    `literal` patterns are the whole command or path; a `key` is a program and subcommand with harmless arguments inside
+    this folder; an empty pattern for the whole tool. `days` is set when it outlives the session.
     """
 
     answer: Literal["pattern", "tool", "always"]

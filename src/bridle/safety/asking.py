@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bridle.base.redact import redact
-from bridle.protocol.events import GrantMatch, Mode, Offer, Verdict
+from bridle.protocol.events import KEY_COVERS, GrantMatch, Mode, Offer, Verdict
 from bridle.safety.grants import GRANT_DAYS
 from bridle.safety.patterns import ALIASES
 from bridle.safety.permissions import Decision
@@ -85,7 +85,7 @@ def granted_words(tool: str, pattern: str, match: GrantMatch) -> str:
     """What a grant lets pass. An empty pattern stands for the whole tool."""
     if not pattern:
         return "all edits" if tool == EDITS else f"every {tool} call"
-    return f"{pattern} with any arguments" if match == "key" else pattern
+    return f"{pattern} {KEY_COVERS}" if match == "key" else pattern
 
 
 def _can_be_kept(subject: str) -> bool:

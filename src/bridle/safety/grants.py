@@ -28,7 +28,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """A remembered yes.
 
     To the whole tool (`subject` is None), to one command or path taken literally, or to a `key`: a program and
-    subcommand with any arguments. `tool` is a tool's name, or `edit` for all tools that change files.
+    subcommand with harmless arguments inside the workspace. `tool` is a tool's name, or `edit` for all tools that
+    change files.
     """
 
     grant_id: str

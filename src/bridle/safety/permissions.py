@@ -10,9 +10,10 @@ The first that has something to say:
   7  ask
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
-wants asked about, and a command that asks to leave the sandbox, pass over grants and allow rules: a person says yes to
-each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode, no agent's default, no broad
-rule and no `yes` says it for them. A person who means it says so at the start, by a flag of its own (`Lifted`).
+wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over grants and allow rules: a
+person says yes to each one. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`:
+no mode, no agent's default, no broad rule and no `yes` says it for them. A person who means it says so at the start, by
+a flag of its own (`Lifted`).
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -120,8 +121,8 @@ def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iter
 
 
 def _is_for_person(query: Query, mode: Mode) -> bool:
-    """`yolo` means secrets too; it does not mean what runs later without anybody looking."""
-    return query.escalates or query.policy_file or (query.private and mode != "yolo")
+    """`yolo` means secrets in files too; it does not mean what runs later without anybody looking."""
+    return query.asks_person or (query.private and mode != "yolo")
 
 
 def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
@@ -132,7 +133,7 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
         )
-    if query.escalates or query.brings:
+    if query.asks_anew:
         return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
     if grant := _granted(query, grants):
         return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)

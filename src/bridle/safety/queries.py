@@ -34,6 +34,7 @@ from bridle.safety.patterns import consists_of, is_plain
 from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
 from bridle.safety.shell.facts import Part, PathUse, Understanding
+from bridle.safety.shell.judgement import ENDLESS
 
 Understand: TypeAlias = Callable[[str, str], Understanding]
 """What a script does, given its text and the absolute folder it starts in."""
@@ -42,6 +43,8 @@ MAX_NAMED = 5
 MAX_MATCHES = 200
 """A pattern that means more files than this is about files nobody knows."""
 _NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
+_PIECES = compiled_later(r"[=:,@]")
+_ADDRESS = compiled_later(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
@@ -57,6 +60,7 @@ UNSANDBOXED_FLAG = "--allow-unsandboxed"
 ESCALATES = "it asks to run outside the sandbox"
 UNREADABLE = "Bridle could not read this command"
 CHANGES_POLICY = "it changes what later runs obey"
+DISCLOSES = "it prints a secret"
 DELETES = "it deletes files"
 HARMFUL = "it may do harm"
 SECRETIVE = "it may hold secrets"
@@ -85,11 +89,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
-    looks like it holds some; `private`: it is outside the session's folders, or where people keep such. `escalates`: it
-    wants out of the sandbox. `obeyed` are the files that later runs obey and it would change; `brings`: git would, from
-    a commit, so that the same command may bring others the next time. `must_ask` says why a person is asked whatever
-    else would allow it. `concern` says in few words why somebody might be asked. `lifted` are the flags by which a
-    person answered a question of this call before it came.
+    looks like it holds some; `private`: it is outside the session's folders, or where people keep such. `leads_out`: a
+    word of it may be a path that is not the workspace's, or one of those two, so that no yes to another command covers
+    it. `escalates`: it wants out of the sandbox. `discloses`: it prints a secret. `obeyed` are the files that later
+    runs obey and it would change; `brings`: git would, from a commit, so that the same command may bring others the
+    next time. `must_ask` says why a person is asked whatever else would allow it. `concern` says in few words why somebody
+    might be asked. `lifted` are the flags by which a person answered a question of this call before it came.
     """
 
     tool: str
@@ -106,9 +111,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     policy_file: bool = False
     secret: bool = False
     private: bool = False
+    leads_out: bool = False
     escalates: bool = False
     obeyed: tuple[str, ...] = ()
     brings: bool = False
+    discloses: bool = False
     must_ask: str = ""
     concern: str = ""
     agent_default: Verdict | None = None
@@ -117,7 +124,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def for_person(self) -> bool:
         """Whether only a person's own word counts: no `-y`, no hook, no broad rule, and of modes at most `yolo`."""
-        return self.escalates or self.policy_file or self.private
+        return self.asks_person or self.private
+
+    @property
+    def asks_person(self) -> bool:
+        """The same, in `yolo` too."""
+        return self.escalates or self.discloses or self.policy_file
 
     @property
     def lifting(self) -> tuple[str, ...]:
@@ -132,14 +144,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asks_anew(self) -> bool:
         """Whether a person is asked each time: no grant and no rule says yes for them."""
-        return self.escalates or self.brings or bool(self.must_ask)
+        return self.escalates or self.discloses or self.brings or bool(self.must_ask)
 
     @property
     def key(self) -> str | None:
         """The program and subcommand of a command that is one program with plain arguments and no more."""
         if self.script is None or self.script.shape != "simple" or not self.separable or self.exceptional:
             return None
-        key = self.script.parts[0].key if len(self.script.parts) == 1 else None
+        key = self.script.parts[0].key if len(self.script.parts) == 1 and not self.leads_out else None
         return self._where_it_starts(key) if key is not None else None
 
     @property
@@ -366,11 +378,13 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         separable=all(map(is_plain, script.parts)) and consists_of(command, [p.text for p in script.parts]),
         paths=tuple(place.name(file.resolved) for file in files if file.resolved is not None),
         unknown_paths=any(file.resolved is None for file in files),
-        quiet=script.read_only and not unproven and not wants_out,
+        quiet=script.read_only and not unproven and not (wants_out or script.discloses),
         policy_file=policy_file,
         secret=any(file.secret for file in files),
         private=any(file.private for file in files),
+        leads_out=len(unproven) == 1 and unproven[0].key is not None and _leads_out(unproven[0], cwd, place),
         escalates=escalates,
+        discloses=script.discloses,
         obeyed=(*obeyed, *foreseen.files),
         brings=brings,
         concern=ESCALATES
@@ -491,7 +505,7 @@ def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
 def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
     if path is None:
         return _Touched(access=use.access, resolved=None)
-    if use.access != "delete" and _NO_FILE.fullmatch(path):
+    if use.access != "delete" and _NO_FILE.fullmatch(path) and (use.access != "read" or path not in ENDLESS):
         return _Touched(access=use.access, resolved=path, harmless=True)
     try:
         target = find(path, cwd)
@@ -512,6 +526,36 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
     )
 
 
+def _leads_out(part: Part, cwd: str, place: Place) -> bool:
+    """Whether a word, or what stands behind an option, may be a path outside, a secret or what later runs obey."""
+    pieces: set[str] = set()
+    for word in part.words[len((part.key or "").split()) :]:
+        text = word or "/"
+        if text.startswith("-"):
+            text = text.partition("=")[2] if text.startswith("--") else text[2:]
+        pieces.add(text)
+        if _PIECES.search(text):
+            pieces.update(_PIECES.split(_ADDRESS.sub("", text)))
+    return any(_is_elsewhere(piece, cwd, place) for piece in pieces if piece not in ("", ".", "./..."))
+
+
+def _is_elsewhere(path: str, cwd: str, place: Place) -> bool:
+    if path.startswith("~") or is_policy_file(path) or place.holds_secrets(path):
+        return True
+    first, *rest = path.removeprefix("./").split("/")
+    if first and ".." not in (first, *rest) and not os.path.lexists(os.path.join(cwd, first)):
+        return False  # no link leads anywhere from what is not there
+    try:
+        resolved = find(path, cwd).path
+    except PathRefused:
+        return True
+    return (
+        place.folders.place(resolved) == "outside"
+        or place.is_ours(resolved)
+        or is_policy_file(place.name(resolved).shown)
+    )
+
+
 def _is_harmless(part: Part, files: Sequence[_Touched]) -> bool:
     return part.command_class == "read_only" and all(file.harmless for file in files)
 
@@ -523,6 +567,8 @@ def _command_concern(script: Understanding, files: Sequence[_Touched], *, policy
         return UNREADABLE
     if policy_file:
         return CHANGES_POLICY
+    if script.discloses:
+        return DISCLOSES
     if worst == "destructive":
         return DELETES if any(file.access == "delete" for file in files) else HARMFUL
     if any(file.private for file in files):

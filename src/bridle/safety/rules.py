@@ -14,12 +14,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from bridle.protocol.errors import UsageError
-from bridle.protocol.events import Verdict
+from bridle.protocol.events import KEY_COVERS, Verdict
 from bridle.safety.paths import SessionFolders
 from bridle.safety.patterns import (
     ALIASES,
     command_matches_exactly,
     command_matches_generously,
+    literal_pattern,
     part_matches_exactly,
     path_matches_exactly,
     path_matches_generously,
@@ -41,7 +42,11 @@ EDITS = "edit"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A pattern and a verdict. `origin` says where it was written, for people: `user config, line 12`."""
+    """A pattern and a verdict. `origin` says where it was written, for people: `user config, line 12`.
+
+    `program` is what a grant by key holds: it allows what that would, a program with harmless arguments inside the
+    workspace.
+    """
 
     tool: str
     verdict: Verdict
@@ -51,10 +56,11 @@ class Rule(msgspec.Struct, frozen=True):
     reason: str | None = None
     tier: Tier = "user"
     origin: str = ""
+    program: str | None = None
 
     @property
     def shown(self) -> str:
-        pattern = self.command or self.path or self.url
+        pattern = self.command or self.path or self.url or (self.program and f"{self.program} {KEY_COVERS}")
         return f"{self.tool}({pattern})" if pattern else self.tool
 
 
@@ -190,11 +196,11 @@ def _is_about(rule: Rule, query: Query, part: Part) -> bool:
         return False
     if rule.path is not None:
         return rule.verdict != "allow" and _matches_generously(rule, query)
-    if rule.command is None:
-        return True
-    if rule.verdict == "allow":
-        return part_matches_exactly(rule.command, part)
-    return command_matches_generously(rule.command, part.text, (part,))
+    if rule.verdict != "allow":
+        return all(command_matches_generously(pattern, part.text, (part,)) for pattern in _patterns_of(rule))
+    if rule.program is not None and query.key != rule.program:
+        return False
+    return rule.command is None or part_matches_exactly(rule.command, part)
 
 
 def matches(rule: Rule, query: Query) -> bool:
@@ -212,6 +218,8 @@ def _matches_exactly(rule: Rule, query: Query) -> bool:
     if rule.command is not None and not (
         query.command is not None and command_matches_exactly(rule.command, query.command)
     ):
+        return False
+    if rule.program is not None and query.key != rule.program:
         return False
     if rule.url is not None:
         from bridle.safety.url_rules import url_matches_exactly
@@ -241,10 +249,9 @@ def _only_about_files(query: Query) -> bool:
 
 def _matches_generously(rule: Rule, query: Query) -> bool:
     """One thing the call is about is enough."""
-    if rule.command is not None and not (
-        query.command is not None and command_matches_generously(rule.command, query.command, query.parts)
-    ):
-        return False
+    for pattern in _patterns_of(rule):
+        if query.command is None or not command_matches_generously(pattern, query.command, query.parts):
+            return False
     if rule.url is not None:
         from bridle.safety.url_rules import url_matches_generously
 
@@ -252,6 +259,12 @@ def _matches_generously(rule: Rule, query: Query) -> bool:
     if rule.path is None:
         return True
     return any(path_matches_generously(rule.path, (path.shown, path.absolute)) for path in query.paths)
+
+
+def _patterns_of(rule: Rule) -> list[str]:
+    """What a rule that does not allow looks for in commands: a program is one with whatever arguments."""
+    found = (rule.command, rule.program and f"{literal_pattern(rule.program)}*")
+    return [pattern for pattern in found if pattern]
 
 
 def _names(path: PathName, pattern: str) -> tuple[str, ...]:

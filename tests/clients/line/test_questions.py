@@ -90,11 +90,11 @@ QUESTIONS = {
         "bash",
         parts=(
             CommandPart(
-                text="npm test -- -x", command_class="executes", does="runs a script from package.json"
+                text="npm test -- --ci", command_class="executes", does="runs a script from package.json"
             ),
         ),
-        offers=(TEST_KEY, *literally("bash", "npm test -- -x")[1:]),
-        command="npm test -- -x",
+        offers=(TEST_KEY, *literally("bash", "npm test -- --ci")[1:]),
+        command="npm test -- --ci",
     ),
     "question-command-escalates": asked(
         "bash",

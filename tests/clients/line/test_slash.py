@@ -124,7 +124,7 @@ def test_permissions_lists_what_is_allowed_and_takes_it_back_by_its_number() -> 
     )
     assert lines("permissions", now=now)[1:3] == (
         "1        bash(npm test), until the session ends",
-        "2        bash(git log) with any arguments, here, also in later sessions",
+        "2        bash(git log) with harmless arguments inside this folder, here, also in later sessions",
     )
     assert carry_out("permissions", "revoke 2", now) == RevokeGrant(session="s", grant_id="g3")
     assert carry_out("permissions:revoke", "1", now) == RevokeGrant(session="s", grant_id="g1")

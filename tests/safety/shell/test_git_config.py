@@ -143,3 +143,72 @@ def test_understanding_looks_each_time(repository: Path) -> None:
     assert understand("cd src && git status", where).command_class == "executes"
     assert "settings may run programs" in understand("git add .", where).parts[0].does
     assert understand("git -C .. status", where).read_only
+
+
+@pytest.mark.parametrize(
+    "command", ["git blame a", "git annotate a", "git --no-pager blame -L 1,2 a", "git -C src blame a"]
+)
+def test_a_setting_that_names_a_file_for_blame_to_read_counts_for_blame_alone(
+    repository: Path, command: str
+) -> None:
+    where = Surroundings(cwd=str(repository), home=str(repository.parent), search_path="/usr/bin:/bin")
+    assert understand(command, where).read_only
+    git(repository, "config", "blame.ignoreRevsFile", "../outside")
+    assert understand(command, where).command_class == "executes"
+    assert understand("git status; git log", where).read_only
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "core.excludesFile",
+        "core.attributesFile",
+        "diff.orderFile",
+        "mailmap.file",
+        "mailmap.blob",
+        "commit.template",
+    ],
+)
+def test_any_other_setting_that_names_a_file_is_not_plain(repository: Path, name: str) -> None:
+    git(repository, "config", name, "../outside")
+    assert not is_plain(str(repository))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["shallow", "packed-refs", "info/grafts", "info/exclude", "info/attributes", "objects/info/alternates",
+     "rebase-merge/done", "rebase-apply/next", "sequencer/todo", "MERGE_MSG"],
+)  # fmt: skip
+def test_a_file_of_git_that_is_a_link_may_be_any_file_and_git_would_show_it(
+    repository: Path, name: str
+) -> None:
+    secret = repository.parent / "secret"
+    secret.write_text("line\n")
+    link = repository / ".git" / name
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(secret)
+    assert not is_plain(str(repository))
+    link.unlink()
+    assert is_plain(str(repository))
+
+
+def test_a_folder_of_git_that_is_a_link_is_not_plain(repository: Path) -> None:
+    shutil.move(repository / ".git" / "info", repository.parent / "info")
+    (repository / ".git" / "info").symlink_to("../../info")
+    assert not is_plain(str(repository))
+
+
+def test_a_submodule_whose_files_are_said_to_be_elsewhere_is_not_plain(
+    repository: Path, tmp_path: Path
+) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q")
+    (library / "a").write_text("x\n")
+    git(library, "add", "a")
+    git(library, "commit", "-q", "-m", "x")
+    git(repository, "submodule", "add", "-q", str(library), "inner")
+    assert is_plain(str(repository))
+    git(repository, "config", "-f", ".git/modules/inner/config", "core.worktree", "/etc")
+    assert not is_plain(str(repository))

@@ -10,7 +10,7 @@ import msgspec
 from bridle.base.lookalikes import lookalike_words, mark_lookalikes
 from bridle.base.visible import visible
 from bridle.protocol.commands import Answer
-from bridle.protocol.events import CommandPart, Offer, PermissionRequested, QuestionAsked
+from bridle.protocol.events import KEY_COVERS, CommandPart, Offer, PermissionRequested, QuestionAsked
 
 RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
 
@@ -159,7 +159,7 @@ def _lasting(
 def _what(offer: Offer, command: str = "") -> str:
     pattern = _line(offer.pattern)
     if offer.match == "key":
-        return f"{pattern} with any arguments"
+        return f"{pattern} {KEY_COVERS}"
     return "this exact command" if command and offer.pattern == command else pattern
 
 

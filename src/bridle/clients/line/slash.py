@@ -12,7 +12,7 @@ from bridle.clients.line.reach import Reach
 from bridle.clients.line.view import SessionView
 from bridle.clients.tally import Tally, money_words, token_words
 from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
-from bridle.protocol.events import GrantAdded, Mode
+from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
 from bridle.protocol.messages import Usage
 
 Local: TypeAlias = Literal[
@@ -254,7 +254,7 @@ def grant_words(grant: GrantAdded) -> str:
     tool = visible(grant.tool, newlines=False)
     pattern = visible(grant.pattern, newlines=False)
     what = f"{tool}({pattern})" if pattern else f"every {tool} call"
-    arguments = " with any arguments" if grant.match == "key" else ""
+    arguments = f" {KEY_COVERS}" if grant.match == "key" else ""
     until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
     return f"{what}{arguments}, {until}"
 

@@ -6,6 +6,7 @@ A check raises the class of a judgement, notes paths, and gives back the command
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -13,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.safety.shell import languages
-from bridle.safety.shell.judgement import Judgement
+from bridle.safety.shell.judgement import ENDLESS, Judgement
 from bridle.safety.shell.options import Split, split_words
 from bridle.safety.shell.programs import HARMLESS_VALUES, HARMLESS_VARIABLES, Program
 from bridle.safety.shell.words import UNKNOWN, Word, names
@@ -49,6 +50,7 @@ _TEST_TEXT = frozenset({"-n", "-z", "-t"})
 _TEST_BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef =~")
 _TEST_NUMBERS = names("-eq -ne -lt -le -gt -ge")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _TAR = (
     "-txcruAdvzjJapPkmhOSwW -f: -C: -T: -X: -b: --list --extract --get --create --append --update "
@@ -361,7 +363,6 @@ def _tar_mode(judgement: Judgement, split: Split, archives: list[Word], folders:
 
 
 def _dd(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
-    judgement.command_class = "read_only"
     for word in judgement.words[1:]:
         name, _, value = word.known.partition("=")
         if word.text is None or word.glob:
@@ -445,8 +446,8 @@ def _set(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inne
 
 
 def _top(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
-    if not split.has("-b"):
-        judgement.unproven("it waits for keys")
+    if not (split.has("-b") and split.has("-n")):
+        judgement.unproven("it goes on until it is stopped")
     return _NOTHING
 
 
@@ -553,6 +554,75 @@ def _rg(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner
     return _NOTHING
 
 
+MAX_BYTES = 1024 * 1024
+MAX_NUMBERS = 100_000
+"""What a command may be told to make up without a question: no flood, and more than anybody reads."""
+_SIZE = re.compile(r"([0-9]{1,15})(?:(b)|([kKMGTPEZYRQ])(iB|B)?)?")
+_UNITS = " KMGTPEZYRQ"
+_BYTE_COUNTS = {
+    "head": ("-c", "--bytes"), "od": ("-N", "--read-bytes"), "xxd": ("-l",),
+    "hexdump": ("-n", "--length"), "hd": ("-n",),
+}  # fmt: skip
+
+
+def _bounded(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    """So many bytes of something endless are as good as a file of that size."""
+    options = _BYTE_COUNTS[judgement.name]
+    counts = [used.values[0].known for used in split.used if used.name in options and used.values]
+    if any(_size(count) > MAX_BYTES for count in counts if not count.startswith("-")):
+        judgement.unproven("it is told to print more than 1 MB")
+    elif counts and not any(count.startswith("-") for count in counts):  # `-c -5`: all but the last five
+        judgement.uses = [use for use in judgement.uses if use.path not in ENDLESS]
+    return _NOTHING
+
+
+def _size(text: str) -> float:
+    """A number of bytes as these programs read it; without end where nobody knows."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return math.inf
+    number, blocks, unit, decimal = match.groups()
+    if blocks or not unit:
+        return int(number) * (512 if blocks else 1)
+    return int(number) * (1000 if decimal == "B" else 1024) ** _UNITS.index(unit.upper())
+
+
+def _seq(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    formats = [used.values[0].known for used in split.used if used.name in ("-f", "--format") and used.values]
+    words = [word.known for word in judgement.words[1:]]
+    numbers = [word for word in words if _NUMBER.fullmatch(word)]  # `-1` looks like an option
+    known = all(word.text is not None for word in judgement.words)
+    if not known or not all(map(languages.printf_only_prints, formats)):
+        judgement.unproven("how much it prints is not known")
+    elif len(numbers) < len(split.arguments) or _numbers_between(*map(float, numbers[-3:])) > MAX_NUMBERS:
+        judgement.unproven("it prints very many numbers")
+    return _NOTHING
+
+
+def _numbers_between(first: float = 1, second: float | None = None, third: float | None = None) -> float:
+    """How many numbers `seq` prints for its one, two or three arguments."""
+    start, step, end = 1.0, 1.0, first
+    if second is not None:
+        start, end = first, second
+    if second is not None and third is not None:
+        step, end = second, third
+    return abs(end - start) / abs(step) if step else math.inf
+
+
+_FOLLOWING = {"tail": ("-f", "-F", "--retry"), "journalctl": ("-f",), "dmesg": ("-w",)}
+
+
+def _follows(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    if split.has(*_FOLLOWING[judgement.name], "--follow"):
+        judgement.unproven("it waits for more")
+    return _NOTHING
+
+
+def _endless(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+    judgement.unproven("it never ends")
+    return _NOTHING
+
+
 CHECKS: dict[str, Check] = {
     "find": _find,
     "fd": _fd,
@@ -589,6 +659,10 @@ CHECKS: dict[str, Check] = {
     "one_argument": _one_argument,
     "ssh": _ssh,
     "rg": _rg,
+    "bounded": _bounded,
+    "seq": _seq,
+    "follows": _follows,
+    "endless": _endless,
 }  # fmt: skip
 
 OWN_WORDS = frozenset({"find", "fd", "sed", "awk", "printf", "test", "tar", "dd"})

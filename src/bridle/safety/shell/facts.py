@@ -33,11 +33,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One simple command of a script, wrappers taken off.
 
     `words` is its argument list with None where a word is not known. `does` says what it does in a few words for a
-    person (`deletes build/`, `runs a script from package.json`). `key` is what a grant for "this program, any
+    person (`deletes build/`, `runs a script from package.json`). `key` is what a grant for "this program, harmless
     arguments" may hold (`npm test`), None where no such grant makes sense. `uses` names every path it is known to
     touch, `urls` every address. `repository` is a folder whose git settings can make a reading command run programs:
     whoever relies on `command_class` has looked at them (`understand` has). `steered_by` are files that would make it
-    run something else if they were there or in a folder above (`understand` has looked).
+    run something else if they were there or in a folder above (`understand` has looked). `discloses`: it prints a
+    secret, which a person agrees to each time.
     """
 
     text: str
@@ -49,13 +50,15 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     urls: tuple[str, ...] = ()
     repository: str | None = None
     steered_by: tuple[str, ...] = ()
+    discloses: bool = False
 
 
 class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     """A whole script: its parts in the order they are written, and the worst they do together.
 
     `refused` is the end of a sentence when the script must never run, whatever anybody says (`it deletes your home
-    folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood.
+    folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood. It
+    `discloses` a secret if a part does.
     """
 
     command: str
@@ -65,6 +68,7 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
     refused_rule: str | None = None
     problem: str | None = None
+    discloses: bool = False
 
     @property
     def read_only(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from posixpath import join, normpath
 from typing import TypeAlias
@@ -16,6 +17,7 @@ from bridle.safety.shell.table_git import DESTRUCTIVE_OPTIONS, GLOBAL_OPTIONS
 from bridle.safety.shell.words import Word
 
 _GLOBAL = Program(options=GLOBAL_OPTIONS)
+_SIGNATURES = re.compile(r"%G|%\((?:\*?signature)")
 _RUNS = (
     "--upload-pack",
     "--receive-pack",
@@ -86,6 +88,12 @@ _Apply: TypeAlias = Callable[[Judgement, Split, Program], None]
 def _paths(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, _options_only(split), program)
+    for used in split.used:
+        if used.name == "-L" and used.values and ":" in used.values[0].known:
+            named = used.values[0].known.rpartition(":")[2]
+            judgement.use(msgspec.structs.replace(used.values[0], text=named), "read")
+        if used.name in ("--format", "--pretty") and any(_SIGNATURES.search(v.known) for v in used.values):
+            judgement.unproven("it checks signatures with another program")
     for word in split.arguments:
         _use_path(judgement, word)
 
@@ -97,18 +105,16 @@ def _options_only(split: Split) -> Split:
 
 def _use_path(judgement: Judgement, word: Word) -> None:
     """An argument is a path, a commit, or `commit:path`; a path is never missed, a commit may be noted as one."""
-    text = word.text
-    if text is None:
-        judgement.use(word, "read")
-        return
-    if text.startswith(":"):
-        text = text.lstrip(":!^/") if not text.startswith(":(") else text.partition(")")[2]
-    elif ":" in text:
-        text = text.partition(":")[2]
-    elif ".." in text and not text.startswith((".", "/")) and "/.." not in text:
-        return
-    if text:
-        judgement.use(msgspec.structs.replace(word, text=text), "read")
+    text = word.text or ""
+    if text.startswith(":("):
+        inside = text.partition(")")[2]
+    else:
+        inside = text.lstrip(":!^/") if text.startswith(":") else text.rpartition(":")[2]
+    if inside != text:
+        judgement.use(msgspec.structs.replace(word, text=inside), "read")
+    judgement.use(
+        word, "read"
+    )  # what looks like `commit:path` or `commit..commit` may be a path all the same
 
 
 def _plain(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:

@@ -1,7 +1,9 @@
-"""Whether looking at a git repository runs nothing but git.
+"""Whether looking at a git repository runs nothing but git, and shows nothing but that repository.
 
 A repository's own settings can name programs for `git status` to start: file system monitors, converters, pagers,
-helpers. Only settings known to name none are accepted; the person's own settings are theirs and not looked at.
+helpers. They can name files anywhere for git to read, whose lines it then prints in its complaints; a link in the place
+of one of git's own files does the same. Only settings known to name neither are accepted; the person's own settings are
+theirs and not looked at.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import functools
 import os
 import re
 import stat
+from collections.abc import Sequence
 
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_INDEX_BYTES = 64 * 1024 * 1024
@@ -58,8 +61,15 @@ pack.: threads windowmemory
 http.: postbuffer
 gui.: wmstate geometry
 """
+_FILES_FOR = {"blame.ignorerevsfile": frozenset({"blame", "annotate"})}
+"""Settings that name a file for these subcommands to read, and are harmless to all others."""
+TOLD_FILES = frozenset[str]().union(*_FILES_FOR.values())
 LOOKING_HOOKS = ("post-index-change", "reference-transaction")
 """Hooks that run when somebody only looks."""
+_TOLD_FROM = frozenset({"info", "rebase-merge", "rebase-apply", "sequencer"})
+"""Folders in a git folder out of whose files git prints lines, at least when it complains about them.
+
+So it does of its files beside them, and of `objects/info/alternates`."""
 
 
 @functools.cache
@@ -69,26 +79,30 @@ def _harmless() -> frozenset[str]:
     return frozenset(prefix + key for prefix, keys in entries for key in keys.split())
 
 
-def is_plain(cwd: str) -> bool:
-    """Whether git, looking at the repository `cwd` is in, starts no program that repository names.
+def is_plain(cwd: str, subcommands: frozenset[str] = frozenset()) -> bool:
+    """Whether git, looking at the repository `cwd` is in, starts no program and reads no file that repository names.
 
-    True outside any repository. Anything unusual is not plain: what cannot be read, what is too large, a folder
-    that is itself laid out like a repository.
+    `subcommands` are those of `TOLD_FILES` that look: some settings matter to them alone. True outside any repository.
+    Anything unusual is not plain: what cannot be read, what is too large, a folder that is itself laid out like a
+    repository.
     """
+    harmless = _harmless()
+    if subcommands:
+        harmless -= {key for key, told in _FILES_FOR.items() if told & subcommands}
     try:
-        return _is_plain_from(cwd, 0)
+        return _is_plain_from(cwd, harmless)
     except (OSError, ValueError):
         return False
 
 
-def _is_plain_from(cwd: str, depth: int) -> bool:
+def _is_plain_from(cwd: str, harmless: frozenset[str]) -> bool:
     folder = os.path.realpath(cwd)
     while True:
         if _looks_bare(folder):
             return False
         entry = os.path.join(folder, ".git")
         if os.path.lexists(entry):
-            return _is_plain_tree(folder, entry, depth)
+            return _is_plain_tree(folder, entry, 0, harmless)
         parent = os.path.dirname(folder)
         if parent == folder:
             return True
@@ -99,19 +113,47 @@ def _looks_bare(folder: str) -> bool:
     return all(os.path.lexists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
 
 
-def _is_plain_tree(worktree: str, entry: str, depth: int) -> bool:
+def _is_plain_tree(worktree: str, entry: str, depth: int, harmless: frozenset[str]) -> bool:
     git_folder = _git_folder(worktree, entry)
     if git_folder is None or depth > MAX_SUBMODULE_DEPTH:
         return False
     common = _common_folder(git_folder)
-    configs = [os.path.join(common, "config"), os.path.join(common, "config.worktree")]
-    configs.append(os.path.join(git_folder, "config.worktree"))
-    more = frozenset({"core.worktree"}) if depth else frozenset[str]()  # every submodule has it
-    if not all(_is_harmless_config(path, _harmless() | more) for path in configs):
+    configs = {os.path.join(common, "config"), os.path.join(common, "config.worktree")}
+    configs.add(os.path.join(git_folder, "config.worktree"))
+    if depth:  # every submodule names its own folder
+        harmless |= {f"core.worktree={os.path.realpath(worktree)}"}
+    if not all(_is_harmless_config(path, harmless) for path in configs):
         return False
     if any(os.path.lexists(os.path.join(common, "hooks", hook)) for hook in LOOKING_HOOKS):
         return False
-    return _are_submodules_plain(worktree, git_folder, depth)
+    if any(_holds_a_link(folder) for folder in {git_folder, common}):
+        return False
+    return _are_submodules_plain(worktree, git_folder, depth, harmless)
+
+
+def _holds_a_link(git_folder: str) -> bool:
+    """Whether a file that git tells lines of is a link, or an index is shared: then it may be any file, or anywhere."""
+    folders = [git_folder]
+    with os.scandir(git_folder) as entries:
+        for entry in entries:
+            if entry.is_symlink() or entry.name.startswith("sharedindex."):
+                return True
+            if entry.name in _TOLD_FROM:
+                folders.append(entry.path)
+    alternates = f"{git_folder}/objects/info"
+    return (
+        any(_is_link_in(folder) for folder in folders[1:])
+        or os.path.islink(alternates)
+        or _is_link_in(alternates)
+    )
+
+
+def _is_link_in(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.is_symlink() for entry in entries)
+    except FileNotFoundError:
+        return False
 
 
 def _git_folder(worktree: str, entry: str) -> str | None:
@@ -150,7 +192,16 @@ def _is_harmless_config(path: str, harmless: frozenset[str]) -> bool:
     if not os.path.lexists(path):
         return True
     text = _read_text(path)
-    return text is not None and all(key in harmless for key in _keys(text))
+    return text is not None and all(
+        key in harmless or (key == "core.worktree" and _worktree_named(written, path) in harmless)
+        for key, written in _settings(text)
+    )
+
+
+def _worktree_named(written: str, config: str) -> str:
+    """Where a config says that the files are, written like an entry of the harmless settings."""
+    named = written.partition("=")[2].strip()
+    return f"core.worktree={os.path.realpath(os.path.join(os.path.dirname(config), named))}"
 
 
 def unproven_settings(text: str) -> frozenset[str]:
@@ -159,13 +210,12 @@ def unproven_settings(text: str) -> frozenset[str]:
     return frozenset(written for key, written in _settings(text) if key not in harmless)
 
 
-def _keys(text: str) -> list[str]:
-    """Every setting in a config text, as `section.key` or `section.*.key`; what is not understood is the key `?`."""
-    return [key for key, _ in _settings(text)]
+@functools.lru_cache(maxsize=32)
+def _settings(text: str) -> Sequence[tuple[str, str]]:
+    """Every setting in a config text, as `section.key` or `section.*.key`, and how it is written.
 
-
-def _settings(text: str) -> list[tuple[str, str]]:
-    """The same, each with how it is written; a text that is not understood is one setting."""
+    A text that is not understood is one setting, `?`.
+    """
     found: list[tuple[str, str]] = []
     section = header = ""
     for raw in text.removeprefix("\ufeff").split("\n"):
@@ -193,10 +243,8 @@ def _section(match: re.Match[str]) -> str:
     return f"{head}.*" if dot else head
 
 
-def _are_submodules_plain(worktree: str, git_folder: str, depth: int) -> bool:
+def _are_submodules_plain(worktree: str, git_folder: str, depth: int, harmless: frozenset[str]) -> bool:
     """Git looks into submodules with their own settings in force, so they count too."""
-    if any(name.startswith("sharedindex.") for name in os.listdir(git_folder)):
-        return False
     index = os.path.join(git_folder, "index")
     if not os.path.lexists(index):
         return True
@@ -209,12 +257,12 @@ def _are_submodules_plain(worktree: str, git_folder: str, depth: int) -> bool:
     paths = _gitlinks(data)
     if paths is None:
         return False
-    return all(_is_plain_submodule(os.path.join(worktree, path), depth) for path in paths)
+    return all(_is_plain_submodule(os.path.join(worktree, path), depth, harmless) for path in paths)
 
 
-def _is_plain_submodule(folder: str, depth: int) -> bool:
+def _is_plain_submodule(folder: str, depth: int, harmless: frozenset[str]) -> bool:
     entry = os.path.join(folder, ".git")
-    return not os.path.lexists(entry) or _is_plain_tree(folder, entry, depth + 1)
+    return not os.path.lexists(entry) or _is_plain_tree(folder, entry, depth + 1, harmless)
 
 
 def submodule_folders(worktree: str, git_folder: str) -> list[str]:
@@ -241,7 +289,7 @@ def submodule_folders(worktree: str, git_folder: str) -> list[str]:
 def is_odd(submodule: str) -> bool:
     """Whether looking at the whole repository would make git run a program that this folder of a submodule names."""
     try:
-        return not _is_plain_submodule(submodule, 0)
+        return not _is_plain_submodule(submodule, 0, _harmless())
     except (OSError, ValueError):
         return True
 

@@ -17,6 +17,8 @@ from bridle.safety.shell.words import OPEN_DESCRIPTOR, Word
 _NOBODYS = frozenset(
     {"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"}
 )
+ENDLESS = frozenset({"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"})
+"""Devices that give without end, or wait: who reads them reads a file like any other that is not of the workspace."""
 _RANK = {name: rank for rank, name in enumerate(SEVERITY)}
 
 
@@ -64,7 +66,9 @@ class Judgement(msgspec.Struct):
             if not word.starts.startswith(OPEN_DESCRIPTOR):
                 self.uses.append(PathUse(path=None, access=access))
             return
-        if word.text in _NOBODYS or word.text.startswith("/dev/fd/") or not word.text:
+        if not word.text or word.text.startswith("/dev/fd/"):
+            return
+        if word.text in _NOBODYS and not (access == "read" and word.text in ENDLESS):
             return
         for folder in sorted(self.folders, key=str):
             path = self._from_start(word.text, folder)

@@ -31,6 +31,7 @@ from bridle.safety.shell.refusals import (
     Refusal,
     code_words,
     is_code_runner,
+    prints_secret,
     reads_code,
     refused_command,
     refused_feed,
@@ -64,6 +65,7 @@ class Findings(msgspec.Struct):
     parts: list[Part] = []
     refusal: Refusal | None = None
     problem: str | None = None
+    discloses: bool = False
 
     def refuse(self, refusal: Refusal | None) -> None:
         self.refusal = self.refusal or refusal
@@ -255,6 +257,7 @@ class _Judge:
         inside = _Judge(script, self.place, self.nesting + 1)
         self.findings.parts.extend(inside.findings.parts)
         self.findings.refuse(inside.findings.refusal)
+        self.findings.discloses |= inside.findings.discloses
         self.findings.problem = self.findings.problem or inside.findings.problem
         for leaves in inside.leaves.values():
             self.leaves[id(command)].extend(leaves)
@@ -381,6 +384,8 @@ class _Judge:
 
     def _add(self, command: Command, judgement: Judgement, program: Program) -> None:
         self.findings.refuse(refused_command(judgement, command.text))
+        discloses = judgement.command_class != "read_only" and prints_secret(judgement)
+        self.findings.discloses |= discloses
         text = command.text
         self.findings.parts.append(
             Part(
@@ -388,17 +393,18 @@ class _Judge:
                 words=tuple(word.text for word in judgement.words),
                 command_class=judgement.command_class,
                 does=_phrase(judgement, program),
-                key=self._key(command, judgement),
+                key=self._key(command, judgement, program),
                 uses=tuple(judgement.uses),
                 urls=tuple(judgement.urls),
                 repository=judgement.repository,
                 steered_by=tuple(judgement.steered_by),
+                discloses=discloses,
             )
         )
 
-    def _key(self, command: Command, judgement: Judgement) -> str | None:
+    def _key(self, command: Command, judgement: Judgement, program: Program) -> str | None:
         plain = self.script.shape == "simple" and not self.nesting and judgement.words is command.words
-        return key_of(command, judgement) if plain else None
+        return key_of(command, judgement, program) if plain else None
 
     def _flows(self, command: Command) -> None:
         """What one command gives and another runs."""

@@ -20,6 +20,7 @@ _BRACKETS = re.compile(r"\[\^?\]?[^\]]*\]")
 _AWK_RUNS = re.compile(r"system|getline|@|ARGV|ARGC|extension|\\\n|PROCINFO|ENVIRON\s*\[[^\]]*\]\s*=")
 _JQ_READS = re.compile(r"\b(?:import|include|input_filename|\$__prog|get_search_list)\b")
 _YQ_MORE = re.compile(r"\b(?:load\w*|system|eval|strload)\b")
+_WIDE = re.compile(r"%[-+ #'.0-9$]*(?:\*|[0-9]{4})")
 _PRINTF_ASSIGNS = re.compile(r"%[^A-Za-z%]*(?:[hlLjzt]*)n")
 
 
@@ -79,7 +80,7 @@ def awk_only_prints(program: str) -> bool:
 
     Output goes elsewhere only by `>` or `|` after a `print`; before the first `print` they compare and alternate.
     """
-    if _AWK_RUNS.search(program):
+    if _AWK_RUNS.search(program) or _WIDE.search(program):
         return False
     _, printing, after = program.partition("print")
     return not printing or (">" not in after and "|" not in after.replace("||", ""))
@@ -94,4 +95,5 @@ def yq_only_computes(program: str) -> bool:
 
 
 def printf_only_prints(format_: str) -> bool:
-    return not format_.startswith("-") and _PRINTF_ASSIGNS.search(format_) is None
+    """Whether a format sets no variable and pads nothing to more than a line (`%1000000000d` is a flood)."""
+    return not (format_.startswith("-") or _PRINTF_ASSIGNS.search(format_) or _WIDE.search(format_))

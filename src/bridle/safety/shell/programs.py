@@ -80,6 +80,14 @@ def git_subcommands() -> Mapping[str, Program]:
 
 
 @functools.cache
+def grant_table() -> Mapping[str, Program]:
+    """What a yes to a program covers, by the name that is kept."""
+    from bridle.safety.shell.table_grants import GRANT_TABLE  # only a command that is asked about needs it
+
+    return _read_table(GRANT_TABLE)
+
+
+@functools.cache
 def have_subcommands() -> frozenset[str]:
     """Programs of which single subcommands are known."""
     return frozenset(name.partition(" ")[0] for name in programs() if " " in name)
@@ -129,7 +137,7 @@ INTERPRETERS = names(
     "python python2 python3 pypy pypy3 perl ruby node nodejs deno bun php lua luajit Rscript tclsh osascript"
 )
 POWERSHELLS = names("powershell powershell.exe pwsh pwsh.exe cmd cmd.exe")
-CREDENTIAL_TOOLS = frozenset({"security", "secret-tool", "keyctl", "kwalletcli"})
+CREDENTIAL_TOOLS = names("security secret-tool keyctl kwalletcli kwallet-query gpg-connect-agent")
 FETCHERS = names("curl wget fetch aria2c http https xh lynx w3m links nc ncat")
 
 BUILTINS = names(
@@ -156,9 +164,9 @@ HARMLESS_VALUES = {
 NO_KEY = names(
     "rm rmdir unlink shred dd sudo doas su env xargs eval exec ssh find sed awk gawk mawk tee chmod chown "
     "cp mv ln curl wget nc ncat socat kill pkill crontab docker make source . watch parallel time nohup "
-    "nice timeout command builtin npx pnpx bunx uvx pipx systemd-run scp rsync install tar fd"
+    "nice timeout command builtin npx pnpx bunx uvx pipx systemd-run scp rsync install tar fd patch"
 )
-"""Programs for which "with any arguments" would be a blank cheque."""
+"""Programs for which a yes to more than one command would be a blank cheque, but for subcommands in `table_grants`."""
 
 KEYED_BY_SUBCOMMAND = names(
     "git npm pnpm yarn cargo go docker kubectl gh pip pip3 uv poetry brew apt systemctl terraform bundle "

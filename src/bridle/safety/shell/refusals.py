@@ -15,6 +15,7 @@ import msgspec
 
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.programs import CREDENTIAL_TOOLS, FETCHERS, INTERPRETERS, POWERSHELLS, SHELLS
+from bridle.safety.shell.table_credentials import STORED, discloses, is_known, refused_credentials
 from bridle.safety.shell.words import UNKNOWN, Word, names
 
 
@@ -40,7 +41,7 @@ _SOMEBODYS_HOME = re.compile(r"~[A-Za-z0-9._-]*/*(?:\.?\*)?")
 _FORK_BOMB = Refusal("fork_bomb", "it starts itself again and again until the machine stops")
 _FETCH_AND_RUN = Refusal("fetch_and_run", "it runs whatever it fetches from the network")
 _DEVICE_WRITE = Refusal("device", "it overwrites a disk")
-_CREDENTIALS = Refusal("credential_tool", "it reaches for stored passwords and keys")
+_CREDENTIALS = Refusal("credential_tool", STORED)
 _OWN_AUTHORITY = Refusal("own_authority", "it changes what Bridle may do, which only you can")
 _OWN_CHANGES = {
     "login": None, "logout": None, "creds": None,
@@ -55,6 +56,8 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     name = judgement.name.rpartition("/")[2]
     if name in CREDENTIAL_TOOLS:
         return _CREDENTIALS
+    if is_known(name) and (why := refused_credentials(name, [word.known for word in judgement.words[1:]])):
+        return Refusal(_CREDENTIALS.rule, why)
     if _changes_own_authority(name, judgement.words):
         return _OWN_AUTHORITY
     if any(
@@ -69,6 +72,12 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     if name.lower() in _REMOVERS or name.lower() in POWERSHELLS:
         return refused_powershell(text)
     return None
+
+
+def prints_secret(judgement: Judgement) -> bool:
+    """Whether one simple command, wrappers taken off, prints a secret that it takes a person to agree to."""
+    name = judgement.name.rpartition("/")[2]
+    return is_known(name) and discloses(name, [word.known for word in judgement.words[1:]])
 
 
 def _changes_own_authority(name: str, words: Sequence[Word]) -> bool:
@@ -269,6 +278,7 @@ def _gives_code(name: str, option: str) -> bool:
     return any(letter in letters for letter in wanted)
 
 
+@functools.lru_cache(maxsize=256)
 def _is_interpreter(name: str) -> bool:
     return name in INTERPRETERS or re.fullmatch(r"(?:python|perl|ruby|php|lua)[0-9.]+", name) is not None
 
@@ -403,6 +413,10 @@ def _crude_command(names: set[str], words: Sequence[str], home: str) -> Refusal 
         and words
         and words[0].rpartition("/")[2] in CREDENTIAL_TOOLS | {"sudo", "env"}
     ):
+        return _CREDENTIALS
+    given = words[1:] if words[:1] in (["sudo"], ["env"]) else words
+    name = given[0].rpartition("/")[2] if given else ""
+    if refused_credentials(name, given[1:]) or discloses(name, given[1:]):
         return _CREDENTIALS
     if "--no-preserve-root" in words:
         return Refusal("delete_root", "it switches off the protection of the whole file system")

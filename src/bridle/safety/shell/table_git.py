@@ -26,7 +26,7 @@ GIT_TABLE = r"""
     --ignore-all-space --ignore-blank-lines --ignore-matching-lines: -I: --inter-hunk-context:
     --function-context --exit-code --quiet -q --no-ext-diff --no-textconv --ignore-submodules? --src-prefix:
     --dst-prefix: --no-prefix --default-prefix --line-prefix: --ita-invisible-in-index --merge-base --cached
-    --staged --no-index --ext-diff! --textconv! --output> -O! -o!
+    --staged --no-index --ext-diff! --textconv! --output> -O< -o!
 &commits
     -n: -i -E -F -P -g -m -c -t -r -L: --max-count: --skip: --since: --after: --until: --before:
     --since-as-filter: --author: --committer: --grep: --grep-reflog: --all-match --invert-grep
@@ -68,23 +68,23 @@ rev-parse | read check=git_paths | reads the repository
     --git-path: --show-superproject-working-tree --path-format: --show-object-format? --revs-only --no-revs
     --flags --no-flags --local-env-vars --shared-index-path --since: --until: --end-of-options
 describe | read check=git_paths | reads the repository
-    --all --tags --contains --abbrev: --candidates: --exact-match --debug --long --match: --exclude: --always
+    --all --tags --contains --abbrev? --candidates: --exact-match --debug --long --match: --exclude: --always
     --first-parent --dirty? --broken?
 blame | read check=git_paths | shows who wrote what
-    -bcelnpstwf -L: -S: -C? -M? -h --root --show-stats --porcelain --line-porcelain --incremental --encoding:
-    --contents< --date: --score-debug --show-name --show-number --show-email --abbrev: --since: --reverse
+    -bcelnpstwf -L: -S< -C? -M? -h --root --show-stats --porcelain --line-porcelain --incremental --encoding:
+    --contents< --date: --score-debug --show-name --show-number --show-email --abbrev? --since: --reverse
     --first-parent --ignore-rev: --ignore-revs-file< --color-lines --color-by-age --progress --no-progress
 annotate | read check=git_paths | reads the repository
     -bcelnpstwf -L:
 ls-files | read check=git_paths | lists files
     -cdmosikztuvfr -x: -X< --cached --deleted --modified --others --stage --ignored --killed --unmerged
-    --exclude: --exclude-from< --exclude-per-directory: --exclude-standard --error-unmatch --full-name
+    --exclude: --exclude-from< --exclude-per-directory< --exclude-standard --error-unmatch --full-name
     --recurse-submodules --abbrev? --debug --eol --deduplicate --sparse --format: --directory
     --no-empty-directory --resolve-undo
 ls-tree | read check=git_paths | lists files
     -drtlz --name-only --name-status --long --full-name --full-tree --abbrev? --object-only --format:
 cat-file | read check=git_paths | reads the repository
-    -epts --batch? --batch-check? --batch-all-objects --batch-command? --unordered --follow-symlinks --buffer
+    -epts --batch+? --batch-check? --batch-all-objects --batch-command+? --unordered --follow-symlinks --buffer
     --allow-unknown-type -Z --filters! --textconv!
 reflog | read check=git_reflog | shows the history
     &diff &commits
@@ -126,8 +126,8 @@ branch | text check=git_listing | lists branches
     -f^ -u^: -t^? --delete^ --move^ --copy^ --force^ --edit-description! --set-upstream-to^: --unset-upstream^
     --track^? --no-track^ --create-reflog^ -D% -M% -C%
 tag | text check=git_listing | lists tags
-    -l -n? --list --cleanup: &refs -d% --delete% -a^ -s! -u!: -f^ -m^: -F^: -v! --verify! --annotate^ --sign!
-    --force^ --message^: --file^:
+    -l -n? --list --cleanup: &refs -d% --delete% -a^ -s! -u!: -f^ -m^: -F^< -v! --verify! --annotate^ --sign!
+    --force^ --message^: --file^<
 remote | text check=git_remote | lists remotes
     -v --verbose
 stash | text writes lenient check=git_stash | sets changes aside
@@ -135,12 +135,12 @@ worktree | text check=git_worktree
 config | text check=git_config | shows settings
     -lz -f< --list --get --get-all --get-regexp --get-urlmatch --local --global --system --worktree --file<
     --blob: --type: --bool --int --bool-or-int --path --expiry-date --null --name-only --show-origin
-    --show-scope --includes --no-includes --default: --get-color: --get-colorbool: --all --regexp --value:
+    --show-scope --includes+ --no-includes --default: --get-color: --get-colorbool: --all --regexp --value:
     --fixed-value -e! --edit!
 symbolic-ref | text check=git_one
     -q --quiet --short --no-recurse
 hash-object | read check=git_paths
-    -t: --stdin --stdin-paths --no-filters --literally
+    -t: --stdin --stdin-paths+ --no-filters --literally
 help | none check=git_plain | shows help
     -ag --all --guides
 verify-pack | read check=git_paths | reads the repository

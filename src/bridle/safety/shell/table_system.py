@@ -36,9 +36,9 @@ cat | read harmless
 bat | read
     -pnAu -l: -r: -H: --plain --number --show-all --language: --line-range: --style: --color: --paging: --theme:
     --decorations: --wrap: --tabs: --list-themes --list-languages --no-config
-head | read harmless
+head | read harmless check=bounded
     -qvz -n: -c: -# --lines: --bytes: --quiet --silent --verbose --zero-terminated
-tail | read harmless
+tail | read harmless check=follows
     -qvzfFr -n: -c: -s: -# --lines: --bytes: --quiet --silent --verbose --follow? --retry --pid:
     --sleep-interval: --zero-terminated --max-unchanged-stats:
 less | read check=no_directives
@@ -46,7 +46,7 @@ less | read check=no_directives
 more | read check=no_directives
     -dflpcsu -n: -#
 wc | read harmless | counts in {}
-    -clmwL --bytes --chars --lines --max-line-length --words --total: --files0-from<
+    -clmwL --bytes --chars --lines --max-line-length --words --total: --files0-from+<
 nl | read harmless
     -p -b: -d: -f: -h: -i: -l: -n: -s: -v: -w: --body-numbering: --number-format: --number-width:
     --number-separator:
@@ -92,7 +92,8 @@ sdiff | read | compares {}
 sort | read
     -bcCdfghiMmnRrsuVz -k: -t: -S: -o> -T^: --ignore-leading-blanks --dictionary-order --ignore-case
     --general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort --random-sort
-    --reverse --sort: --version-sort --batch-size: --check? --debug --files0-from< --key: --merge --output>
+    --reverse --sort: --version-sort --batch-size: --check? --debug --random-source< --files0-from+< --key: --merge
+    --output>
     --stable --buffer-size: --field-separator: --parallel: --unique --zero-terminated --compress-program!:
     --temporary-directory^:
 uniq | read check=second_is_written
@@ -140,7 +141,7 @@ yq | pattern check=yq
 xmllint | read check=addresses
     --noout --format --xpath: --noblanks --pretty:
 file | read
-    -bciLhkNnprsvE0 -F: -e: -P: -f< -m< --brief --mime --mime-type --mime-encoding --dereference
+    -bciLhkNnprsvE0 -F: -e: -P: -f+< -m< --brief --mime --mime-type --mime-encoding --dereference
     --no-dereference --keep-going --raw --extension --separator: --print0
 stat | read harmless | looks at {}
     -L --dereference -f --file-system -t --terse -c: --format: --printf: --cached: -x -s -r -n
@@ -148,18 +149,18 @@ du | read harmless | measures {}
     -0abcDHhklmPsSx -L+ -B: -d: -t: -X< -# --null --all --apparent-size --block-size: --bytes --total
     --dereference-args --max-depth: --human-readable --inodes --dereference+ --no-dereference --separate-dirs
     --si --summarize --threshold: --time? --time-style: --exclude-from< --exclude: --one-file-system
-    --files0-from<
+    --files0-from+<
 df | read harmless | shows disk space
     -aBhHiklPTv -t: -x: --all --block-size: --human-readable --si --inodes --local --portability --print-type
     --type: --exclude-type: --output? --sync --total
-xxd | read at_most=1
+xxd | read at_most=1 check=bounded
     -abeEipru -c: -g: -l: -n: -o: -s: -d -R:
-od | read harmless
+od | read harmless check=bounded
     -abcdfhilosvx -A: -j: -N: -S: -t: -w? --address-radix: --skip-bytes: --read-bytes: --format:
     --output-duplicates --width?
-hexdump | read harmless
+hexdump | read harmless check=bounded
     -bcCdovx -e: -f< -n: -s: --canonical --length: --skip:
-hd | read harmless
+hd | read harmless check=bounded
     -bcCdovx -e: -f< -n: -s:
 strings | read harmless
     -afow -n: -t: -e: -# --all --bytes: --radix: --encoding: --print-file-name
@@ -221,7 +222,7 @@ look | read harmless
     -df -t:
 tsort | read harmless
 shuf | read
-    -erz -i: -n: -o> --echo --head-count: --input-range: --repeat --output>
+    -erz -i: -n: -o> --echo --head-count: --input-range: --repeat --output> --random-source<
 pr | read harmless
     -acdmtTJ -h: -l: -n? -o: -w: -#
 csplit | read writes
@@ -229,7 +230,9 @@ csplit | read writes
 split | read writes
     -dexu -a: -b: -C: -l: -n: -t: -# --additional-suffix: --bytes: --line-bytes: --lines: --number: --suffix-length:
     --numeric-suffixes? --hex-suffixes? --elide-empty-files --verbose --filter!:
-echo, yes | text harmless | prints text
+echo | text harmless | prints text
+    *
+yes | text check=endless | prints without end
     *
 printf | text check=printf | prints text
 true, false, : | text harmless | does nothing
@@ -245,7 +248,7 @@ popd | text | goes back
 dirs | text harmless
     -clpv
 sleep, wait | text harmless | waits
-seq | text harmless | prints numbers
+seq | text harmless check=seq | prints numbers
     -w -f: -s: -# --equal-width --format: --separator:
 expr | text harmless | computes
     *
@@ -374,11 +377,11 @@ systemctl show, systemctl cat, systemctl is-active, systemctl is-enabled, system
 systemctl list-units, systemctl list-unit-files, systemctl list-timers, systemctl list-dependencies,
 systemctl get-default | text harmless
     &service
-journalctl | text | shows the system log
+journalctl | text check=follows | shows the system log
     -abefklmqrx -n: -u: -t: -p: -g: -o: -S: -U: -b? -n? -# --no-pager --since: --until: --unit: --user-unit:
     --user --system --lines? --output: --priority: --grep: --reverse --follow --dmesg --boot? --list-boots --utc
     --no-hostname --disk-usage
-dmesg | none | shows the system log
+dmesg | none check=follows | shows the system log
     -dehHkLPrTtuwxS -f: -l: --ctime --human --level: --facility: --color? --decode --follow
 tee | write writes
     -ai --append --ignore-interrupts
@@ -423,7 +426,7 @@ chown | write writes before=1 | changes who owns {}
     --no-preserve-root
 chgrp | write writes before=1 | changes who owns {}
     -cfvhRHLP --changes --verbose --recursive --reference<
-dd | text writes check=dd
+dd | text check=dd
 patch | text writes | changes files
     -NRsubflt -p: -i< -d< -o> -r> -B: -F: --strip: --input< --directory< --dry-run --forward --reverse --batch --force
     --silent --quiet --unified --backup --verbose
@@ -488,7 +491,7 @@ xargs | command check=xargs
     --interactive
 parallel | command executes check=xargs
     -0jkvX -j: -n: -N: -a< --jobs: --dry-run --keep-order --no-notice --bar --null
-watch | command check=script_words
+watch | command executes check=script_words | runs something again and again
     -bcdegptxw -n: --beep --color --differences? --errexit --chgexit --interval: --precise --no-title --exec
 caffeinate | command
     -disu -t:

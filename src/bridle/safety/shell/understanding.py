@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from bridle.safety.shell.facts import Part, Surroundings, Understanding
-from bridle.safety.shell.git_config import is_plain
+from bridle.safety.shell.git_config import TOLD_FILES, is_plain
 from bridle.safety.shell.judging import Place, combined, judge
 from bridle.safety.shell.reading import read_script
 from bridle.safety.shell.refusals import account_home, refused_text
@@ -30,24 +30,22 @@ def understand(command: str, where: Surroundings) -> Understanding:
     if not where.home:  # a shell without HOME asks the account; an empty `~` is not the folder it starts in
         where = msgspec.structs.replace(where, home=account_home())
     known = understand_text(command, where, trusted_path=not _may_bring_its_own(command, where))
-    folders = {
-        part.repository for part in known.parts if part.repository is not None and _relies_on_git(part)
-    }
-    unsafe = {folder for folder in folders if not is_plain(folder)}
+    looks = {_git_look(part) for part in known.parts if part.repository is not None}
+    unsafe = {look for look in looks if look is not None and not is_plain(*look)}
     steered = any(_is_steered(part) for part in known.parts)
     if not unsafe and not steered:
         return known
     parts = tuple(
-        _runs_more(part)
-        if (part.repository in unsafe and _relies_on_git(part)) or _is_steered(part)
-        else part
-        for part in known.parts
+        _runs_more(part) if _git_look(part) in unsafe or _is_steered(part) else part for part in known.parts
     )
     return msgspec.structs.replace(known, parts=parts, command_class=combined(parts))
 
 
-def _relies_on_git(part: Part) -> bool:
-    return part.command_class in ("read_only", "writes")
+def _git_look(part: Part) -> tuple[str, frozenset[str]] | None:
+    """The repository whose settings a harmless git command obeys, and for which subcommands; None for anything else."""
+    if part.repository is None or part.command_class not in ("read_only", "writes"):
+        return None
+    return part.repository, TOLD_FILES.intersection(part.words)
 
 
 def _is_steered(part: Part) -> bool:
@@ -68,7 +66,7 @@ def _is_above(path: str) -> bool:
 
 def _runs_more(part: Part) -> Part:
     what = "files here" if part.steered_by else "settings"
-    does = f"{part.does}; this repository's {what} may run programs"
+    does = f"{part.does}; this repository's {what} may run programs or show other files"
     return msgspec.structs.replace(part, command_class="executes", does=does)
 
 
@@ -91,6 +89,7 @@ def understand_text(command: str, where: Surroundings, *, trusted_path: bool) ->
         refused=None if refusal is None else refusal.why,
         refused_rule=None if refusal is None else refusal.rule,
         problem=findings.problem,
+        discloses=findings.discloses,
     )
 
 

@@ -63,6 +63,8 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+MAX_BRACE_WORDS = 100_000
+"""The shell makes all words of `{1..9}` before it runs anything: with more than this that alone is a flood."""
 _EASY = re.compile(r"[A-Za-z0-9_./+=:@%,^-]+")
 _JOINED = re.compile(r"[$`{~<>]")  # the shell joins lines before it looks: `$` + `(x)` is `$(x)`
 _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{}~#]+")
@@ -74,6 +76,7 @@ _HARMLESS = re.compile(  # only looks a value up: nothing is assigned, nothing e
 )
 _ARITHMETIC = re.compile(r"\$\(\([0-9 \t\n+*/%<>=!&|^~?:()-]*\)\)")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
+_BRACE_GROUP = re.compile(r"\{(?:(-?[0-9]{1,40})\.\.(-?[0-9]{1,40})(?:\.\.-?([0-9]{1,40}))?|([^{}]*))\}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _ANSI = re.compile(
     r"\\(?:([abeEfnrtv\\'\"?])|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})"
@@ -104,6 +107,16 @@ def read_word(source: str, start: int, end: int, spans: Mapping[int, Span], know
     return _Reading(source, start, end, spans, known).word()
 
 
+def _brace_words(shape: str) -> int:
+    """How many words braces stand for, or more."""
+    count = 1
+    for first, last, step, listed in _BRACE_GROUP.findall(shape):
+        count *= abs(int(last) - int(first)) // (int(step or 1) or 1) + 1 if first else listed.count(",") + 1
+        if count > MAX_BRACE_WORDS:
+            break
+    return count
+
+
 class _Reading:
     """One word on its way. `parts` is its text so far, `shape` the same with everything quoted blotted out.
 
@@ -122,7 +135,10 @@ class _Reading:
     def word(self) -> Word:
         while self.at < self.end:
             self._unquoted()
-        if _BRACES.search("".join(self.shape)):
+        shape = "".join(self.shape)
+        if _BRACES.search(shape):
+            if _brace_words(shape) > MAX_BRACE_WORDS:
+                raise Unreadable("its braces stand for more words than there is room for")
             self.starts = "".join(self.parts).partition("{")[0] if self.starts is None else self.starts
             self.split = True
         text = "".join(self.parts)
