@@ -37,6 +37,7 @@ GLANCE_DEPTH = 2
 _NOT_OURS = frozenset(
     {".git", "node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
 )
+_SPLITS = compiled_later(r"[\s*?\[\\]")
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
@@ -358,7 +359,9 @@ def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
         found = list(islice(iglob(use.path, root_dir=cwd), MAX_MATCHES + 1))
     except (OSError, ValueError, re.error):
         return (None,)
-    return (None,) if len(found) > MAX_MATCHES else (use.path, *found)
+    if len(found) > MAX_MATCHES or (use.split and any(map(_SPLITS.search, found))):
+        return (None,)
+    return (use.path, *found)
 
 
 def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, event, given, settings
 from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.safety.shell.understanding import understand
 from safety.corpus.loading import SYSTEM_PATH
-from safety.corpus.scripts import scripts, soups
+from safety.corpus.scripts import assignments, scripts, soups
 
 BASH = shutil.which("bash", path=SYSTEM_PATH)
 GIT = shutil.which("git", path=SYSTEM_PATH)
@@ -229,6 +229,20 @@ def test_every_command_a_shell_starts_was_seen(recorder: Recorder, script: str) 
         event("not understood")
         return
     event("understood")
+    unseen = [words for words in recorder.started(script) if not was_seen(words, found)]
+    assert unseen == [], f"{script!r} seen as {[part.words for part in found.parts]}"
+
+
+@pytest.mark.timeout(120)
+@settings(max_examples=SOUPS_PER_RUN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(script=assignments())
+def test_what_a_variable_is_said_to_hold_is_what_programs_are_given(recorder: Recorder, script: str) -> None:
+    here = Surroundings(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
+    found = understand(script, here)
+    if found.command_class == "unparseable" and not found.parts:
+        event("not understood")
+        return
+    event("known" if any(None not in part.words for part in found.parts) else "unknown")
     unseen = [words for words in recorder.started(script) if not was_seen(words, found)]
     assert unseen == [], f"{script!r} seen as {[part.words for part in found.parts]}"
 

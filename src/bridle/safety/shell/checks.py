@@ -295,7 +295,8 @@ def _test(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
 def _test_proven(judgement: Judgement, words: list[Word], *, double: bool) -> bool:
     while words and words[0].text == "!" and len(words) != 2:
         words = words[1:]
-    if any(word.split and not double for word in words) or any(word.text in ("-v", "-R") for word in words):
+    expanded = any(word.split or (word.glob and word.bare) for word in words)
+    if (expanded and not double) or any(word.text in ("-v", "-R") for word in words):
         return False
     match words:
         case []:

@@ -21,12 +21,14 @@ class PathUse(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder a command names, as the shell would see it: `~` and quotes resolved, relative to `cwd` there.
 
     `path` is None where the name is not known before the command runs. With `pattern` it is a glob: any file it
-    matches may be meant, and folders on the way may be links.
+    matches may be meant, and folders on the way may be links. With `split` a file name that holds a blank or a wildcard
+    becomes other names.
     """
 
     path: str | None
     access: Literal["read", "write", "delete", "run"]
     pattern: bool = False
+    split: bool = False
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,8 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     """A whole script: its parts in the order they are written, and the worst they do together.
 
     `refused` is the end of a sentence when the script must never run, whatever anybody says (`it deletes your home
-    folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood.
+    folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood. `composed` are
+    words that stand nowhere in the text as they will be read.
     """
 
     command: str
@@ -65,6 +68,7 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
     refused_rule: str | None = None
     problem: str | None = None
+    composed: tuple[str, ...] = ()
 
     @property
     def read_only(self) -> bool:

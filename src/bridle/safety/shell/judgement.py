@@ -68,7 +68,8 @@ class Judgement(msgspec.Struct):
             return
         for folder in sorted(self.folders, key=str):
             path = self._from_start(word.text, folder)
-            self.uses.append(PathUse(path=path, access=access, pattern=word.glob))
+            split = word.glob and word.split
+            self.uses.append(PathUse(path=path, access=access, pattern=word.glob, split=split))
 
     def _from_start(self, path: str, folder: str | None) -> str | None:
         if path.startswith("/") or folder == self.start:

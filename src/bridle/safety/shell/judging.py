@@ -39,6 +39,7 @@ from bridle.safety.shell.refusals import (
     refused_text,
 )
 from bridle.safety.shell.script import Command, Script
+from bridle.safety.shell.values import is_ordinary
 from bridle.safety.shell.versions import steering_files, tells_version
 from bridle.safety.shell.words import Unreadable, Word
 from bridle.safety.shell.wrappers import wrapped
@@ -109,9 +110,12 @@ class _Judge:
 
     def _assignments(self, command: Command, judgement: Judgement) -> None:
         for assignment in command.assignments:
-            value = None if assignment.value is None else assignment.value.text
-            if assignment.value is None or not is_harmless_variable(assignment.name, value):
+            value = assignment.value
+            own = not command.words and is_ordinary(assignment.name)
+            if value is None or not (own or is_harmless_variable(assignment.name, value.text)):
                 judgement.at_least("executes", f"sets {shown_name(assignment.name)}")
+            elif value.assigns:
+                judgement.at_least("executes", "evaluates an expression")
 
     def _redirections(self, command: Command, judgement: Judgement) -> None:
         for redirection in command.redirections:
@@ -251,6 +255,7 @@ class _Judge:
             self.findings.refuse(refused_text(text, self.place.home))
             return None
         script.defined |= self.script.defined
+        self.script.composed |= script.composed
         self.script.shape = "compound"
         inside = _Judge(script, self.place, self.nesting + 1)
         self.findings.parts.extend(inside.findings.parts)

@@ -29,7 +29,10 @@ def understand(command: str, where: Surroundings) -> Understanding:
     """
     if not where.home:  # a shell without HOME asks the account; an empty `~` is not the folder it starts in
         where = msgspec.structs.replace(where, home=account_home())
-    known = understand_text(command, where, trusted_path=not _may_bring_its_own(command, where))
+    trusted = not _may_bring_its_own(command, where)
+    known = understand_text(command, where, trusted_path=trusted)
+    if trusted and any(_may_bring_its_own(word, where) for word in known.composed):
+        known = understand_text(command, where, trusted_path=False)
     folders = {
         part.repository for part in known.parts if part.repository is not None and _relies_on_git(part)
     }
@@ -91,6 +94,7 @@ def understand_text(command: str, where: Surroundings, *, trusted_path: bool) ->
         refused=None if refusal is None else refusal.why,
         refused_rule=None if refusal is None else refusal.rule,
         problem=findings.problem,
+        composed=tuple(script.composed),
     )
 
 

@@ -20,7 +20,9 @@ class Word(msgspec.Struct, frozen=True):
     """One word. `text` is None where it is not known before the script runs; `starts` is then its known beginning.
 
     `glob`: it holds wildcards the shell will expand. `split`: it may turn into several words, or into none.
-    `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting.
+    `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting. `composed`: some
+    of its text is what a variable holds. With a text that is a wildcard's, `split` says that the names it fits are taken
+    apart again at blanks.
     """
 
     text: str | None
@@ -30,6 +32,7 @@ class Word(msgspec.Struct, frozen=True):
     split: bool = False
     assigns: bool = False
     bare: bool = True
+    composed: bool = False
 
     @property
     def known(self) -> str:
@@ -44,11 +47,19 @@ UNKNOWN = Word(None, "", split=True)
 """Any number of words nobody knows."""
 
 
+class Value(msgspec.Struct, frozen=True):
+    """What a variable is sure to hold: this text, or with `glob` the name of a file that fits it."""
+
+    text: str
+    glob: bool = False
+
+
 class Known(msgspec.Struct, frozen=True):
-    """Variables whose values are known: None where one is not."""
+    """Variables whose values are known: None where one is not. Everything here is one character per byte."""
 
     home: str | None
     pwd: str | None
+    values: Mapping[str, Value] = {}
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -68,6 +79,9 @@ _JOINED = re.compile(r"[$`{~<>]")  # the shell joins lines before it looks: `$` 
 _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{}~#]+")
 _QUOTED_RUN = re.compile(r"[^\\\"$`]+")
 _PLACE = re.compile(r"\$(?:(HOME|PWD)(?![A-Za-z0-9_])|\{(HOME|PWD)(?:%/|:?[?-][^}$`\\\"']*)?\})")
+_VARIABLE = re.compile(
+    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(:?-[^}{$`\\\"'\[\]]*)?\})"
+)
 _HARMLESS = re.compile(  # only looks a value up: nothing is assigned, nothing evaluated
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\{#?[A-Za-z_][A-Za-z0-9_]*\}|\{[0-9@*#?]+\}"
     r"|\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+?]|%%?|##?)[^}{$`\\\"'\[\]]*\})"
@@ -92,6 +106,8 @@ _ANSI_NAMES = {
     "v": "\v",
 }
 _SPLITS = re.compile(r"[ \t\n*?\[]")
+_BLANKS = re.compile(r"[ \t\n\\]")
+_WILD = re.compile(r"[*?\[\\]")
 
 
 def read_word(source: str, start: int, end: int, spans: Mapping[int, Span], known: Known) -> Word:
@@ -116,7 +132,8 @@ class _Reading:
         self.parts: list[str] = []
         self.shape: list[str] = []
         self.starts: str | None = None
-        self.glob = self.split = self.assigns = False
+        self.glob = self.split = self.assigns = self.composed = False
+        self.patterns: list[int] = []  # which parts are wildcards out of a variable
         self.bare = True
 
     def word(self) -> Word:
@@ -125,6 +142,10 @@ class _Reading:
         if _BRACES.search("".join(self.shape)):
             self.starts = "".join(self.parts).partition("{")[0] if self.starts is None else self.starts
             self.split = True
+        if self.patterns and any(
+            _WILD.search(part) for at, part in enumerate(self.parts) if at not in self.patterns
+        ):  # what is a wildcard here and what is only a letter cannot be told apart any more
+            self.starts, self.split = "", True
         text = "".join(self.parts)
         return Word(
             text if self.starts is None else None,
@@ -134,6 +155,7 @@ class _Reading:
             split=self.split,
             assigns=self.assigns,
             bare=self.bare,
+            composed=self.composed,
         )
 
     def _add(self, text: str, at: int, *, shape: str = "q") -> None:
@@ -226,6 +248,8 @@ class _Reading:
         if source.startswith("$(", at):
             self._substitution(quoted=quoted)
             return
+        if self.known.values and self._variable(quoted=quoted):
+            return
         place = _PLACE.match(source, at, self.end)
         value = None if place is None else self._value(place[1] or place[2])
         if place is not None and value is not None and (quoted or not _SPLITS.search(value)):
@@ -241,6 +265,24 @@ class _Reading:
             raise Unreadable("it holds a translated string")
         else:
             self._add("$", at + 1)
+
+    def _variable(self, *, quoted: bool) -> bool:
+        """Takes what a variable is known to hold, where that is one word; False leaves it unknown."""
+        match = _VARIABLE.match(self.source, self.at, self.end)
+        value = None if match is None else self.known.values.get(match[1] or match[2])
+        if match is None or value is None:
+            return False
+        if not value.text and (not quoted or (match[3] or "").startswith(":")):
+            return False
+        if not quoted and not value.glob and _BLANKS.search(value.text):
+            return False
+        if value.glob or (not quoted and _WILD.search(value.text)):
+            self.glob = True
+            self.patterns.append(len(self.parts))
+        self.split = self.split or (value.glob and not quoted)
+        self.bare, self.composed = False, True
+        self._add(value.text, match.end())
+        return True
 
     def _value(self, name: str) -> str | None:
         return self.known.home if name == "HOME" else self.known.pwd
