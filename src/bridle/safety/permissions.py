@@ -11,7 +11,8 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
 wants asked about, and a command that asks to leave the sandbox, pass over grants and allow rules: a person says yes to
-each one. What leaves the sandbox or changes what later runs obey is `for_person`: no mode and no `yes` says it for them.
+each one. So does, where a rule denies commands, one that hides what it runs from that rule: the rule asks, in step 2.
+What leaves the sandbox or changes what later runs obey is `for_person`: no mode and no `yes` says it for them.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -27,7 +28,7 @@ from bridle.engine.tools import ToolCall
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
 from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.paths import SessionFolders
-from bridle.safety.patterns import ALIASES
+from bridle.safety.patterns import ALIASES, tool_matches
 from bridle.safety.queries import Place, Query, Understand, query_of
 from bridle.safety.rules import Rule, Tier, evaluate, first_match, in_tier_order, matches, parse_rule
 from bridle.safety.sensitive import SECRET_FILES
@@ -119,6 +120,8 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
     for rule in rules:
         if rule.verdict == "deny" and matches(rule, query):
             return _by_rule(rule, step=2)
+    if query.hides and (guarding := _guarding(rules, query.tool)):
+        return _by_hidden(query, guarding)
     if query.must_ask:
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
@@ -159,6 +162,7 @@ class Permissions:
         self.yes = yes
         self._place = Place(folders=folders, protected=protected, secret_files=secret_files)
         self._rules = in_tier_order(rules)
+        self._names_programs = any(map(_denies_commands, self._rules))
         self._agent_default: Verdict | None = agent_default
         self._understand = understand
         self._saved = saved
@@ -189,7 +193,13 @@ class Permissions:
 
     def query(self, call: ToolCall) -> Query:
         """What there is to decide about a guarded call."""
-        return query_of(call, self._place, understand=self._understand, agent_default=self._agent_default)
+        return query_of(
+            call,
+            self._place,
+            understand=self._understand,
+            agent_default=self._agent_default,
+            named=self._names_programs,
+        )
 
     def decide(self, query: Query) -> Decision:
         return decide(query, mode=self.mode, rules=self._rules, grants=self.grants)
@@ -251,6 +261,30 @@ def _by_rule(rule: Rule, *, step: int) -> Decision:
         origin=rule.origin or rule.tier,
         reason="RuleDenied" if rule.verdict == "deny" else None,
         note=rule.reason,
+    )
+
+
+def _denies_commands(rule: Rule) -> bool:
+    """Whether somebody, not Bridle itself, wrote down commands that must not run."""
+    return rule.verdict == "deny" and rule.command is not None and rule.tier != "builtin"
+
+
+def _guarding(rules: Sequence[Rule], tool: str) -> Rule | None:
+    return next((rule for rule in rules if _denies_commands(rule) and tool_matches(rule.tool, tool)), None)
+
+
+def _by_hidden(query: Query, rule: Rule) -> Decision:
+    """A person says what becomes of a command that a rule about commands cannot see through."""
+    if query.agent_default == "deny":
+        return Decision(verdict="deny", decided_by="agent", step=5, reason="AgentDenied")
+    return Decision(
+        verdict="ask",
+        decided_by="rule",
+        step=2,
+        rule=rule.shown,
+        origin=rule.origin or rule.tier,
+        note=f"{query.hides}, so nobody can tell whether {rule.shown} denies it",
+        for_person=True,
     )
 
 

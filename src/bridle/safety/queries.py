@@ -40,6 +40,11 @@ _NOT_OURS = frozenset(
 _SPLITS = compiled_later(r"[\s*?\[\\]")
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
+_GIT_FILLS = frozenset(
+    {"checkout", "switch", "restore", "clone", "pull", "merge", "rebase", "reset", "apply", "am", "stash", "worktree",
+     "cherry-pick", "revert", "submodule"}
+)  # fmt: skip
+"""Subcommands of git that put files into the workspace."""
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
 # Why somebody is asked, in a few words; "it" is the call or its file.
@@ -54,6 +59,7 @@ CONNECTS = "it connects to the network"
 OUTSIDE = "it is outside this folder"
 CHANGES = "it changes files"
 UNKNOWN_FILES = "its files are not known before it runs"
+RUNS_ITS_OWN = "it runs what it wrote, linked or copied itself"
 
 
 class PathName(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +80,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
     looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `must_ask` says why
-    a person is asked whatever else would allow it. `concern` says in a few words why somebody might be asked.
+    a person is asked whatever else would allow it. `hides` says why a rule about programs cannot tell what it runs; it is
+    looked for only where there are such rules. `concern` says in a few words why somebody might be asked.
     """
 
     tool: str
@@ -91,6 +98,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     secret: bool = False
     escalates: bool = False
     must_ask: str = ""
+    hides: str = ""
     concern: str = ""
     agent_default: Verdict | None = None
 
@@ -102,7 +110,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asks_anew(self) -> bool:
         """Whether a person is asked each time: no grant and no rule says yes for them."""
-        return self.escalates or bool(self.must_ask)
+        return self.escalates or bool(self.must_ask or self.hides)
 
     @property
     def key(self) -> str | None:
@@ -162,12 +170,20 @@ class _Touched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_of(
-    call: ToolCall, place: Place, *, understand: Understand | None, agent_default: Verdict | None
+    call: ToolCall,
+    place: Place,
+    *,
+    understand: Understand | None,
+    agent_default: Verdict | None,
+    named: bool = False,
 ) -> Query:
-    """What there is to decide about a guarded call."""
+    """What there is to decide about a guarded call. With `named` somebody needs every program of a command by name."""
     command = next((subject.value for subject in call.subjects if subject.kind == "command"), None)
-    about_files = command is None
-    query = _file_query(call, place) if about_files else _command_query(call, command, place, understand)
+    query = (
+        _file_query(call, place)
+        if command is None
+        else _command_query(call, command, place, understand, named=named)
+    )
     return msgspec.structs.replace(query, agent_default=agent_default, must_ask=call.must_ask)
 
 
@@ -228,7 +244,9 @@ def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, outside: bool)
 # Commands
 
 
-def _command_query(call: ToolCall, command: str, place: Place, understand: Understand | None) -> Query:
+def _command_query(
+    call: ToolCall, command: str, place: Place, understand: Understand | None, *, named: bool
+) -> Query:
     escalates = bool(getattr(call.args, "escalate", ""))
     cwd = _starting_folder(call.subjects, place)
     workdir = place.folders.shown(cwd) if cwd != place.folders.workspace else ""
@@ -263,8 +281,46 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         policy_file=policy_file,
         secret=any(file.secret for file in files),
         escalates=escalates,
+        hides=(script.hidden or _runs_its_own(script.parts, touched)) if named else "",
         concern=ESCALATES if escalates else _command_concern(script, files, policy_file=policy_file),
     )
+
+
+def _runs_its_own(parts: Sequence[Part], touched: Sequence[Sequence[_Touched]]) -> str:
+    """Whether a command runs a file that it wrote, linked or copied itself, or may have."""
+    files = [file for uses in touched for file in uses]
+    written = [file.resolved for file in files if file.access == "write"]
+    written += [None for part, uses in zip(parts, touched, strict=True) if _writes_unnamed(part, uses)]
+    if not written:
+        return ""
+    known = [path for path in written if path is not None]
+    for file in files:
+        if file.access == "run" and (
+            None in written or file.resolved is None or is_beneath_any(file.resolved, known)
+        ):
+            return RUNS_ITS_OWN
+    made = {os.path.basename(path) for path in known}
+    ran = {(part.words[0] or "").rpartition("/")[2] for part in parts if part.words}
+    unheard_of = None in written and any(not _is_known(name) for name in ran)
+    return RUNS_ITS_OWN if unheard_of or made & ran else ""
+
+
+def _writes_unnamed(part: Part, uses: Sequence[_Touched]) -> bool:
+    """Whether it puts files somewhere without naming them: an archive, a checkout, a download."""
+    if any(file.access in ("write", "delete") for file in uses) or not part.words:
+        return False
+    from bridle.safety.shell.programs import FETCHERS
+
+    program = (part.words[0] or "").rpartition("/")[2]
+    if program == "git":
+        return any(word in _GIT_FILLS for word in part.words[1:])
+    return part.command_class == "writes" or program in FETCHERS
+
+
+def _is_known(program: str) -> bool:
+    from bridle.safety.shell.programs import BUILTINS, have_subcommands, programs, wrappers
+
+    return program in BUILTINS or program in programs() or program in wrappers() or program in have_subcommands()
 
 
 def _starting_folder(subjects: Iterable[Subject], place: Place) -> str:

@@ -12,6 +12,17 @@ from bridle.safety.shell.applying import apply_options, apply_table
 from bridle.safety.shell.checks import CHECKS, OWN_WORDS, Inner, is_harmless_variable
 from bridle.safety.shell.facts import Part
 from bridle.safety.shell.git_checks import judge_git
+from bridle.safety.shell.hiding import (
+    EVALUATES,
+    MOVES,
+    READS,
+    UNKNOWN_TEXT,
+    UNNAMED,
+    hides_by_builtin,
+    hides_by_shell,
+    hides_by_variable,
+    sets_search_path,
+)
 from bridle.safety.shell.judgement import Judgement, host_of, shown_name, worse
 from bridle.safety.shell.keys import key_of
 from bridle.safety.shell.options import Split, split_words
@@ -65,6 +76,10 @@ class Findings(msgspec.Struct):
     parts: list[Part] = []
     refusal: Refusal | None = None
     problem: str | None = None
+    hidden: str = ""
+
+    def hide(self, why: str) -> None:
+        self.hidden = self.hidden or why
 
     def refuse(self, refusal: Refusal | None) -> None:
         self.refusal = self.refusal or refusal
@@ -85,6 +100,10 @@ class _Judge:
             self._command(command)
         for command in script.commands:
             self._flows(command)
+        if any(map(sets_search_path, script.commands)) and any(
+            use.access == "write" for part in self.findings.parts for use in part.uses
+        ):
+            self.findings.hide(MOVES)
         self.findings.refuse(refused_functions(multiplies=script.multiplies))
 
     def _command(self, command: Command) -> None:
@@ -93,6 +112,8 @@ class _Judge:
         self._redirections(command, judgement)
         if command.evaluates or any(word.assigns for word in command.words):
             judgement.at_least("executes", "evaluates an expression")
+            self.findings.hide(EVALUATES)
+        self.findings.hide(hides_by_variable(command))
         if command.words:
             self._words(command, judgement, depth=0)
         elif judgement.uses or judgement.command_class != "read_only":
@@ -116,6 +137,8 @@ class _Judge:
                 judgement.at_least("executes", f"sets {shown_name(assignment.name)}")
             elif value.assigns:
                 judgement.at_least("executes", "evaluates an expression")
+            if value.assigns if value is not None else "[" in command.text:
+                self.findings.hide(EVALUATES)
 
     def _redirections(self, command: Command, judgement: Judgement) -> None:
         for redirection in command.redirections:
@@ -144,6 +167,7 @@ class _Judge:
             return
         if name_word.text is None or name_word.glob or not name_word.text:
             judgement.at_least("executes", "runs a program whose name is not known yet")
+            self.findings.hide(UNNAMED)
             self._leaf(command, Leaf("", tuple(judgement.words)))
             self._add(command, judgement, _NO_PROGRAM)
             return
@@ -181,6 +205,9 @@ class _Judge:
         split = split_words(wrapper, judgement.words[1:], leading=True)
         if split.problem:
             judgement.unproven(split.problem)
+            self.findings.hide(UNNAMED)
+        if judgement.name == "parallel" and (not split.rest or split.rest[0].known.startswith(":::")):
+            self.findings.hide(READS)
         apply_options(judgement, Split(used=split.used), wrapper)
         judgement.at_least(wrapper.base, wrapper.does if wrapper.base != "read_only" else "")
         inner = wrapped(judgement, wrapper, split)
@@ -224,10 +251,16 @@ class _Judge:
         body = next((r.body for r in command.redirections if r.operator in _NO_BODY), None)
         if runs_input and body is not None:
             self._nested(command, body)
+        elif runs_input:
+            self.findings.hide(READS)
+        else:
+            self.findings.hide(hides_by_shell(words))
         judgement.at_least("executes", "runs what it reads" if runs_input else "runs {}")
         if not runs_input:
             for word in code_words(judgement.name, words)[:1]:
                 judgement.use(word, "run")
+                if word.text is None or word.glob:
+                    self.findings.hide(UNKNOWN_TEXT)
         self._finish(command, judgement, Program(base="executes"))
         return True
 
@@ -236,6 +269,7 @@ class _Judge:
         texts = [word.text for word in words if not word.glob]
         if None in texts or len(texts) != len(words):
             judgement.at_least("unparseable", "runs a text that is not known yet")
+            self.findings.hide(UNKNOWN_TEXT)
             self._finish(command, judgement, _NO_PROGRAM)
             return
         found = self._nested(command, " ".join(text for text in texts if text is not None))
@@ -252,6 +286,7 @@ class _Judge:
             script = read_script(text, home=self.place.home, folders=command.folders)
         except Unreadable as problem:
             self.findings.problem = self.findings.problem or str(problem)
+            self.findings.hide(UNKNOWN_TEXT)
             self.findings.refuse(refused_text(text, self.place.home))
             return None
         script.defined |= self.script.defined
@@ -261,6 +296,7 @@ class _Judge:
         self.findings.parts.extend(inside.findings.parts)
         self.findings.refuse(inside.findings.refusal)
         self.findings.problem = self.findings.problem or inside.findings.problem
+        self.findings.hide(inside.findings.hidden)
         for leaves in inside.leaves.values():
             self.leaves[id(command)].extend(leaves)
         return inside.findings
@@ -270,6 +306,8 @@ class _Judge:
     def _program(self, command: Command, judgement: Judgement, depth: int) -> None:
         name, words = judgement.name, judgement.words
         self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
+        if name in ("source", ".") and (reads_code(name, words) or any(w.text is None for w in words[1:2])):
+            self.findings.hide(READS)
         if len(words) == 2 and tells_version(name, words[1].known):
             judgement.does = judgement.does or "shows its version or its help"
             self._steer(judgement)
@@ -378,6 +416,7 @@ class _Judge:
             judgement.unproven("which program that is depends on the workspace")
 
     def _finish(self, command: Command, judgement: Judgement, program: Program) -> None:
+        self.findings.hide(hides_by_builtin(judgement))
         self._trust_path(judgement)
         self._add(command, judgement, program)
 

@@ -95,6 +95,7 @@ def understand_text(command: str, where: Surroundings, *, trusted_path: bool) ->
         refused_rule=None if refusal is None else refusal.rule,
         problem=findings.problem,
         composed=tuple(script.composed),
+        hidden=findings.hidden,
     )
 
 
@@ -108,6 +109,7 @@ def _not_understood(command: str, problem: str, where: Surroundings) -> Understa
         refused=None if refusal is None else refusal.why,
         refused_rule=None if refusal is None else refusal.rule,
         problem=problem,
+        hidden="it could not be read",
     )
 
 
