@@ -197,6 +197,8 @@ def _told(found: Explained) -> Iterable[str]:
         yield _row("path", path)
     for answer in found.answers:
         yield _row("answer", f"{_KEYS[answer.answer]}  {answer.remembers}")
+    for limit in found.limits:
+        yield _row("limit", limit)
     if found.why:
         yield _row("why", found.why)
 

@@ -143,6 +143,7 @@ class Permissions:
     `yes` answers every question with yes; it lifts no denial. `mode` is asked at every decision: a session's mode
     is a fold over its events and may change while it runs. `understand` reads commands; without it none is quiet.
     `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
+    `names_programs` says that a rule denies commands, so that each program of one must be known by name.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Permissions:
         self.yes = yes
         self._place = Place(folders=folders, protected=protected, secret_files=secret_files)
         self._rules = in_tier_order(rules)
-        self._names_programs = any(map(_denies_commands, self._rules))
+        self.names_programs = any(map(_denies_commands, self._rules))
         self._agent_default: Verdict | None = agent_default
         self._understand = understand
         self._saved = saved
@@ -198,7 +199,7 @@ class Permissions:
             self._place,
             understand=self._understand,
             agent_default=self._agent_default,
-            named=self._names_programs,
+            named=self.names_programs,
         )
 
     def decide(self, query: Query) -> Decision:
