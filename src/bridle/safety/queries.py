@@ -21,7 +21,7 @@ from bridle.protocol.events import CommandPart, Risk, Verdict
 from bridle.safety.paths import PathRefused, SessionFolders, is_beneath_any, is_inside_same_folder, resolve
 from bridle.safety.patterns import consists_of, is_plain
 from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
-from bridle.safety.shell.facts import Part, PathUse, Understanding
+from bridle.safety.shell.facts import Below, Part, PathUse, Understanding
 
 Understand: TypeAlias = Callable[[str, str], Understanding]
 """What a script does, given its text and the absolute folder it starts in."""
@@ -31,12 +31,15 @@ MAX_MATCHES = 200
 _NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
+MAX_WALKED = 20_000
+"""How many files a search is followed through; where there are more, which ones it finds is not known."""
 MAX_GLANCED = 2_000
 GLANCE_DEPTH = 2
 """How far a folder is looked through for secrets before a search in it is called quiet."""
 _NOT_OURS = frozenset(
     {".git", "node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
 )
+_ODD_NAME = compiled_later(r"[\s'\"\\]|[^\x21-\x7e\u00a1-\U0010ffff]")
 _SPLITS = compiled_later(r"[\s*?\[\\]")
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
@@ -333,6 +336,9 @@ def _command_risk(declared: Risk, script: Understanding) -> Risk:
 
 def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
     for use in part.uses:
+        if use.below is not None and use.path is not None:
+            yield from _found(use, use.path, use.below, cwd, place)
+            continue
         for path in _meant(use, cwd):
             yield _file(path, use, cwd, place)
     program = (part.words[0] or "").rpartition("/")[2] if part.words else ""
@@ -402,6 +408,44 @@ def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
         except OSError:
             continue
     return False
+
+
+def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Iterator[_Touched]:
+    """The folder a search goes through, and what it may find there that is not simply a file of that folder.
+
+    Links, what looks like it holds secrets, and names that would be read as something else.
+    """
+    folder = _file(path, use, cwd, place)
+    yield folder
+    if not folder.harmless or folder.resolved is None:
+        return
+    left = MAX_WALKED
+    for entry, depth in _entries(folder.resolved):
+        left -= 1
+        name = os.path.basename(entry.path)
+        fits = not below.names or any(fnmatchcase(name.lower(), wanted.lower()) for wanted in below.names)
+        is_folder = entry.is_dir(follow_symlinks=False)
+        odd = use.split and _ODD_NAME.search(name) and (fits or is_folder)
+        if left < 0 or odd or (below.bare and not depth and name.startswith("-")):
+            yield _Touched(access=use.access, resolved=None)
+            return
+        if fits and not is_folder and (entry.is_symlink() or place.holds_secrets(entry.path)):
+            yield _file(entry.path, use, cwd, place)
+
+
+def _entries(root: str) -> Iterator[tuple[os.DirEntry[str], int]]:
+    """Everything below a folder, links not followed."""
+    folders = [(root, 0)]
+    while folders:
+        folder, depth = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    yield entry, depth
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append((entry.path, depth + 1))
+        except OSError:
+            continue
 
 
 def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:

@@ -17,18 +17,30 @@ SEVERITY: tuple[CommandClass, ...] = (
 """From harmless to worst; a script is as bad as its worst part."""
 
 
+class Below(msgspec.Struct, frozen=True, kw_only=True):
+    """Which files below a folder are meant: those named like one of `names`, all where there are none.
+
+    `bare` and `tracked` are as in `words.Found`.
+    """
+
+    names: tuple[str, ...] = ()
+    bare: bool = False
+    tracked: bool = False
+
+
 class PathUse(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder a command names, as the shell would see it: `~` and quotes resolved, relative to `cwd` there.
 
     `path` is None where the name is not known before the command runs. With `pattern` it is a glob: any file it
     matches may be meant, and folders on the way may be links. With `split` a file name that holds a blank or a wildcard
-    becomes other names.
+    becomes other names. With `below` it is a folder, and files below it are meant.
     """
 
     path: str | None
     access: Literal["read", "write", "delete", "run"]
     pattern: bool = False
     split: bool = False
+    below: Below | None = None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

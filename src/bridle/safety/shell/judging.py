@@ -50,9 +50,10 @@ from bridle.safety.shell.refusals import (
     refused_text,
 )
 from bridle.safety.shell.script import Command, Script
+from bridle.safety.shell.searches import found_by
 from bridle.safety.shell.values import is_ordinary
 from bridle.safety.shell.versions import steering_files, tells_version
-from bridle.safety.shell.words import Unreadable, Word
+from bridle.safety.shell.words import Found, Unreadable, Word
 from bridle.safety.shell.wrappers import wrapped
 
 MAX_NESTING = 6
@@ -210,7 +211,7 @@ class _Judge:
             self.findings.hide(READS)
         apply_options(judgement, Split(used=split.used), wrapper)
         judgement.at_least(wrapper.base, wrapper.does if wrapper.base != "read_only" else "")
-        inner = wrapped(judgement, wrapper, split)
+        inner = wrapped(judgement, wrapper, split, self._fed(command, judgement, depth))
         if inner is None or not inner.words:
             program = programs().get(judgement.name, wrapper)
             self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
@@ -218,6 +219,11 @@ class _Judge:
             return
         self._trust_path(judgement)
         self._inner(command, judgement, inner, depth)
+
+    def _fed(self, command: Command, judgement: Judgement, depth: int) -> Found | None:
+        """The files whose names a command reads, where it is the one at the end of the pipe."""
+        own_input = any(redirection.operator.startswith("<") for redirection in command.redirections)
+        return found_by(command.fed_by) if judgement.name == "xargs" and not own_input else None
 
     def _inner(self, command: Command, judgement: Judgement, inner: Inner, depth: int) -> None:
         """Goes on with the command inside; what was found so far stays with it."""

@@ -16,13 +16,27 @@ class Unreadable(Exception):
     """The text is not understood. The message is the end of a sentence for people."""
 
 
+class Found(msgspec.Struct, frozen=True):
+    """Files that a search hands on: below `folders`, called like one of `names`, or anything where there are none.
+
+    `bare`: they are written without a folder in front, so that one may begin with a dash. `parted_by_nul`: a name stays
+    one word whatever is in it. `tracked`: git knows them.
+    """
+
+    folders: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    bare: bool = False
+    parted_by_nul: bool = False
+    tracked: bool = False
+
+
 class Word(msgspec.Struct, frozen=True):
     """One word. `text` is None where it is not known before the script runs; `starts` is then its known beginning.
 
     `glob`: it holds wildcards the shell will expand. `split`: it may turn into several words, or into none.
     `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting. `composed`: some
     of its text is what a variable holds. With a text that is a wildcard's, `split` says that the names it fits are taken
-    apart again at blanks.
+    apart again at blanks. `found`: it is files that a search hands on, any number of them.
     """
 
     text: str | None
@@ -33,6 +47,7 @@ class Word(msgspec.Struct, frozen=True):
     assigns: bool = False
     bare: bool = True
     composed: bool = False
+    found: Found | None = None
 
     @property
     def known(self) -> str:
