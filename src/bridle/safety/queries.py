@@ -7,6 +7,7 @@ it holds secrets is never quiet, nor is one of Bridle's own. Looks at the file s
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ _NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
 MAX_WALKED = 20_000
+MAX_INDEX_BYTES = 16 * 1024 * 1024
 """How many files a search is followed through; where there are more, which ones it finds is not known."""
 MAX_GLANCED = 2_000
 GLANCE_DEPTH = 2
@@ -39,7 +41,7 @@ GLANCE_DEPTH = 2
 _NOT_OURS = frozenset(
     {".git", "node_modules", ".venv", "venv", "vendor", "target", "dist", "build", "__pycache__", ".tox"}
 )
-_ODD_NAME = compiled_later(r"[\s'\"\\]|[^\x21-\x7e\u00a1-\U0010ffff]")
+_ODD_NAME = compiled_later(r"[\s'\"\\\x00-\x20\x7f-\xa0]")
 _SPLITS = compiled_later(r"[\s*?\[\\]")
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
@@ -410,6 +412,25 @@ def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
     return False
 
 
+def tracked_files(folder: str) -> list[str] | None:
+    """What git knows of a repository, from its index; None where that is not read here, or lies elsewhere."""
+    try:
+        with open(f"{folder}/.git/index", "rb") as file:
+            data = file.read(MAX_INDEX_BYTES)
+        if data[:4] != b"DIRC" or data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3") or len(data) == MAX_INDEX_BYTES:
+            return None
+        found: list[str] = []
+        at = 12
+        for _ in range(int.from_bytes(data[8:12], "big")):
+            start = at + (64 if data[at + 60] & 0x40 else 62)
+            end = data.index(b"\0", start)
+            found.append(os.fsdecode(data[start:end]))
+            at += (end - at + 8) // 8 * 8
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if b"link" in data[at:] or b"sdir" in data[at:] else found
+
+
 def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Iterator[_Touched]:
     """The folder a search goes through, and what it may find there that is not simply a file of that folder.
 
@@ -419,31 +440,45 @@ def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Ite
     yield folder
     if not folder.harmless or folder.resolved is None:
         return
-    left = MAX_WALKED
-    for entry, depth in _entries(folder.resolved):
-        left -= 1
-        name = os.path.basename(entry.path)
-        fits = not below.names or any(fnmatchcase(name.lower(), wanted.lower()) for wanted in below.names)
-        is_folder = entry.is_dir(follow_symlinks=False)
-        odd = use.split and _ODD_NAME.search(name) and (fits or is_folder)
-        if left < 0 or odd or (below.bare and not depth and name.startswith("-")):
+    @functools.cache
+    def leads_elsewhere(parent: str) -> bool:
+        return os.path.realpath(parent) != parent
+
+    root = folder.resolved
+    tracked = tracked_files(root) if below.tracked else None
+    names = _names_below(root, hidden=below.hidden) if tracked is None else ((name, False) for name in tracked)
+    for left, (name, is_folder) in zip(range(MAX_WALKED, -1, -1), names):
+        last = name.rpartition("/")[2]
+        fits = not below.names or any(fnmatchcase(last.lower(), wanted.lower()) for wanted in below.names)
+        odd = use.split and (fits or is_folder) and _is_odd(name, expanded=below.expanded)
+        if not left or odd or (below.bare and name.startswith("-")):
             yield _Touched(access=use.access, resolved=None)
             return
-        if fits and not is_folder and (entry.is_symlink() or place.holds_secrets(entry.path)):
-            yield _file(entry.path, use, cwd, place)
+        path = f"{root}/{name}"
+        beside = tracked is not None and leads_elsewhere(os.path.dirname(path))
+        if fits and not is_folder and (beside or os.path.islink(path) or place.holds_secrets(path)):
+            yield _file(path, use, cwd, place)
 
 
-def _entries(root: str) -> Iterator[tuple[os.DirEntry[str], int]]:
-    """Everything below a folder, links not followed."""
-    folders = [(root, 0)]
+def _is_odd(name: str, *, expanded: bool) -> bool:
+    """Whether a name becomes another, or several, on its way from one program to the next."""
+    return _ODD_NAME.search(name) is not None or (expanded and _SPLITS.search(name) is not None)
+
+
+def _names_below(root: str, *, hidden: bool) -> Iterator[tuple[str, bool]]:
+    """Everything below a folder, relative to it, and whether it is a folder; links are not followed."""
+    folders = [""]
     while folders:
-        folder, depth = folders.pop()
+        folder = folders.pop()
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(f"{root}/{folder}") as entries:
                 for entry in entries:
-                    yield entry, depth
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append((entry.path, depth + 1))
+                    if not hidden and entry.name.startswith("."):
+                        continue
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    yield folder + entry.name, is_folder
+                    if is_folder:
+                        folders.append(f"{folder}{entry.name}/")
         except OSError:
             continue
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, event, given, settings
 
 from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.safety.shell.understanding import understand
-from safety.corpus.loading import SYSTEM_PATH
+from safety.corpus.loading import DAILY_FILES, SYSTEM_PATH, daily
 from safety.corpus.scripts import assignments, scripts, soups
 
 BASH = shutil.which("bash", path=SYSTEM_PATH)
@@ -158,6 +158,25 @@ def test_a_script_called_read_only_changes_nothing(world: World, script: str) ->
         return
     event("believed and run")
     assert check(world, script), script
+
+
+@pytest.mark.timeout(180)
+def test_a_day_of_commands_that_ask_nobody_changes_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        fresh = World(tmp_path, listener)
+        for name, text in DAILY_FILES.items():
+            path = fresh.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        commands = [case.command for case in daily() if case.quiet and fresh.is_believed(case.command)]
+        assert len(commands) >= 195
+        before = fresh.state()
+        for command in commands:
+            fresh.run(command)
+        here = str(fresh.folder)  # npm keeps a diary in the home folder
+        changed = {path for path, was in fresh.state().items() if path.startswith(here) and before.get(path) != was}
+        assert (changed, fresh.was_called()) == (set(), False)
 
 
 class Recorder:

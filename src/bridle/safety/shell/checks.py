@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Sequence
+from posixpath import normpath
 from typing import TypeAlias
 
 import msgspec
@@ -548,6 +549,17 @@ def _ssh(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inne
     return _NOTHING
 
 
+_SYSTEM_PROGRAMS = ("/bin/", "/sbin/", "/lib/", "/lib64/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/lib64/")
+
+
+def _ldd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    """It starts the loader that a file names, so it is no more than a look only where nobody but the system writes."""
+    for word in split.arguments:
+        if word.text is None or word.glob or not normpath(word.text).startswith(_SYSTEM_PROGRAMS):
+            judgement.unproven("it may start what it looks at")
+    return _NOTHING
+
+
 def _rg(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
     if split.has("--files") and split.arguments:
         judgement.use(split.arguments[0], "read")
@@ -590,6 +602,7 @@ CHECKS: dict[str, Check] = {
     "one_argument": _one_argument,
     "ssh": _ssh,
     "rg": _rg,
+    "ldd": _ldd,
 }  # fmt: skip
 
 OWN_WORDS = frozenset({"find", "fd", "sed", "awk", "printf", "test", "tar", "dd"})

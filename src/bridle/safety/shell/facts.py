@@ -20,12 +20,14 @@ SEVERITY: tuple[CommandClass, ...] = (
 class Below(msgspec.Struct, frozen=True, kw_only=True):
     """Which files below a folder are meant: those named like one of `names`, all where there are none.
 
-    `bare` and `tracked` are as in `words.Found`.
+    The rest is as in `words.Found`.
     """
 
     names: tuple[str, ...] = ()
     bare: bool = False
     tracked: bool = False
+    hidden: bool = True
+    expanded: bool = False
 
 
 class PathUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ class Judgement(msgspec.Struct):
     def use(self, word: Word, access: Literal["read", "write", "delete", "run"]) -> None:
         """Notes a path the command touches, as seen from where the script started."""
         if word.found is not None and access == "read":
-            self._use_found(word, word.found)
+            self._use_found(word.found)
             return
         if word.text is None:
             if not word.starts.startswith(OPEN_DESCRIPTOR):
@@ -74,12 +74,18 @@ class Judgement(msgspec.Struct):
             split = word.glob and word.split
             self.uses.append(PathUse(path=path, access=access, pattern=word.glob, split=split))
 
-    def _use_found(self, word: Word, found: Found) -> None:
-        below = Below(names=found.names, bare=found.bare, tracked=found.tracked)
+    def _use_found(self, found: Found) -> None:
+        below = Below(
+            names=found.names,
+            bare=found.bare,
+            tracked=found.tracked,
+            hidden=found.hidden,
+            expanded=found.expanded,
+        )
         for folder in sorted(self.folders, key=str):
             for root in found.folders:
                 path = self._from_start(root, folder)
-                self.uses.append(PathUse(path=path, access="read", split=word.split, below=below))
+                self.uses.append(PathUse(path=path, access="read", split=not found.parted_by_nul, below=below))
 
     def _from_start(self, path: str, folder: str | None) -> str | None:
         if path.startswith("/") or folder == self.start:

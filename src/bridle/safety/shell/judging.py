@@ -52,7 +52,7 @@ from bridle.safety.shell.refusals import (
 from bridle.safety.shell.script import Command, Script
 from bridle.safety.shell.searches import found_by
 from bridle.safety.shell.values import is_ordinary
-from bridle.safety.shell.versions import steering_files, tells_version
+from bridle.safety.shell.versions import shows_help, steering_files, tells_version
 from bridle.safety.shell.words import Found, Unreadable, Word
 from bridle.safety.shell.wrappers import wrapped
 
@@ -115,6 +115,8 @@ class _Judge:
             judgement.at_least("executes", "evaluates an expression")
             self.findings.hide(EVALUATES)
         self.findings.hide(hides_by_variable(command))
+        for word in command.expands:
+            judgement.use(word, "read")
         if command.words:
             self._words(command, judgement, depth=0)
         elif judgement.uses or judgement.command_class != "read_only":
@@ -314,7 +316,8 @@ class _Judge:
         self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
         if name in ("source", ".") and (reads_code(name, words) or any(w.text is None for w in words[1:2])):
             self.findings.hide(READS)
-        if len(words) == 2 and tells_version(name, words[1].known):
+        texts = [word.known for word in words[1:]]
+        if (len(texts) == 1 and tells_version(name, texts[0])) or shows_help(name, texts):
             judgement.does = judgement.does or "shows its version or its help"
             self._steer(judgement)
             self._finish(command, judgement, Program(arguments="text"))

@@ -18,6 +18,7 @@ import msgspec
 from bridle.safety.shell.accounting import Claim, account, is_operator
 from bridle.safety.shell.facts import Shape
 from bridle.safety.shell.script import Assignment, Command, Folders, Redirection, Script
+from bridle.safety.shell.searches import found_by
 from bridle.safety.shell.values import Held, Values, evaluates_operands, fields, in_both, is_ordinary, turns
 from bridle.safety.shell.words import Known, Span, Unreadable, Value, Word, names, read_word
 
@@ -329,7 +330,10 @@ class _Reader:
             self.script.note(name, word)
         if any(word.assigns for word in words):
             self.values.lose()
+        command.expands = [word for word in words if word.glob]
         followed = turns(words, [_text_as_bytes(word) for word in words])
+        if len(words) == 1 and words[0].found is not None:
+            followed = [Value("", found=words[0].found)]
         return self._repeated(body, folders, name, [None] if command.evaluates else followed)
 
     def _repeated(
@@ -558,7 +562,14 @@ class _Reader:
         value = held.get(variable[1] or variable[2]) if held and variable is not None else None
         words = None if value is None else fields(value, self.source[node.start_byte : node.end_byte])
         if words is None:
-            return [self._word(node, command, folders, owner)]
+            before = len(self.script.commands)
+            word = self._word(node, command, folders, owner)
+            if node.type != "command_substitution":
+                return [word]
+            found = found_by(self.script.commands[before:])
+            if found is not None and not found.parted_by_nul:
+                word = msgspec.structs.replace(word, found=msgspec.structs.replace(found, expanded=True))
+            return [word]
         self._claim(node, "word", owner)
         words = [_word_as_written(word) for word in words]
         self.script.composed.update(word.known for word in words)

@@ -34,7 +34,8 @@ class Redirection(msgspec.Struct, frozen=True):
 class Command(msgspec.Struct, eq=False):
     """One simple command as written. Without words it only assigns, redirects or evaluates.
 
-    `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
+    `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions. `expands`
+    are wildcards that a loop goes through.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Command(msgspec.Struct, eq=False):
     redirections: list[Redirection] = []
     fed_by: list[Command] = []
     inner: list[Command] = []
+    expands: list[Word] = []
     evaluates: bool = False
 
 

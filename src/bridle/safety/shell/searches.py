@@ -44,7 +44,7 @@ def found_by(commands: Sequence[Command]) -> Found | None:
     if not commands or any(not _is_plain(command) for command in commands):
         return None
     first, *filters = commands
-    if not all(_only_chooses(command.words) for command in filters):
+    if not all(_only_chooses(command.words) and first in command.fed_by for command in filters):
         return None
     words = first.words[1:]
     match first.words[0].text:
@@ -150,4 +150,5 @@ def _by_search(name: str, words: Sequence[Word]) -> Found | None:
     takes_pattern = not split.has("-e", "--regexp", "--files")
     roots = tuple(word.known for word in (split.arguments[1:] if takes_pattern else split.arguments))
     nul = split.has("-Z" if name == "grep" else "-0", "--null", "--print0")
-    return Found(roots or (".",), bare=not roots, parted_by_nul=nul)
+    hidden = name == "grep" or split.has("-.", "-u", "-H", "--hidden")
+    return Found(roots or (".",), bare=not roots, parted_by_nul=nul, hidden=hidden)

@@ -13,6 +13,7 @@ from bridle.safety.shell.git_config import is_plain
 from bridle.safety.shell.judging import Place, combined, judge
 from bridle.safety.shell.reading import read_script
 from bridle.safety.shell.refusals import account_home, refused_text
+from bridle.safety.shell.versions import GO_FILES, keeps_go
 from bridle.safety.shell.words import Unreadable
 
 REMEMBERED = 512
@@ -37,12 +38,12 @@ def understand(command: str, where: Surroundings) -> Understanding:
         part.repository for part in known.parts if part.repository is not None and _relies_on_git(part)
     }
     unsafe = {folder for folder in folders if not is_plain(folder)}
-    steered = any(_is_steered(part) for part in known.parts)
+    steered = any(_is_steered(part, where) for part in known.parts)
     if not unsafe and not steered:
         return known
     parts = tuple(
         _runs_more(part)
-        if (part.repository in unsafe and _relies_on_git(part)) or _is_steered(part)
+        if (part.repository in unsafe and _relies_on_git(part)) or _is_steered(part, where)
         else part
         for part in known.parts
     )
@@ -53,15 +54,16 @@ def _relies_on_git(part: Part) -> bool:
     return part.command_class in ("read_only", "writes")
 
 
-def _is_steered(part: Part) -> bool:
+def _is_steered(part: Part, where: Surroundings) -> bool:
     """Whether a file that decides what really runs lies in the folder or above."""
-    return any(_is_above(path) for path in part.steered_by)
+    return any(_is_above(path, where) for path in part.steered_by)
 
 
-def _is_above(path: str) -> bool:
+def _is_above(path: str, where: Surroundings) -> bool:
     folder, name = os.path.split(path)
     while True:
-        if os.path.lexists(os.path.join(folder, name)):
+        found = os.path.join(folder, name)
+        if os.path.lexists(found) and not (name in GO_FILES and keeps_go(found, where.search_path)):
             return True
         parent = os.path.dirname(folder)
         if parent == folder:

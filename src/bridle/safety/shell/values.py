@@ -88,7 +88,7 @@ class Values:
             return
         if more and value is not None:
             before = self.held.get(name)
-            plain = before is not None and not before.glob
+            plain = before is not None and not before.glob and before.found is None
             value = Value(before.text + value.text) if plain and before is not None else None
         self.forget(name)
         if value is not None and len(self.held) < MAX_HELD and not _SPECIAL.fullmatch(name):
@@ -157,10 +157,15 @@ def _options_end(words: Sequence[Word]) -> int:
     return next((at + 1 for at, word in enumerate(words) if word.text == "--"), len(words))
 
 
+def _is_expanded(word: Word) -> bool:
+    """Whether it may become several words."""
+    return word.split or (word.glob and word.bare)
+
+
 def evaluates_operands(words: Sequence[Word], *, double: bool) -> bool:
     """Whether a test may compute with what it is given, and so assign or run something."""
     texts = [word.text for word in words]
-    if "-v" in texts or "-R" in texts or (not double and any(word.split or word.glob for word in words)):
+    if "-v" in texts or "-R" in texts or (not double and any(map(_is_expanded, words))):
         return True
     if not double or not _NUMBERS.intersection(text for text in texts if text is not None):
         return False
@@ -183,10 +188,12 @@ def turns(words: Sequence[Word], as_read: Sequence[str | None]) -> list[Value | 
 
 def fields(value: Value, source: str) -> list[Word] | None:
     """The words that an unquoted variable becomes; None where they are not known."""
-    if value.glob or "\\" in value.text:
+    if value.glob or value.found is not None or "\\" in value.text:
         return None
     pieces = [piece for piece in re.split(r"[ \t\n]+", value.text) if piece]
-    return [
-        Word(piece, source, starts=piece, glob=bool(_GLOB.search(piece)), bare=False, composed=True)
-        for piece in pieces
-    ]
+    return [_field(piece, source) for piece in pieces]
+
+
+def _field(piece: str, source: str) -> Word:
+    wild = _GLOB.search(piece) is not None
+    return Word(piece, source, starts=piece, glob=wild, split=wild, bare=False, composed=True)

@@ -20,7 +20,8 @@ class Found(msgspec.Struct, frozen=True):
     """Files that a search hands on: below `folders`, called like one of `names`, or anything where there are none.
 
     `bare`: they are written without a folder in front, so that one may begin with a dash. `parted_by_nul`: a name stays
-    one word whatever is in it. `tracked`: git knows them.
+    one word whatever is in it. `tracked`: git knows them. `hidden`: those whose name begins with a dot are among them.
+    `expanded`: the shell takes a wildcard in a name for one.
     """
 
     folders: tuple[str, ...]
@@ -28,6 +29,8 @@ class Found(msgspec.Struct, frozen=True):
     bare: bool = False
     parted_by_nul: bool = False
     tracked: bool = False
+    hidden: bool = True
+    expanded: bool = False
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -63,10 +66,11 @@ UNKNOWN = Word(None, "", split=True)
 
 
 class Value(msgspec.Struct, frozen=True):
-    """What a variable is sure to hold: this text, or with `glob` the name of a file that fits it."""
+    """What a variable is sure to hold: this text, with `glob` the name of a file that fits it, or one that was found."""
 
     text: str
     glob: bool = False
+    found: Found | None = None
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -148,6 +152,8 @@ class _Reading:
         self.shape: list[str] = []
         self.starts: str | None = None
         self.glob = self.split = self.assigns = self.composed = False
+        self.found: Found | None = None
+        self.unknowns = 0
         self.patterns: list[int] = []  # which parts are wildcards out of a variable
         self.bare = True
 
@@ -171,6 +177,7 @@ class _Reading:
             assigns=self.assigns,
             bare=self.bare,
             composed=self.composed,
+            found=self.found if self.unknowns == 1 and not text else None,
         )
 
     def _add(self, text: str, at: int, *, shape: str = "q") -> None:
@@ -287,6 +294,11 @@ class _Reading:
         value = None if match is None else self.known.values.get(match[1] or match[2])
         if match is None or value is None:
             return False
+        if value.found is not None:
+            self.found = value.found
+            self._unknown(match.end(), quoted=True)
+            self.starts = "" if value.found.bare or self.parts else value.found.folders[0]
+            return True
         if not value.text and (not quoted or (match[3] or "").startswith(":")):
             return False
         if not quoted and not value.glob and _BLANKS.search(value.text):
@@ -294,7 +306,7 @@ class _Reading:
         if value.glob or (not quoted and _WILD.search(value.text)):
             self.glob = True
             self.patterns.append(len(self.parts))
-        self.split = self.split or (value.glob and not quoted)
+            self.split = self.split or not quoted
         self.bare, self.composed = False, True
         self._add(value.text, match.end())
         return True
@@ -328,6 +340,7 @@ class _Reading:
         if self.starts is None:
             self.starts = "".join(self.parts)
         self.split = self.split or not quoted
+        self.unknowns += 1
         self.shape.append("q")
         self.at = at
 
