@@ -12,6 +12,7 @@ from safety.corpus.loading import SYSTEM_PATH, Scene
 SEARCHES = (
     *("find . -type f | xargs wc -l", "find src -name '*.py' | xargs cat", "find src | sort | head -3 | xargs cat"),
     *("git ls-files | xargs wc -l", "git ls-files -z | xargs -0 wc -l", "rg -l x | xargs head -3", "ls | xargs wc -l"),
+    *("find . -name '*.py' -exec cat {} +", "find src -type f -exec wc -l {} \\;", "find . -exec grep -n x {} +"),
     *("grep -rl x . | xargs cat", "find . -print0 | xargs -0 -n1 -P4 cat", "find . -name '*.py' | xargs -I{} cat {}"),
     *("for f in $(git ls-files); do cat \"$f\"; done", "for f in $(find . -name '*.py'); do head -1 $f; done"),
     *("cat $(git ls-files '*.py')", "fd -e py | xargs wc -l", "rg --files -g '*.py' | xargs wc -l", "fd x src | xargs cat"),

@@ -17,7 +17,8 @@ from bridle.safety.shell import languages
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.options import Split, split_words
 from bridle.safety.shell.programs import HARMLESS_VALUES, HARMLESS_VARIABLES, Program
-from bridle.safety.shell.words import UNKNOWN, Word, names
+from bridle.safety.shell.searches import found_below
+from bridle.safety.shell.words import UNKNOWN, Found, Word, names
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -80,6 +81,7 @@ def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
 def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word]) -> Sequence[Inner]:
     inner: list[Inner] = []
     names: list[str] = []
+    found = found_below(roots, _acting(words))
     while words:
         name = words.pop(0).text
         if name in _FIND_FLAGS:
@@ -90,7 +92,7 @@ def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word])
             continue
         if name in _FIND_RUNS:
             end = _action_end(words)
-            filled = [piece for word in words[:end] for piece in _found(word, roots, names)]
+            filled = [piece for word in words[:end] for piece in _found(word, roots, names, found)]
             inner.append(Inner(tuple(filled)))
             words = words[end + 1 :]
             continue
@@ -123,7 +125,21 @@ def _action_end(words: Sequence[Word]) -> int:
     return len(words)
 
 
-def _found(word: Word, roots: Sequence[Word], names: Sequence[str]) -> Sequence[Word]:
+def _acting(words: Sequence[Word]) -> list[Word]:
+    """The words of a `find` with `-print` in place of each command that it runs."""
+    left, kept = list(words), list[Word]()
+    while left:
+        word = left.pop(0)
+        if word.text in _FIND_RUNS:
+            del left[: _action_end(left) + 1]
+            word = Word("-print", "-print", starts="-print")
+        kept.append(word)
+    return kept
+
+
+def _found(
+    word: Word, roots: Sequence[Word], names: Sequence[str], found: Found | None
+) -> Sequence[Word]:
     """A bare `{}` becomes something below one of the roots; inside a longer word it stays unknown.
 
     What it is looked for by comes beside it: whoever looks for `.env` reads secrets. A wildcard of `find` means hidden
@@ -140,7 +156,8 @@ def _found(word: Word, roots: Sequence[Word], names: Sequence[str]) -> Sequence[
         folder = root.text.rstrip("/")
         for name in fits:
             text = f"{folder}/{name}"
-            below.append(Word(text, word.source, starts=text, glob=True))
+            below.append(Word(text, word.source, starts=text, glob=True, found=found))
+            found = None  # said once
     return below
 
 

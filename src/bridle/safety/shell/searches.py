@@ -77,6 +77,14 @@ def _only_chooses(words: Sequence[Word]) -> bool:
     return split.problem is None and len(split.arguments) == (1 if patterns else 0)
 
 
+def found_below(roots: Sequence[Word], expression: Sequence[Word]) -> Found | None:
+    """The files that a `find` acts on; `expression` has `-print` where it acts. None where nobody can say."""
+    if any(word.text is None for word in (*roots, *expression)):
+        return None
+    wanted = _find_names([word.known for word in expression])
+    return Found(tuple(root.known for root in roots), wanted or (), parted_by_nul=True)
+
+
 def _by_find(words: Sequence[Word]) -> Found | None:
     texts = [word.known for word in words]
     while texts and texts[0] in ("-H", "-P", "-O1", "-O2", "-O3"):
