@@ -399,7 +399,13 @@ AROUND = {
 
 @pytest.mark.parametrize(
     "option",
-    [("-y",), ("--mode", "auto"), ("--mode", "yolo"), ("--allow", "bash"), ("--mode", "yolo", "-y", "--allow", "bash")],
+    [
+        ("-y",),
+        ("--mode", "auto"),
+        ("--mode", "yolo"),
+        ("--allow", "bash"),
+        ("--mode", "yolo", "-y", "--allow", "bash"),
+    ],
     ids=" ".join,
 )
 def test_no_spelling_passes_a_rule_that_denies_and_the_reason_names_the_rule(
@@ -440,7 +446,10 @@ def test_explaining_says_that_a_rule_holds_no_program_that_another_starts(place:
     told = place.bridle(*call, '{"command": "make clean"}').out
     assert "limit    a rule that denies commands does not hold what the programs of this one start\n" in told
     asked = place.bridle(*call, '{"command": "$x y"}').out
-    assert "ask      step 2: a rule that denies\nby       bash(rm*)   --deny\nbecause  the name of a program" in asked
+    assert (
+        "ask      step 2: a rule that denies\nby       bash(rm*)   --deny\nbecause  the name of a program"
+        in asked
+    )
     assert "limit" not in place.bridle("permissions", "explain", "bash", '{"command": "make clean"}').out
 
 

@@ -14,8 +14,9 @@ SEARCHES = (
     *("git ls-files | xargs wc -l", "git ls-files -z | xargs -0 wc -l", "rg -l x | xargs head -3", "ls | xargs wc -l"),
     *("find . -name '*.py' -exec cat {} +", "find src -type f -exec wc -l {} \\;", "find . -exec grep -n x {} +"),
     *("grep -rl x . | xargs cat", "find . -print0 | xargs -0 -n1 -P4 cat", "find . -name '*.py' | xargs -I{} cat {}"),
-    *("for f in $(git ls-files); do cat \"$f\"; done", "for f in $(find . -name '*.py'); do head -1 $f; done"),
-    *("cat $(git ls-files '*.py')", "fd -e py | xargs wc -l", "rg --files -g '*.py' | xargs wc -l", "fd x src | xargs cat"),
+    *('for f in $(git ls-files); do cat "$f"; done', "for f in $(find . -name '*.py'); do head -1 $f; done"),
+    *("cat $(git ls-files '*.py')", "fd -e py | xargs wc -l", "rg --files -g '*.py' | xargs wc -l"),
+    *("fd x src | xargs cat"),
 )  # fmt: skip
 
 
@@ -50,7 +51,11 @@ async def test_a_link_to_elsewhere_asks_however_deep_it_is(scene: Scene, command
 async def test_what_looks_like_a_secret_asks(scene: Scene, name: str) -> None:
     Path(scene.cwd, "src/deep").mkdir()
     Path(scene.cwd, name).write_text("x\n")
-    for command in ("find . -type f | xargs cat", "grep -rl x . | xargs cat", "for f in $(find .); do cat $f; done"):
+    for command in (
+        "find . -type f | xargs cat",
+        "grep -rl x . | xargs cat",
+        "for f in $(find .); do cat $f; done",
+    ):
         assert await verdict(scene, command) == "ask"
     for command in ("find . -name '*.py' | xargs cat", "find . -name '*.md' -o -name '*.py' | xargs wc -l"):
         assert await verdict(scene, command) == "allow"
@@ -71,7 +76,12 @@ async def test_a_name_that_becomes_another_on_the_way_asks(scene: Scene, folder:
 
 async def test_a_name_that_looks_like_an_option_asks(scene: Scene) -> None:
     Path(scene.cwd, "--files0-from=x").write_text("")
-    for command in ("git ls-files | xargs wc", "git ls-files -z | xargs -0 wc", "ls | xargs wc", "rg -l x | xargs wc"):
+    for command in (
+        "git ls-files | xargs wc",
+        "git ls-files -z | xargs -0 wc",
+        "ls | xargs wc",
+        "rg -l x | xargs wc",
+    ):
         assert await verdict(scene, command) == "ask"
     assert await verdict(scene, "find . | xargs wc") == "allow"
 
@@ -97,10 +107,12 @@ async def test_a_loop_over_a_wildcard_minds_blanks_where_nothing_is_quoted(scene
 @pytest.mark.parametrize(
     "command",
     [
-        *("find . | xargs rm", "find . | xargs sort", "git ls-files -z | xargs -0 sort", "find . | xargs sh", "find . | xargs"),
+        *("find . | xargs rm", "find . | xargs sort", "git ls-files -z | xargs -0 sort"),
+        *("find . | xargs sh", "find . | xargs"),
         *("find . -printf '/etc/passwd\\n' | xargs cat", "find / -name x | xargs cat", "find -L . | xargs cat"),
         *("(find .; echo /etc/passwd) | xargs cat", "find . | sed 's,^,/etc/,' | xargs cat", "find . | xargs -a x cat"),
-        *("find . | xargs cat < x", "find . | sort x | xargs cat", "find . | grep -o '/.*' | xargs cat", "xargs cat < x"),
+        *("find . | xargs cat < x", "find . | sort x | xargs cat", "find . | grep -o '/.*' | xargs cat"),
+        *("xargs cat < x"),
         *("find . | xargs -I{} cat /etc/{}", "find . | xargs cat /etc/passwd", "git -C / ls-files | xargs cat"),
         *("git ls-files --full-name | xargs cat", "git ls-files :/ | xargs cat", "git ls-files .. | xargs cat"),
         *("rg x | xargs cat", "grep -l x $y | xargs cat", "find . -exec echo /etc/passwd ';' | xargs cat"),

@@ -232,7 +232,8 @@ class Engine:
             composed.session.journal.originator = client
             await self._begin(
                 msgspec.structs.replace(
-                    composed, notices=(*composed.notices, *keys_notice, *_no_limit(command, options, settings.mode))
+                    composed,
+                    notices=(*composed.notices, *keys_notice, *_no_limit(command, options, settings.mode)),
                 ),
                 command,
                 log.log,

@@ -39,8 +39,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What would become of a call: the verdict, the step of the order that decided, and what it rests on.
 
-    `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say; `limits` what
-    the rules do not hold back, where somebody might think that they do.
+    `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say; `limits`
+    what the rules do not hold back, where somebody might think that they do.
     """
 
     tool: str

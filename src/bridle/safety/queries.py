@@ -85,8 +85,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
     where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
     looks like it holds some. `escalates`: it wants out of the sandbox, which only a person grants. `must_ask` says why
-    a person is asked whatever else would allow it. `hides` says why a rule about programs cannot tell what it runs; it is
-    looked for only where there are such rules. `concern` says in a few words why somebody might be asked.
+    a person is asked whatever else would allow it. `hides` says why a rule about programs cannot tell what it runs; it
+    is looked for only where there are such rules. `concern` says in a few words why somebody might be asked.
     """
 
     tool: str
@@ -325,7 +325,9 @@ def _writes_unnamed(part: Part, uses: Sequence[_Touched]) -> bool:
 def _is_known(program: str) -> bool:
     from bridle.safety.shell.programs import BUILTINS, have_subcommands, programs, wrappers
 
-    return program in BUILTINS or program in programs() or program in wrappers() or program in have_subcommands()
+    return (
+        program in BUILTINS or program in programs() or program in wrappers() or program in have_subcommands()
+    )
 
 
 def _starting_folder(subjects: Iterable[Subject], place: Place) -> str:
@@ -440,18 +442,21 @@ def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Ite
     yield folder
     if not folder.harmless or folder.resolved is None:
         return
+
     @functools.cache
     def leads_elsewhere(parent: str) -> bool:
         return os.path.realpath(parent) != parent
 
     root = folder.resolved
     tracked = tracked_files(root) if below.tracked else None
-    names = _names_below(root, hidden=below.hidden) if tracked is None else ((name, False) for name in tracked)
-    for left, (name, is_folder) in zip(range(MAX_WALKED, -1, -1), names):
+    names = (
+        _names_below(root, hidden=below.hidden) if tracked is None else ((name, False) for name in tracked)
+    )
+    for count, (name, is_folder) in enumerate(names):
         last = name.rpartition("/")[2]
         fits = not below.names or any(fnmatchcase(last.lower(), wanted.lower()) for wanted in below.names)
         odd = use.split and (fits or is_folder) and _is_odd(name, expanded=below.expanded)
-        if not left or odd or (below.bare and name.startswith("-")):
+        if count >= MAX_WALKED or odd or (below.bare and name.startswith("-")):
             yield _Touched(access=use.access, resolved=None)
             return
         path = f"{root}/{name}"

@@ -175,7 +175,9 @@ def test_a_day_of_commands_that_ask_nobody_changes_nothing(tmp_path: Path) -> No
         for command in commands:
             fresh.run(command)
         here = str(fresh.folder)  # npm keeps a diary in the home folder
-        changed = {path for path, was in fresh.state().items() if path.startswith(here) and before.get(path) != was}
+        changed = {
+            path for path, was in fresh.state().items() if path.startswith(here) and before.get(path) != was
+        }
         assert (changed, fresh.was_called()) == (set(), False)
 
 

@@ -61,7 +61,9 @@ async def test_ordinary_commands_hardly_ever_ask(scene: Scene) -> None:
 )
 async def test_at_most_two_in_a_hundred_ask_for_nothing(tmp_path: Path, make, cases) -> None:
     said = await verdicts(make(tmp_path), [case.command for case in cases])
-    asking = {command: answer.because for command, answer in said.items() if answer and answer.verdict != "allow"}
+    asking = {
+        command: answer.because for command, answer in said.items() if answer and answer.verdict != "allow"
+    }
     marked = {case.command for case in cases if not case.quiet}
     figure = f"{len(asking)} of {len(cases)} ask for nothing: {len(asking) / len(cases):.1%}"
     assert len(cases) >= 200

@@ -21,12 +21,12 @@ def last(text: str) -> tuple[str | None, ...]:
         ("x='a b'; cat \"$x\"", ("cat", "a b")),
         ("x='a b'; cat $x", ("cat", "a", "b")),
         ("x=; cat $x y", ("cat", "y")),
-        ("x=; cat \"$x\" y", ("cat", "", "y")),
+        ('x=; cat "$x" y', ("cat", "", "y")),
         ("x=a; y=$x/b; cat ${y}.c", ("cat", "a/b.c")),
         ("x=a y=$x; cat $y", ("cat", "a")),
         ("x=a; x+=b; cat $x", ("cat", "ab")),
         ("x=a; cat ${x:-b}", ("cat", "a")),
-        ("x=é; cat \"$x\"", ("cat", "é")),
+        ('x=é; cat "$x"', ("cat", "é")),
         ("x=a && cat $x", ("cat", "a")),
         ("x=rm; $x f.txt", ("rm", "f.txt")),
         ("c='ls -l'; $c a", ("ls", "-l", "a")),
@@ -38,8 +38,8 @@ def last(text: str) -> tuple[str | None, ...]:
         ("if true; then x=a; cat $x; fi", ("cat", "a")),
         ("x=a; for i in 1 2; do cat $x; done", ("cat", "a")),
         ("for f in a b; do cat $f; done", ("cat", "b")),
-        ("for f in src/*.py; do cat \"$f\"; done", ("cat", "src/*.py")),
-        ("d=src; for f in $d/*.py; do cat \"$f\"; done", ("cat", "src/*.py")),
+        ('for f in src/*.py; do cat "$f"; done', ("cat", "src/*.py")),
+        ('d=src; for f in $d/*.py; do cat "$f"; done', ("cat", "src/*.py")),
         ("p='*.py'; cat $p", ("cat", "*.py")),
         ("n=5; [[ $n -gt 3 ]] && cat $n", ("cat", "5")),
         ("set -euo pipefail; x=a; cat $x", ("cat", "a")),
@@ -56,10 +56,12 @@ def test_what_is_certain_is_known(script: str, words: tuple[str | None, ...]) ->
         *("read x", "unset x", "x=$(ls)", "x=(b c)", "x[0]=b", "declare -n x=y", "printf -v x b", "eval x=b", ". ./f"),
         *("IFS=1", "let x=2", "(( x = 2 ))", ": ${x:=b}", ": $((x=2))", "[[ x=2 -eq 2 ]]", "[ -v 'a[x=2]' ]", "f"),
         *("time x=b", "command eval x=b", "builtin read x", "mapfile x", "getopts a x", "trap 'x=b' DEBUG", "$y"),
-        *("true && x=b", "false || x=b", "if true; then x=b; fi", "case a in a) x=b;; esac", "while x=b; do break; done"),
+        *("true && x=b", "false || x=b", "if true; then x=b; fi", "case a in a) x=b;; esac"),
+        *("while x=b; do break; done"),
         *("for x in b c; do :; done", "for i in 1; do x=b; break; x=a; done", "{ x=b; } > /no/where"),
         *("export $y", "readonly x", "set -f", "shopt -s lastpipe", "x=b ls", "local x=b", "wait -p x"),
-        *("for i in 1; do f() { x=b; }; done", "alias ls=x=b", "source f", "time read x", "unset 'x[0]'", "select x in b; do break; done"),
+        *("for i in 1; do f() { x=b; }; done", "alias ls=x=b", "source f", "time read x", "unset 'x[0]'"),
+        *("select x in b; do break; done"),
     ],
 )  # fmt: skip
 def test_what_could_have_changed_is_not(before: str) -> None:
@@ -83,7 +85,7 @@ def test_what_could_have_changed_is_not(before: str) -> None:
         "x=a; cat ${x/a/b}",
         "x=a; cat ${!x}",
         "for f in $(ls); do cat $f; done",
-        "for f in \"$@\"; do cat $f; done",
+        'for f in "$@"; do cat $f; done',
     ],
 )
 def test_and_what_nobody_said_is_not_either(script: str) -> None:
@@ -99,10 +101,10 @@ HERE = Surroundings(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
         "x=1; echo $x",
         "f=src/main.py; cat $f",
         "V=$(head -1 README.md); echo $V",
-        "V=$(head -1 README.md); echo \"version: $V\"",
-        "for f in src/*.py; do wc -l \"$f\"; done",
+        'V=$(head -1 README.md); echo "version: $V"',
+        'for f in src/*.py; do wc -l "$f"; done',
         "for f in src/*.py; do wc -l $f; done",
-        "for d in src tests; do ls \"$d\"; done",
+        'for d in src tests; do ls "$d"; done',
         "n=5; head -n $n README.md",
         "opts='-l -a'; ls $opts src",
         "total=0; echo $total",
@@ -119,7 +121,7 @@ def test_a_script_that_only_looks_may_have_variables(script: str) -> None:
         "x=touch; $x f",
         "x='-o out'; sort $x README.md",
         "for o in -o out; do sort $o README.md; done",
-        "for f in *; do sort \"$f\"; done",
+        'for f in *; do sort "$f"; done',
         "PATH=.; ls",
         "http_proxy=x; ls",
         "LD_PRELOAD=x; ls",
@@ -159,7 +161,9 @@ def test_a_loop_is_read_with_each_of_its_values() -> None:
 @pytest.mark.timeout(20)
 def test_many_loops_and_many_values_take_no_time() -> None:
     words = " ".join("abcdefgh")
-    nested = "x=1; " + f"for i in {words}; do for j in {words}; do x=2; echo $i $j $x; " * 6 + "done; done; " * 6
+    nested = (
+        "x=1; " + f"for i in {words}; do for j in {words}; do x=2; echo $i $j $x; " * 6 + "done; done; " * 6
+    )
     understand(nested, HERE)
     understand("; ".join(f"a{n}={n}" for n in range(5_000)), HERE)
     understand(f"for i in {words}; do for j in {words}; do echo $i $j {'y' * 30_000}; done; done", HERE)

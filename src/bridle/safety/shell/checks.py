@@ -137,9 +137,7 @@ def _acting(words: Sequence[Word]) -> list[Word]:
     return kept
 
 
-def _found(
-    word: Word, roots: Sequence[Word], names: Sequence[str], found: Found | None
-) -> Sequence[Word]:
+def _found(word: Word, roots: Sequence[Word], names: Sequence[str], found: Found | None) -> Sequence[Word]:
     """A bare `{}` becomes something below one of the roots; inside a longer word it stays unknown.
 
     What it is looked for by comes beside it: whoever looks for `.env` reads secrets. A wildcard of `find` means hidden
@@ -566,7 +564,16 @@ def _ssh(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inne
     return _NOTHING
 
 
-_SYSTEM_PROGRAMS = ("/bin/", "/sbin/", "/lib/", "/lib64/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/lib64/")
+_SYSTEM_PROGRAMS = (
+    "/bin/",
+    "/sbin/",
+    "/lib/",
+    "/lib64/",
+    "/usr/bin/",
+    "/usr/sbin/",
+    "/usr/lib/",
+    "/usr/lib64/",
+)
 
 
 def _ldd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:

@@ -72,8 +72,8 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
 
     `refused` is the end of a sentence when the script must never run, whatever anybody says (`it deletes your home
     folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood. `composed` are
-    words that stand nowhere in the text as they will be read. `hidden` says why some program it runs cannot be named from
-    the text, nothing where each can.
+    words that stand nowhere in the text as they will be read. `hidden` says why some program it runs cannot be named
+    from the text, nothing where each can.
     """
 
     command: str

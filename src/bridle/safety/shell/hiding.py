@@ -22,7 +22,9 @@ MOVES = "it changes where programs are looked for, and writes files"
 _RENAMING = frozenset({"alias", "enable", "bind", "fc"})
 _RUNNING = frozenset({"trap", "compgen", "complete", "let", "coproc"})
 _NAMING = names("declare typeset local readonly export unset read getopts wait mapfile readarray")
-_STARTING = names("flock strace ltrace script chroot unshare su ssh systemd-run nsenter setpriv runuser firejail")
+_STARTING = names(
+    "flock strace ltrace script chroot unshare su ssh systemd-run nsenter setpriv runuser firejail"
+)
 _OBEYED = ("BASH_ENV", "ENV", "PS4", "PROMPT_COMMAND", "BASH_ALIASES", "BASH_CMDS")
 """Variables the shell itself runs, or finds programs by."""
 _EVALUATING = re.compile(r"-[A-Za-z]*[iC].*|.*[\[].*", re.DOTALL)
@@ -31,7 +33,9 @@ _EVALUATING = re.compile(r"-[A-Za-z]*[iC].*|.*[\[].*", re.DOTALL)
 def hides_by_variable(command: Command) -> str:
     """Whether what is set in front of a command, or by it, decides what the shell runs."""
     assigned = [assignment.name.partition("[")[0] for assignment in command.assignments]
-    handed = [word.starts.partition("=")[0].partition("[")[0] for word in command.words[1:] if "=" in word.starts]
+    handed = [
+        word.starts.partition("=")[0].partition("[")[0] for word in command.words[1:] if "=" in word.starts
+    ]
     return RENAMES if any(name in _OBEYED for name in (*assigned, *handed)) else ""
 
 

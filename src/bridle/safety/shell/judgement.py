@@ -85,7 +85,9 @@ class Judgement(msgspec.Struct):
         for folder in sorted(self.folders, key=str):
             for root in found.folders:
                 path = self._from_start(root, folder)
-                self.uses.append(PathUse(path=path, access="read", split=not found.parted_by_nul, below=below))
+                self.uses.append(
+                    PathUse(path=path, access="read", split=not found.parted_by_nul, below=below)
+                )
 
     def _from_start(self, path: str, folder: str | None) -> str | None:
         if path.startswith("/") or folder == self.start:

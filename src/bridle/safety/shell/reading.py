@@ -346,20 +346,20 @@ class _Reader:
         self.loops += 1
         outer, self.values.touched = self.values.touched, set()
         self.values.forget(name)
-        start = self.values.held if self.loops <= MAX_LOOPS else None
+        start: Held = self.values.held if self.loops <= MAX_LOOPS else None
         body = "".join(self.source[node.start_byte : node.end_byte] for node in nodes)
         if start is None or name not in body or len(body) > MAX_FOLLOWED_TEXT:
             turns = (None,)
+        again = False
         while True:
             commands, claims = len(self.script.commands), len(self.claims)
             places, whole = self._turns(nodes, folders, start, name, turns)
             if not whole:
                 turns = (None,)
-            elif start is None or (self.values.held is not None and start.keys().isdisjoint(self.values.touched)):
+            elif start is None or (kept := self.values.kept(start)) is start:
                 break
             else:
-                kept = {n: v for n, v in start.items() if n not in self.values.touched}
-                start = kept if self.values.held is not None and len(kept) < len(start) else None
+                start, again = (None if again else kept), True
             del self.script.commands[commands:], self.claims[claims:]
         self.values.held = start
         self.values.touched |= outer
@@ -532,7 +532,9 @@ class _Reader:
         """An assignment by itself: what the variable holds from here on."""
         word = assignment.value
         if word is None or word.assigns:
-            self.values.lose() if word is not None else self.values.forget(text.partition("[")[0].partition("=")[0])
+            self.values.lose() if word is not None else self.values.forget(
+                text.partition("[")[0].partition("=")[0]
+            )
             return
         value = _text_as_bytes(word) if not (word.glob and word.composed) else None
         more = text.startswith("+=", len(assignment.name))

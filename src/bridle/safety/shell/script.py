@@ -34,8 +34,8 @@ class Redirection(msgspec.Struct, frozen=True):
 class Command(msgspec.Struct, eq=False):
     """One simple command as written. Without words it only assigns, redirects or evaluates.
 
-    `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions. `expands`
-    are wildcards that a loop goes through.
+    `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
+    `expands` are wildcards that a loop goes through.
     """
 
     text: str
@@ -53,8 +53,8 @@ class Script(msgspec.Struct):
     """Every simple command in the order written, and what the whole looks like.
 
     `defined` are names a function has in it, `multiplies` is set when one of them starts itself more than once.
-    `assigned` are texts that variables may hold, as far as they are plain. `composed` are the texts of words that were put
-    together from variables: they stand nowhere in the script as they will be read.
+    `assigned` are texts that variables may hold, as far as they are plain. `composed` are the texts of words that were
+    put together from variables: they stand nowhere in the script as they will be read.
     """
 
     commands: list[Command] = []

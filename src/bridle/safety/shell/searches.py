@@ -18,17 +18,18 @@ _FIND_FLAGS = names(
     "-noleaf -true -false -a -and -o -or ( )"
 )
 _FIND_VALUES = names(
-    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -xtype -size -mtime -atime -ctime -mmin -amin "
-    "-cmin -perm -user -group -uid -gid -links -maxdepth -mindepth -regextype -newermt -newer"
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -xtype -size -mtime -atime -ctime -mmin "
+    "-amin -cmin -perm -user -group -uid -gid -links -maxdepth -mindepth -regextype -newermt -newer"
 )
 _PLAIN_OPTIONS = names(
-    "-l -i -w -F -s -S -0 -Z -g -t -T -e -n -. -u -r -E -P -I -H -a -d --files-with-matches --files --null --glob --type "
-    "--hidden --no-ignore --ignore-case --word-regexp --fixed-strings --smart-case --recursive --include --exclude "
-    "--exclude-dir --extended-regexp --regexp --max-depth --extension --print0 --case-sensitive"
+    "-l -i -w -F -s -S -0 -Z -g -t -T -e -n -. -u -r -E -P -I -H -a -d --files-with-matches --files --null --glob "
+    "--type --hidden --no-ignore --ignore-case --word-regexp --fixed-strings --smart-case --recursive --include "
+    "--exclude --exclude-dir --extended-regexp --regexp --max-depth --extension --print0 --case-sensitive"
 )
 """Options of searches that choose files or say how names are parted, and do not change how one is written."""
 _LS_FILES = Program(
-    options="-zcmots --cached --modified --others --exclude-standard --deduplicate -x: --exclude:", arguments="text"
+    options="-zcmots --cached --modified --others --exclude-standard --deduplicate -x: --exclude:",
+    arguments="text",
 )
 _FILTERS = {
     "sort": "-bdfgiMnrRuVz -k: -t: --reverse --unique --zero-terminated --version-sort",
@@ -65,7 +66,9 @@ def _is_plain(command: Command) -> bool:
     known = bool(command.words) and all(
         word.text is not None and not word.glob and not word.split for word in command.words
     )
-    return known and not command.evaluates and not any(r.operator.startswith("<") for r in command.redirections)
+    return (
+        known and not command.evaluates and not any(r.operator.startswith("<") for r in command.redirections)
+    )
 
 
 def _only_chooses(words: Sequence[Word]) -> bool:
@@ -139,11 +142,21 @@ def _find_names(texts: Sequence[str]) -> tuple[str, ...] | None:
 def _by_git(words: Sequence[Word]) -> Found | None:
     split = split_words(_LS_FILES, words)
     paths = [word.known for word in split.arguments]
-    if split.problem or split.has("-t", "-s") or any(path.startswith((":", "/")) or ".." in path for path in paths):
+    if (
+        split.problem
+        or split.has("-t", "-s")
+        or any(path.startswith((":", "/")) or ".." in path for path in paths)
+    ):
         return None
     named = all(path.startswith("*.") and "/" not in path for path in paths)
     nul = split.has("-z")
-    return Found((".",), tuple(paths) if named else (), bare=True, parted_by_nul=nul, tracked=not split.has("-o", "--others"))
+    return Found(
+        (".",),
+        tuple(paths) if named else (),
+        bare=True,
+        parted_by_nul=nul,
+        tracked=not split.has("-o", "--others"),
+    )
 
 
 def _by_search(name: str, words: Sequence[Word]) -> Found | None:

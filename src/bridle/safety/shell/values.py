@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-
-import msgspec
+from typing import TypeAlias
 
 from bridle.safety.shell.words import Value, Word, names
 
@@ -30,7 +29,9 @@ _SPECIAL = re.compile(
     r"CHILD_MAX|IGNOREEOF|INPUTRC|HOSTNAME|HOSTTYPE|MACHTYPE|OSTYPE|MAPFILE|auto_resume|histchars",
     re.ASCII,
 )
-_CHANGES_EXPANSION = frozenset({"IFS", "POSIXLY_CORRECT", "GLOBIGNORE", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT"})
+_CHANGES_EXPANSION = frozenset(
+    {"IFS", "POSIXLY_CORRECT", "GLOBIGNORE", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT"}
+)
 _BUILTINS = names(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
     "enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd "
@@ -49,7 +50,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBERS = names("-eq -ne -lt -le -gt -ge")
 _GLOB = re.compile(r"[*?\[]")
 
-Held = Mapping[str, Value] | None
+Held: TypeAlias = Mapping[str, Value] | None
 """What is held by which variable; None where nothing can be known any more."""
 
 
@@ -79,6 +80,14 @@ class Values:
         self.touched.add(name)
         if self.held is not None and name in self.held:
             self.held = {other: value for other, value in self.held.items() if other != name}
+
+    def kept(self, start: Held) -> Held:
+        """What of `start` was not touched since; the same where nothing was, None where all was lost."""
+        if self.held is None or start is None:
+            return None
+        if self.touched.isdisjoint(start):
+            return start
+        return {name: value for name, value in start.items() if name not in self.touched}
 
     def assign(self, name: str, value: Value | None, *, more: bool = False) -> None:
         """`name=value`, or with `more` `name+=value`; None where the value is not known."""

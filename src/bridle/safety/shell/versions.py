@@ -34,8 +34,8 @@ of the workspace that may name code to run."""
 
 
 _SUBCOMMANDS = {
-    "cargo": "add bench build check clean clippy doc fetch fix fmt init install metadata new publish run search test tree "
-    "update vendor",
+    "cargo": "add bench build check clean clippy doc fetch fix fmt init install metadata new publish run search test "
+    "tree update vendor",
     "npm": "audit ci exec init install link list ls outdated publish run test uninstall update view",
     "pip pip3": "check config download freeze index install list show uninstall wheel",
     "go": "build clean doc env fix fmt generate get install list mod run test vet work",
@@ -53,7 +53,9 @@ _STEERED = {
     "cargo rustc rustup": ("rust-toolchain", "rust-toolchain.toml"),
     "go": GO_FILES,
 }
-_GO_WANTS = re.compile(r"^[ \t]*(?:go[ \t]+|toolchain[ \t]+go)([0-9]+)\.([0-9]+)(?:\.([0-9]+))?[ \t]*$", re.MULTILINE)
+_GO_WANTS = re.compile(
+    r"^[ \t]*(?:go[ \t]+|toolchain[ \t]+go)([0-9]+)\.([0-9]+)(?:\.([0-9]+))?[ \t]*$", re.MULTILINE
+)
 _GO_SAYS = re.compile(r"^[ \t]*(?:go|toolchain)[ \t]", re.MULTILINE)
 _GO_IS = re.compile(r"go([0-9]+)\.([0-9]+)(?:\.([0-9]+))?\s")
 _FIRST_THAT_SWITCHES = (1, 21, 0)

@@ -37,9 +37,9 @@ class Word(msgspec.Struct, frozen=True):
     """One word. `text` is None where it is not known before the script runs; `starts` is then its known beginning.
 
     `glob`: it holds wildcards the shell will expand. `split`: it may turn into several words, or into none.
-    `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting. `composed`: some
-    of its text is what a variable holds. With a text that is a wildcard's, `split` says that the names it fits are taken
-    apart again at blanks. `found`: it is files that a search hands on, any number of them.
+    `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting. `composed`:
+    some of its text is what a variable holds. With a text that is a wildcard's, `split` says that the names it fits are
+    taken apart again at blanks. `found`: it is files that a search hands on, any number of them.
     """
 
     text: str | None
@@ -66,7 +66,7 @@ UNKNOWN = Word(None, "", split=True)
 
 
 class Value(msgspec.Struct, frozen=True):
-    """What a variable is sure to hold: this text, with `glob` the name of a file that fits it, or one that was found."""
+    """What a variable is sure to hold: this text, with `glob` the name of a file that fits it, or a file found."""
 
     text: str
     glob: bool = False
@@ -98,9 +98,7 @@ _JOINED = re.compile(r"[$`{~<>]")  # the shell joins lines before it looks: `$` 
 _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{}~#]+")
 _QUOTED_RUN = re.compile(r"[^\\\"$`]+")
 _PLACE = re.compile(r"\$(?:(HOME|PWD)(?![A-Za-z0-9_])|\{(HOME|PWD)(?:%/|:?[?-][^}$`\\\"']*)?\})")
-_VARIABLE = re.compile(
-    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(:?-[^}{$`\\\"'\[\]]*)?\})"
-)
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(:?-[^}{$`\\\"'\[\]]*)?\})")
 _HARMLESS = re.compile(  # only looks a value up: nothing is assigned, nothing evaluated
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\{#?[A-Za-z_][A-Za-z0-9_]*\}|\{[0-9@*#?]+\}"
     r"|\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+?]|%%?|##?)[^}{$`\\\"'\[\]]*\})"

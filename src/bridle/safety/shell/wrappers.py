@@ -63,12 +63,7 @@ def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word], fed: Found 
         marks = ["{}"]
     words = tuple(rest) or (Word("echo", "echo", starts="echo"),)
     if marks:
-        return Inner(
-            tuple(
-                _placed(w, added, marks[0])
-                for w in words
-            )
-        )
+        return Inner(tuple(_placed(w, added, marks[0]) for w in words))
     return Inner((*words, added))
 
 
