@@ -16,7 +16,7 @@ SEARCHES = (
     *("grep -rl x . | xargs cat", "find . -print0 | xargs -0 -n1 -P4 cat", "find . -name '*.py' | xargs -I{} cat {}"),
     *('for f in $(git ls-files); do cat "$f"; done', "for f in $(find . -name '*.py'); do head -1 $f; done"),
     *("cat $(git ls-files '*.py')", "fd -e py | xargs wc -l", "rg --files -g '*.py' | xargs wc -l"),
-    *("fd x src | xargs cat"),
+    "fd x src | xargs cat",
 )  # fmt: skip
 
 
@@ -112,7 +112,7 @@ async def test_a_loop_over_a_wildcard_minds_blanks_where_nothing_is_quoted(scene
         *("find . -printf '/etc/passwd\\n' | xargs cat", "find / -name x | xargs cat", "find -L . | xargs cat"),
         *("(find .; echo /etc/passwd) | xargs cat", "find . | sed 's,^,/etc/,' | xargs cat", "find . | xargs -a x cat"),
         *("find . | xargs cat < x", "find . | sort x | xargs cat", "find . | grep -o '/.*' | xargs cat"),
-        *("xargs cat < x"),
+        "xargs cat < x",
         *("find . | xargs -I{} cat /etc/{}", "find . | xargs cat /etc/passwd", "git -C / ls-files | xargs cat"),
         *("git ls-files --full-name | xargs cat", "git ls-files :/ | xargs cat", "git ls-files .. | xargs cat"),
         *("rg x | xargs cat", "grep -l x $y | xargs cat", "find . -exec echo /etc/passwd ';' | xargs cat"),
