@@ -58,6 +58,7 @@ def test_what_is_certain_is_known(script: str, words: tuple[str | None, ...]) ->
         *("time x=b", "command eval x=b", "builtin read x", "mapfile x", "getopts a x", "trap 'x=b' DEBUG", "$y"),
         *("true && x=b", "false || x=b", "if true; then x=b; fi", "case a in a) x=b;; esac"),
         "while x=b; do break; done",
+        *("x+=(b)", "y=(${x:=b})", "y[x=2]=b", "y=(a b); x=b$y"),
         *("for x in b c; do :; done", "for i in 1; do x=b; break; x=a; done", "{ x=b; } > /no/where"),
         *("export $y", "readonly x", "set -f", "shopt -s lastpipe", "x=b ls", "local x=b", "wait -p x"),
         *("for i in 1; do f() { x=b; }; done", "alias ls=x=b", "source f", "time read x", "unset 'x[0]'"),

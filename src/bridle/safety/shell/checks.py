@@ -81,7 +81,8 @@ def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
 def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word]) -> Sequence[Inner]:
     inner: list[Inner] = []
     names: list[str] = []
-    found = found_below(roots, _acting(words))
+    acts = any(word.text in _FIND_RUNS for word in words)
+    found = found_below(roots, _acting(words)) if acts else None
     while words:
         name = words.pop(0).text
         if name in _FIND_FLAGS:

@@ -25,6 +25,8 @@ _NAMING = names("declare typeset local readonly export unset read getopts wait m
 _STARTING = names(
     "flock strace ltrace script chroot unshare su ssh systemd-run nsenter setpriv runuser firejail"
 )
+MAY_HIDE = _RENAMING | _RUNNING | _NAMING | _STARTING | {"hash", "printf", "test", "[", "[["}
+"""Programs for which `hides_by_builtin` has something to say."""
 _OBEYED = ("BASH_ENV", "ENV", "PS4", "PROMPT_COMMAND", "BASH_ALIASES", "BASH_CMDS")
 """Variables the shell itself runs, or finds programs by."""
 _EVALUATING = re.compile(r"-[A-Za-z]*[iC].*|.*[\[].*", re.DOTALL)

@@ -14,6 +14,7 @@ from bridle.safety.shell.facts import Part
 from bridle.safety.shell.git_checks import judge_git
 from bridle.safety.shell.hiding import (
     EVALUATES,
+    MAY_HIDE,
     MOVES,
     READS,
     UNKNOWN_TEXT,
@@ -101,7 +102,7 @@ class _Judge:
             self._command(command)
         for command in script.commands:
             self._flows(command)
-        if any(map(sets_search_path, script.commands)) and any(
+        if any("PATH" in command.text and sets_search_path(command) for command in script.commands) and any(
             use.access == "write" for part in self.findings.parts for use in part.uses
         ):
             self.findings.hide(MOVES)
@@ -114,7 +115,8 @@ class _Judge:
         if command.evaluates or any(word.assigns for word in command.words):
             judgement.at_least("executes", "evaluates an expression")
             self.findings.hide(EVALUATES)
-        self.findings.hide(hides_by_variable(command))
+        if command.assignments or "=" in command.text:
+            self.findings.hide(hides_by_variable(command))
         for word in command.expands:
             judgement.use(word, "read")
         if command.words:
@@ -316,8 +318,8 @@ class _Judge:
         self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
         if name in ("source", ".") and (reads_code(name, words) or any(w.text is None for w in words[1:2])):
             self.findings.hide(READS)
-        texts = [word.known for word in words[1:]]
-        if (len(texts) == 1 and tells_version(name, texts[0])) or shows_help(name, texts):
+        asks_version = len(words) == 2 and tells_version(name, words[1].known)
+        if asks_version or (len(words) == 3 and shows_help(name, words[1].known, words[2].known)):
             judgement.does = judgement.does or "shows its version or its help"
             self._steer(judgement)
             self._finish(command, judgement, Program(arguments="text"))
@@ -425,7 +427,8 @@ class _Judge:
             judgement.unproven("which program that is depends on the workspace")
 
     def _finish(self, command: Command, judgement: Judgement, program: Program) -> None:
-        self.findings.hide(hides_by_builtin(judgement))
+        if judgement.name in MAY_HIDE:
+            self.findings.hide(hides_by_builtin(judgement))
         self._trust_path(judgement)
         self._add(command, judgement, program)
 

@@ -328,9 +328,7 @@ class _Reader:
         for word in words:
             command.evaluates = command.evaluates or word.assigns
             self.script.note(name, word)
-        if any(word.assigns for word in words):
-            self.values.lose()
-        command.expands = [word for word in words if word.glob]
+        command.expands = [word for word in words if word.glob and "/" in word.known]
         followed = turns(words, [_text_as_bytes(word) for word in words])
         if len(words) == 1 and words[0].found is not None:
             followed = [Value("", found=words[0].found)]
@@ -482,16 +480,14 @@ class _Reader:
 
     def _after(self, command: Command) -> None:
         """What a command leaves behind in the variables. Assignments in front of a program are for that alone."""
-        if command.evaluates or any(assignment.value is None for assignment in command.assignments):
+        if command.evaluates:
             self.values.lose()
         for assignment in command.assignments:
             self.values.forget(assignment.name)
-            if assignment.value is not None and assignment.value.assigns:
+            if assignment.value is None or (assignment.name == "IFS" and not command.words):
                 self.values.lose()
         if command.words:
             self.values.after(command.words, self.script.defined)
-        elif any(assignment.name == "IFS" for assignment in command.assignments):
-            self.values.lose()
 
     def _command_child(self, child: Node, command: Command, folders: Folders, owner: int) -> None:
         match child.type:
@@ -531,10 +527,10 @@ class _Reader:
     def _hold(self, assignment: Assignment, text: str) -> None:
         """An assignment by itself: what the variable holds from here on."""
         word = assignment.value
-        if word is None or word.assigns:
-            self.values.lose() if word is not None else self.values.forget(
-                text.partition("[")[0].partition("=")[0]
-            )
+        if word is None and any(character in text for character in "$[`"):
+            self.values.lose()  # an index, or an element, may be computed
+        if word is None:
+            self.values.forget(text.partition("=")[0].rstrip("+"))
             return
         value = _text_as_bytes(word) if not (word.glob and word.composed) else None
         more = text.startswith("+=", len(assignment.name))
@@ -566,7 +562,7 @@ class _Reader:
         if words is None:
             before = len(self.script.commands)
             word = self._word(node, command, folders, owner)
-            if node.type != "command_substitution":
+            if word.text is not None or node.type != "command_substitution":
                 return [word]
             found = found_by(self.script.commands[before:])
             if found is not None and not found.parted_by_nul:
@@ -586,6 +582,8 @@ class _Reader:
         if "$" in text or "`" in text or "<(" in text or ">(" in text:
             self._find_spans(node, spans, command, folders)
         word = _word_as_written(read_word(self.source, start, end, spans, self._known(folders)))
+        if word.assigns:
+            self.values.lose()
         if word.composed and word.text is not None:
             self.script.composed.add(word.text)
         return word

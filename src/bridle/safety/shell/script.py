@@ -35,7 +35,7 @@ class Command(msgspec.Struct, eq=False):
     """One simple command as written. Without words it only assigns, redirects or evaluates.
 
     `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
-    `expands` are wildcards that a loop goes through.
+    `expands` are wildcards that a loop goes through, in other folders than its own.
     """
 
     text: str

@@ -104,9 +104,12 @@ class Values:
             self.held = {**self.held, name: value}
 
     def after(self, words: Sequence[Word], functions: set[str]) -> None:
-        """What a simple command has done to the variables: a program of its own nothing, a builtin perhaps."""
+        """What a simple command has done to the variables: a program of its own nothing, a builtin perhaps.
+
+        What expanding its words has done is known before.
+        """
         name = words[0].text
-        if name is None or words[0].glob or name in functions or any(word.assigns for word in words):
+        if name is None or words[0].glob or name in functions:
             self.lose()
         elif name == "time":
             self._after_time(words[1:], functions)

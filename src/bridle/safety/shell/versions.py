@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 
 from bridle.safety.shell.programs import programs
 from bridle.safety.shell.words import names
@@ -107,12 +106,12 @@ def tells_version(program: str, word: str) -> bool:
     return program in _MORE_WORDS.get(word, "").split()
 
 
-def shows_help(program: str, words: Sequence[str]) -> bool:
+def shows_help(program: str, subcommand: str, word: str) -> bool:
     """Whether `program subcommand --help` only prints how the subcommand is used."""
-    if len(words) != 2 or words[1] not in ("--help", "-h"):
+    if word not in ("--help", "-h"):
         return False
     known = next((listed for named, listed in _SUBCOMMANDS.items() if program in named.split()), "")
-    return words[0] in known.split()
+    return subcommand in known.split()
 
 
 def _only_reads(program: str) -> bool:
