@@ -432,7 +432,7 @@ def test_a_rule_that_denies_leaves_alone_what_can_be_read(place: Place) -> None:
     assert {path.name for path in place.work.iterdir()} == {"it.script", "build.sh", "out", "hi", "notes"}
 
 
-def test_a_rule_in_a_file_asks_like_one_of_a_flag_and_no_saved_yes_lifts_it(place: Place) -> None:
+def test_a_rule_in_a_file_asks_like_one_of_a_flag(place: Place) -> None:
     config(place).parent.mkdir(parents=True)
     config(place).write_text("[[permissions.rules]]\ntool = 'bash'\ncommand = 'touch*'\nverdict = 'deny'\n")
     model = place.script('call bash {"command": "$(printf touch) made"}\n---\nsay done\n')

@@ -7,6 +7,7 @@ import pytest
 
 from bridle.app.explaining import Explained, explain, standing
 from bridle.app.settings import SessionOptions
+from bridle.protocol.events import GrantAdded
 from safety.corpus.loading import SYSTEM_PATH, Scene
 
 HIDDEN = {
@@ -165,6 +166,19 @@ async def test_what_can_be_read_and_was_there_before_is_judged_as_without_the_ru
 ) -> None:
     found = await explained(scene, READABLE[name])
     assert (found.verdict, found.step) == ("allow", 6), found
+
+
+async def test_no_saved_yes_lifts_it(scene: Scene) -> None:
+    env = {"PATH": SYSTEM_PATH, "HOME": scene.home, "BRIDLE_HOME": f"{scene.home}/bridle"}
+    given = SessionOptions(deny=("bash(curl*)",))
+    here = standing(env, cwd=scene.cwd, options=given, mode="default")
+    for number, pattern in enumerate(("$x https://example.org", "npm test")):
+        grant = GrantAdded(grant_id=f"grant_{number}", tool="bash", pattern=pattern, life="saved")
+        here.saved.add(here.permissions.root, grant)
+    found = await explain(here, "bash", {"command": "$x https://example.org"})
+    assert (found.verdict, found.step, found.rule) == ("ask", 2, "bash(curl*)")
+    plain = await explain(here, "bash", {"command": "npm test"})
+    assert (plain.verdict, plain.step) == ("allow", 3)
 
 
 @pytest.mark.parametrize("name", HIDDEN)
