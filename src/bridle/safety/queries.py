@@ -193,11 +193,14 @@ def query_of(
 
 
 def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
-    """The parts of a command as a question shows them."""
+    """The parts of a command as a question shows them; what is the same in each turn of a loop is shown once."""
     if script is None:
         return ()
     return tuple(
-        CommandPart(text=part.text, command_class=part.command_class, does=part.does) for part in script.parts
+        dict.fromkeys(
+            CommandPart(text=part.text, command_class=part.command_class, does=part.does)
+            for part in script.parts
+        )
     )
 
 

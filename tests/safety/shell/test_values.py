@@ -2,6 +2,7 @@
 
 import pytest
 
+from bridle.safety.queries import shown_parts
 from bridle.safety.shell.facts import Surroundings
 from bridle.safety.shell.reading import read_script
 from bridle.safety.shell.understanding import understand
@@ -157,6 +158,11 @@ def test_a_name_put_together_is_looked_for_among_the_workspaces_programs(tmp_pat
 def test_a_loop_is_read_with_each_of_its_values() -> None:
     found = understand("for c in ls touch; do $c x; done", HERE)
     assert [part.words for part in found.parts] == [("ls", "x"), ("touch", "x")]
+
+
+def test_what_is_the_same_in_each_turn_is_shown_once() -> None:
+    shown = shown_parts(understand("for i in 1 2 3; do git diff; echo $i; done", HERE))
+    assert [part.text for part in shown] == ["git diff", "echo $i"]
 
 
 @pytest.mark.timeout(20)

@@ -346,7 +346,7 @@ class _Reader:
         self.values.forget(name)
         start: Held = self.values.held if self.loops <= MAX_LOOPS else None
         body = "".join(self.source[node.start_byte : node.end_byte] for node in nodes)
-        if start is None or name not in body or len(body) > MAX_FOLLOWED_TEXT:
+        if start is None or len(body) > MAX_FOLLOWED_TEXT or not re.search(rf"\b{name}\b", body):
             turns = (None,)
         again = False
         while True:
