@@ -426,3 +426,86 @@ def test_no_settings_file_gives_the_flags_that_are_for_people(place: Place) -> N
         )
         assert '"verdict":"allow"' not in ran.out
         file.unlink()
+
+
+# A rule that denies commands, and ways around it
+
+AROUND = {
+    "x=$(printf touch); $x made": "NoApprover",
+    "${X:-touch} made": "NoApprover",
+    'f() { "$@"; }; f touch made': "NoApprover",
+    "shopt -s expand_aliases\nalias t=touch\nt made": "NoApprover",
+    "/usr/bin/touc? made": "NoApprover",
+    "a=(tou ch); ${a[0]}${a[1]} made": "NoApprover",
+    "echo 'echo x > made' > s; chmod +x s; ./s": "NoApprover",
+    "cp /usr/bin/tou?h t && ./t made": "NoApprover",
+    "ln -s /usr/bin/tou?h t; ./t made": "NoApprover",
+    "x=touch; $x made": "RuleDenied",
+    "for x in ls touch; do $x made; done": "RuleDenied",
+}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("-y",),
+        ("--mode", "auto"),
+        ("--mode", "yolo"),
+        ("--allow", "bash"),
+        ("--mode", "yolo", "-y", "--allow", "bash"),
+    ],
+    ids=" ".join,
+)
+def test_no_spelling_passes_a_rule_that_denies_and_the_reason_names_the_rule(
+    place: Place, option: tuple[str, ...]
+) -> None:
+    calls = "".join(f"call bash {json.dumps({'command': command})}\n" for command in AROUND)
+    model = place.script(f"{calls}---\nsay done\n")
+    ran = place.bridle("run", "--json", "-m", model, *option, "--deny", "bash(touch*)", "go")
+    assert [entry["reason"] for entry in ran.result["denied"]] == list(AROUND.values())
+    assert {path.name for path in place.work.iterdir()} == {"it.script"}
+    results = [e["payload"] for e in ran.result["events"] if e["kind"] == "ToolResult"]
+    assert all("bash(touch*)" in result["content"] for result in results), results
+    assert all("--allow" not in result["content"] for result in results)
+
+
+def test_a_rule_that_denies_leaves_alone_what_can_be_read(place: Place) -> None:
+    (place.work / "build.sh").write_text("echo built > out\n")
+    calls = ("sh build.sh", "x=mkdir; $x hi", "echo $(date) | wc -l", "echo x > notes; cat notes")
+    lines = "".join(f"call bash {json.dumps({'command': command})}\n" for command in calls)
+    ran = place.bridle(
+        "run", "--json", "-m", place.script(f"{lines}---\nsay done\n"), "-y", "--deny", "bash(touch*)", "go"
+    )
+    assert ran.result["denied"] == []
+    assert {path.name for path in place.work.iterdir()} == {"it.script", "build.sh", "out", "hi", "notes"}
+
+
+def test_a_rule_in_a_file_asks_like_one_of_a_flag(place: Place) -> None:
+    config(place).parent.mkdir(parents=True)
+    config(place).write_text("[[permissions.rules]]\ntool = 'bash'\ncommand = 'touch*'\nverdict = 'deny'\n")
+    model = place.script('call bash {"command": "$(printf touch) made"}\n---\nsay done\n')
+    ran = place.bridle("run", "--json", "-m", model, "-y", "go")
+    assert [entry["reason"] for entry in ran.result["denied"]] == ["NoApprover"]
+    assert not (place.work / "made").exists()
+
+
+def test_explaining_says_that_a_rule_holds_no_program_that_another_starts(place: Place) -> None:
+    call = ("permissions", "explain", "--mode", "yolo", "--deny", "bash(rm*)", "bash")
+    told = place.bridle(*call, '{"command": "make clean"}').out
+    assert "limit    a rule that denies commands does not hold what the programs of this one start\n" in told
+    asked = place.bridle(*call, '{"command": "$x y"}').out
+    assert (
+        "ask      step 2: a rule that denies\nby       bash(rm*)   --deny\nbecause  the name of a program"
+        in asked
+    )
+    assert "limit" not in place.bridle("permissions", "explain", "bash", '{"command": "make clean"}').out
+
+
+@pytest.mark.parametrize(("mode", "told"), [("yolo", True), ("auto", False), ("default", False)])
+def test_allow_in_a_mode_that_allows_everything_says_that_it_is_no_limit(
+    place: Place, mode: str, told: bool
+) -> None:
+    ran = place.bridle("run", "--mode", mode, "--allow", "bash(ls*)", "-m", place.script("say done\n"), "go")
+    assert (ran.err.count("--allow limits nothing in mode yolo") == 1) == told
+    given = ("permissions", "explain", "--mode", mode, "--allow", "bash(ls*)", "bash", '{"command": "make"}')
+    assert ("--allow limits nothing" in place.bridle(*given).out) == told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ from bridle.engine.resume import closing_events, not_after_the_end, orphans
 from bridle.engine.session import Session
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused, StoreError, UsageError
+from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import (
     ContextAdded,
     IdentityClass,
@@ -235,7 +235,10 @@ class Engine:
             )
             composed.session.journal.originator = client
             await self._begin(
-                msgspec.structs.replace(composed, notices=(*composed.notices, *keys_notice)),
+                msgspec.structs.replace(
+                    composed,
+                    notices=(*composed.notices, *keys_notice, *_no_limit(command, options, settings.mode)),
+                ),
                 command,
                 log.log,
                 cwd,
@@ -417,6 +420,12 @@ def _prompt_of(name: str, arguments: str) -> str | None:
     from bridle.commands.prompts import prompt_of
 
     return prompt_of(name, arguments)
+
+
+def _no_limit(command: CreateSession, options: SessionOptions, mode: Mode) -> Iterator[Notice]:
+    """Who names what is allowed, in a mode that allows everything, may think that it is a limit."""
+    if options.allow and (command.mode or mode) == "yolo":
+        yield Notice(reason="AllowIsNoLimit", message=sentence("AllowIsNoLimit", {}))
 
 
 def _working_folder(cwd: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.tools import RunTool, ToolCall, ToolOutput
+from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandClass, CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.asking import remembers
 from bridle.safety.closed import fail_closed
@@ -38,8 +39,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What would become of a call: the verdict, the step of the order that decided, and what it rests on.
 
-    `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say.
-    `for_person`: only their own answer counts. `flags` are those that lift that, or have lifted it.
+    `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say; `limits`
+    what the rules do not hold back, where somebody might think that they do. `for_person`: only their own answer
+    counts. `flags` are those that lift that, or have lifted it.
     """
 
     tool: str
@@ -63,6 +65,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answers: tuple[Answer, ...] = ()
     for_person: bool = False
     flags: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 class Unexplainable(Exception):
@@ -170,7 +173,17 @@ def _explained(here: Standing, call: ToolCall, query: Query, decision: Decision)
         answers=(Answer(answer="once", remembers="nothing"), *answers) if ask else (),
         for_person=decision.for_person,
         flags=query.lifting if decision.for_person else query.lifted,
+        limits=tuple(_limits(here, query, decision)),
     )
+
+
+def _limits(here: Standing, query: Query, decision: Decision) -> Iterator[str]:
+    """What rules cannot do about this call."""
+    runs = query.script is not None and query.script.command_class not in ("read_only", "writes")
+    if decision.verdict != "deny" and runs and here.permissions.names_programs:
+        yield "a rule that denies commands does not hold what the programs of this one start"
+    if here.settings.options.allow and here.mode == "yolo":
+        yield sentence("AllowIsNoLimit", {})
 
 
 async def _not_run(_call: ToolCall) -> ToolOutput:

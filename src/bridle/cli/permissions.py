@@ -199,6 +199,8 @@ def _told(found: Explained) -> Iterable[str]:
         yield _row("only you", "no -y, mode or hook says yes to this" + _instead(found.flags))
     elif found.flags:
         yield _row("flag", " ".join(found.flags))
+    for limit in found.limits:
+        yield _row("limit", limit)
     if found.why:
         yield _row("why", found.why)
 

@@ -148,6 +148,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "HooksIgnored": Sentence("ignored hooks: {hooks}."),
     "InputBlocked": Sentence("Hook {hook} did not let this through: {message}", 3),
     "CheckFailed": Sentence("{tool} was not run: a safety check failed inside Bridle ({problem}).", 3),
+    "AllowIsNoLimit": Sentence(
+        "--allow limits nothing in mode yolo, which runs everything. To limit it use another mode, or --deny."
+    ),
     "GrantNotSaved": Sentence("Your yes holds for this session only; it could not be saved ({problem})."),
     "GrantsUnreadable": Sentence(
         "The saved permissions in {path} cannot be read ({problem}), so none of them holds."

@@ -26,6 +26,7 @@ from bridle.safety.paths import (
     is_beneath_any,
     leads_into_process,
 )
+from bridle.safety.queries import shown_parts
 from bridle.safety.shell.facts import SEVERITY, Part, PathUse, Understanding
 
 Understand: TypeAlias = Callable[[str, str], Understanding]
@@ -64,10 +65,7 @@ def check_command(understood: Understanding, *, cwd: str, policy: PathPolicy) ->
         rule = understood.refused_rule or "command"
         raise Blocked("NeverAllowed", rule, understood.refused, matched=_worst(understood))
     return Checked(
-        parts=tuple(
-            CommandPart(text=part.text, command_class=part.command_class, does=part.does)
-            for part in understood.parts
-        ),
+        parts=shown_parts(understood),
         named=tuple(named for part in understood.parts for named in _named(part, cwd, policy)),
         only_reads=understood.read_only and all(_only_reads(part) for part in understood.parts),
     )

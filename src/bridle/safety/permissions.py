@@ -11,9 +11,10 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
 wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over grants and allow rules: a
-person says yes to each one. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`:
-no mode, no agent's default, no broad rule and no `yes` says it for them. A person who means it says so at the start, by
-a flag of its own (`Lifted`).
+person says yes to each one. So does, where a rule denies commands, one that hides what it runs from that rule: the rule
+asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`: no mode, no
+agent's default, no broad rule and no `yes` says it for them. A person who means it says so at the start, by a flag of
+its own (`Lifted`).
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -29,7 +30,7 @@ from bridle.engine.tools import ToolCall
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
 from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.paths import SessionFolders
-from bridle.safety.patterns import ALIASES
+from bridle.safety.patterns import ALIASES, tool_matches
 from bridle.safety.queries import NOTHING_LIFTED, Lifted, Place, Query, Understand, query_of
 from bridle.safety.rules import Rule, Tier, evaluate, first_match, in_tier_order, matches, parse_rule
 from bridle.safety.sandbox.private_places import PrivatePlaces
@@ -129,11 +130,13 @@ def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Gr
     for rule in rules:
         if rule.verdict == "deny" and matches(rule, query):
             return _by_rule(rule, step=2)
+    if query.hides and (guarding := _guarding(rules, query.tool)):
+        return _by_hidden(query, guarding)
     if query.must_ask:
         return _by_agent(query, "ask") or Decision(
             verdict="ask", decided_by="hook", step=1, note=query.must_ask
         )
-    if query.asks_anew:
+    if query.escalates or query.discloses or query.brings:
         return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
     if grant := _granted(query, grants):
         return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)
@@ -149,6 +152,7 @@ class Permissions:
     person answered at the start, `private` where secrets are on this machine. `mode` is asked at every decision: a
     session's mode is a fold over its events and may change while it runs. `understand` reads commands; without it none
     is quiet. `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
+    `names_programs` says that a rule denies commands, so that each program of one must be known by name.
     """
 
     def __init__(
@@ -172,6 +176,7 @@ class Permissions:
             folders=folders, protected=protected, secret_files=secret_files, lifted=lifted, private=private
         )
         self._rules = in_tier_order(rules)
+        self.names_programs = any(map(_denies_commands, self._rules))
         self._agent_default: Verdict | None = agent_default
         self._understand = understand
         self._saved = saved
@@ -202,7 +207,13 @@ class Permissions:
 
     def query(self, call: ToolCall) -> Query:
         """What there is to decide about a guarded call."""
-        return query_of(call, self._place, understand=self._understand, agent_default=self._agent_default)
+        return query_of(
+            call,
+            self._place,
+            understand=self._understand,
+            agent_default=self._agent_default,
+            named=self.names_programs,
+        )
 
     def decide(self, query: Query) -> Decision:
         return decide(query, mode=self.mode, rules=self._rules, grants=self.grants)
@@ -264,6 +275,30 @@ def _by_rule(rule: Rule, *, step: int) -> Decision:
         origin=rule.origin or rule.tier,
         reason="RuleDenied" if rule.verdict == "deny" else None,
         note=rule.reason,
+    )
+
+
+def _denies_commands(rule: Rule) -> bool:
+    """Whether somebody, not Bridle itself, wrote down commands that must not run."""
+    return rule.verdict == "deny" and rule.command is not None and rule.tier != "builtin"
+
+
+def _guarding(rules: Sequence[Rule], tool: str) -> Rule | None:
+    return next((rule for rule in rules if _denies_commands(rule) and tool_matches(rule.tool, tool)), None)
+
+
+def _by_hidden(query: Query, rule: Rule) -> Decision:
+    """A person says what becomes of a command that a rule about commands cannot see through."""
+    if query.agent_default == "deny":
+        return Decision(verdict="deny", decided_by="agent", step=5, reason="AgentDenied")
+    return Decision(
+        verdict="ask",
+        decided_by="rule",
+        step=2,
+        rule=rule.shown,
+        origin=rule.origin or rule.tier,
+        note=f"{query.hides}, so nobody can tell whether {rule.shown} denies it",
+        for_person=True,
     )
 
 

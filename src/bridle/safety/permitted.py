@@ -189,17 +189,17 @@ def _denied(
         "rule": rule,
         "client": (answer.answered_by if answer is not None else None) or "nobody",
         "timeout_s": f"{PERMISSION_TIMEOUT_S:g}",
-        "hint": _hint(query, permissions),
+        "hint": "" if query.hides else _hint(query, permissions),
         "hook": decision.rule,
         "message": decision.note,
     }
-    content = sentence(reason, data)
+    content = sentence(reason, data).rstrip()
     if reason == "HookBlocked":
         pass  # its sentence has the hook's own words
     elif answer is not None and answer.note:
         content += f" They said: {answer.note}"
     elif decision.note:
-        content += f" {decision.note}"
+        content += f" Why: {decision.note}." if query.hides else f" {decision.note}"
     return ToolOutput(
         outcome="denied",
         reason=reason,
@@ -207,7 +207,7 @@ def _denied(
         metadata={"timeout_s": PERMISSION_TIMEOUT_S} if reason == "PermissionTimeout" else {},
         evidence=Evidence(
             source=SOURCE,
-            rule=rule if reason == "RuleDenied" else reason,
+            rule=rule if reason == "RuleDenied" or query.hides else reason,
             matched=query.command or ", ".join(path.shown for path in query.paths),
             preview=explanation(query, decision, permissions.mode),
         ),

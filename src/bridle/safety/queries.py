@@ -7,6 +7,7 @@ it holds secrets is never quiet, nor is one of Bridle's own. Looks at the file s
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +34,7 @@ from bridle.safety.paths import (
 from bridle.safety.patterns import consists_of, is_plain
 from bridle.safety.sandbox.private_places import PrivatePlaces
 from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
-from bridle.safety.shell.facts import Part, PathUse, Understanding
+from bridle.safety.shell.facts import Below, Part, PathUse, Understanding
 from bridle.safety.shell.judgement import ENDLESS
 
 Understand: TypeAlias = Callable[[str, str], Understanding]
@@ -47,8 +48,18 @@ _PIECES = compiled_later(r"[=:,@]")
 _ADDRESS = compiled_later(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
+MAX_WALKED = 20_000
+MAX_INDEX_BYTES = 16 * 1024 * 1024
+"""How many files a search is followed through; where there are more, which ones it finds is not known."""
+_ODD_NAME = compiled_later(r"[\s'\"\\\x00-\x20\x7f-\xa0]")
+_SPLITS = compiled_later(r"[\s*?\[\\]")
 _RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
 _SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
+_GIT_FILLS = frozenset(
+    {"checkout", "switch", "restore", "clone", "pull", "merge", "rebase", "reset", "apply", "am", "stash", "worktree",
+     "cherry-pick", "revert", "submodule"}
+)  # fmt: skip
+"""Subcommands of git that put files into the workspace."""
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
 _PUBLIC = ("/usr", "/etc/ssl/certs", "/etc/pki/tls/certs", "/nix/store", "/snap")
@@ -70,6 +81,7 @@ CONNECTS = "it connects to the network"
 OUTSIDE = "it is outside this folder"
 CHANGES = "it changes files"
 UNKNOWN_FILES = "its files are not known before it runs"
+RUNS_ITS_OWN = "it runs what it wrote, linked or copied itself"
 
 
 class PathName(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +105,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     word of it may be a path that is not the workspace's, or one of those two, so that no yes to another command covers
     it. `escalates`: it wants out of the sandbox. `discloses`: it prints a secret. `obeyed` are the files that later
     runs obey and it would change; `brings`: git would, from a commit, so that the same command may bring others the
-    next time. `must_ask` says why a person is asked whatever else would allow it. `concern` says in few words why somebody
-    might be asked. `lifted` are the flags by which a person answered a question of this call before it came.
+    next time. `must_ask` says why a person is asked whatever else would allow it. `hides` says why a rule about
+    programs cannot tell what it runs; it is looked for only where there are such rules. `concern` says in few words why
+    somebody might be asked. `lifted` are the flags by which a person answered a question of this call before it came.
     """
 
     tool: str
@@ -117,6 +130,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     brings: bool = False
     discloses: bool = False
     must_ask: str = ""
+    hides: str = ""
     concern: str = ""
     agent_default: Verdict | None = None
     lifted: tuple[str, ...] = ()
@@ -144,7 +158,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asks_anew(self) -> bool:
         """Whether a person is asked each time: no grant and no rule says yes for them."""
-        return self.escalates or self.discloses or self.brings or bool(self.must_ask)
+        return self.escalates or self.discloses or self.brings or bool(self.must_ask or self.hides)
 
     @property
     def key(self) -> str | None:
@@ -259,21 +273,32 @@ class _Touched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_of(
-    call: ToolCall, place: Place, *, understand: Understand | None, agent_default: Verdict | None
+    call: ToolCall,
+    place: Place,
+    *,
+    understand: Understand | None,
+    agent_default: Verdict | None,
+    named: bool = False,
 ) -> Query:
-    """What there is to decide about a guarded call."""
+    """What there is to decide about a guarded call. With `named` somebody needs every program of a command by name."""
     command = next((subject.value for subject in call.subjects if subject.kind == "command"), None)
-    about_files = command is None
-    query = _file_query(call, place) if about_files else _command_query(call, command, place, understand)
+    query = (
+        _file_query(call, place)
+        if command is None
+        else _command_query(call, command, place, understand, named=named)
+    )
     return msgspec.structs.replace(query, agent_default=agent_default, must_ask=call.must_ask)
 
 
 def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
-    """The parts of a command as a question shows them."""
+    """The parts of a command as a question shows them; what is the same in each turn of a loop is shown once."""
     if script is None:
         return ()
     return tuple(
-        CommandPart(text=part.text, command_class=part.command_class, does=part.does) for part in script.parts
+        dict.fromkeys(
+            CommandPart(text=part.text, command_class=part.command_class, does=part.does)
+            for part in script.parts
+        )
     )
 
 
@@ -340,7 +365,9 @@ def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, private: bool,
 # Commands
 
 
-def _command_query(call: ToolCall, command: str, place: Place, understand: Understand | None) -> Query:
+def _command_query(
+    call: ToolCall, command: str, place: Place, understand: Understand | None, *, named: bool
+) -> Query:
     wants_out = bool(getattr(call.args, "escalate", ""))
     escalates = wants_out and not place.lifted.unsandboxed
     cwd = _starting_folder(call.subjects, place)
@@ -387,6 +414,7 @@ def _command_query(call: ToolCall, command: str, place: Place, understand: Under
         discloses=script.discloses,
         obeyed=(*obeyed, *foreseen.files),
         brings=brings,
+        hides=(script.hidden or _runs_its_own(script.parts, touched)) if named else "",
         concern=ESCALATES
         if escalates
         else (brings and _brought(foreseen, place))
@@ -406,6 +434,45 @@ def _brought(foreseen: Foreseen, place: Place) -> str:
     return f"{CHANGES_POLICY}: {', '.join(names[:MAX_NAMED])}{more}" if names else ""
 
 
+def _runs_its_own(parts: Sequence[Part], touched: Sequence[Sequence[_Touched]]) -> str:
+    """Whether a command runs a file that it wrote, linked or copied itself, or may have."""
+    files = [file for uses in touched for file in uses]
+    written = [file.resolved for file in files if file.access == "write"]
+    written += [None for part, uses in zip(parts, touched, strict=True) if _writes_unnamed(part, uses)]
+    if not written:
+        return ""
+    known = [path for path in written if path is not None]
+    for file in files:
+        if file.access == "run" and (
+            None in written or file.resolved is None or is_beneath_any(file.resolved, known)
+        ):
+            return RUNS_ITS_OWN
+    made = {os.path.basename(path) for path in known}
+    ran = {(part.words[0] or "").rpartition("/")[2] for part in parts if part.words}
+    unheard_of = None in written and any(not _is_known(name) for name in ran)
+    return RUNS_ITS_OWN if unheard_of or made & ran else ""
+
+
+def _writes_unnamed(part: Part, uses: Sequence[_Touched]) -> bool:
+    """Whether it puts files somewhere without naming them: an archive, a checkout, a download."""
+    if any(file.access in ("write", "delete") for file in uses) or not part.words:
+        return False
+    from bridle.safety.shell.programs import FETCHERS
+
+    program = (part.words[0] or "").rpartition("/")[2]
+    if program == "git":
+        return any(word in _GIT_FILLS for word in part.words[1:])
+    return part.command_class == "writes" or program in FETCHERS
+
+
+def _is_known(program: str) -> bool:
+    from bridle.safety.shell.programs import BUILTINS, have_subcommands, programs, wrappers
+
+    return (
+        program in BUILTINS or program in programs() or program in wrappers() or program in have_subcommands()
+    )
+
+
 def _starting_folder(subjects: Iterable[Subject], place: Place) -> str:
     return next((subject.resolved for subject in subjects if subject.kind == "path"), place.folders.workspace)
 
@@ -416,6 +483,9 @@ def _command_risk(declared: Risk, script: Understanding) -> Risk:
 
 def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
     for use in part.uses:
+        if use.below is not None and use.path is not None:
+            yield from _found(use, use.path, use.below, cwd, place)
+            continue
         for path in _meant(use, cwd):
             yield _file(path, use, cwd, place)
     program = (part.words[0] or "").rpartition("/")[2] if part.words else ""
@@ -488,6 +558,80 @@ def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
     return False
 
 
+def tracked_files(folder: str) -> list[str] | None:
+    """What git knows of a repository, from its index; None where that is not read here, or lies elsewhere."""
+    try:
+        with open(f"{folder}/.git/index", "rb") as file:
+            data = file.read(MAX_INDEX_BYTES)
+        if data[:4] != b"DIRC" or data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3") or len(data) == MAX_INDEX_BYTES:
+            return None
+        found: list[str] = []
+        at = 12
+        for _ in range(int.from_bytes(data[8:12], "big")):
+            start = at + (64 if data[at + 60] & 0x40 else 62)
+            end = data.index(b"\0", start)
+            found.append(os.fsdecode(data[start:end]))
+            at += (end - at + 8) // 8 * 8
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if b"link" in data[at:] or b"sdir" in data[at:] else found
+
+
+def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Iterator[_Touched]:
+    """The folder a search goes through, and what it may find there that is not simply a file of that folder.
+
+    Links, what looks like it holds secrets, and names that would be read as something else.
+    """
+    folder = _file(path, use, cwd, place)
+    yield folder
+    if not folder.harmless or folder.resolved is None:
+        return
+
+    @functools.cache
+    def leads_elsewhere(parent: str) -> bool:
+        return os.path.realpath(parent) != parent
+
+    root = folder.resolved
+    tracked = tracked_files(root) if below.tracked else None
+    names = (
+        _names_below(root, hidden=below.hidden) if tracked is None else ((name, False) for name in tracked)
+    )
+    for count, (name, is_folder) in enumerate(names):
+        last = name.rpartition("/")[2]
+        fits = not below.names or any(fnmatchcase(last.lower(), wanted.lower()) for wanted in below.names)
+        odd = use.split and (fits or is_folder) and _is_odd(name, expanded=below.expanded)
+        if count >= MAX_WALKED or odd or (below.bare and name.startswith("-")):
+            yield _Touched(access=use.access, resolved=None)
+            return
+        path = f"{root}/{name}"
+        beside = tracked is not None and leads_elsewhere(os.path.dirname(path))
+        if fits and not is_folder and (beside or os.path.islink(path) or place.holds_secrets(path)):
+            yield _file(path, use, cwd, place)
+
+
+def _is_odd(name: str, *, expanded: bool) -> bool:
+    """Whether a name becomes another, or several, on its way from one program to the next."""
+    return _ODD_NAME.search(name) is not None or (expanded and _SPLITS.search(name) is not None)
+
+
+def _names_below(root: str, *, hidden: bool) -> Iterator[tuple[str, bool]]:
+    """Everything below a folder, relative to it, and whether it is a folder; links are not followed."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(f"{root}/{folder}") as entries:
+                for entry in entries:
+                    if not hidden and entry.name.startswith("."):
+                        continue
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    yield folder + entry.name, is_folder
+                    if is_folder:
+                        folders.append(f"{folder}{entry.name}/")
+        except OSError:
+            continue
+
+
 def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
     """The files a command means by a name: one, those a pattern fits now, or nobody knows which."""
     if use.path is None or not use.pattern:
@@ -499,7 +643,9 @@ def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
         found = list(islice(iglob(use.path, root_dir=cwd), MAX_MATCHES + 1))
     except (OSError, ValueError, re.error):
         return (None,)
-    return (None,) if len(found) > MAX_MATCHES else (use.path, *found)
+    if len(found) > MAX_MATCHES or (use.split and any(map(_SPLITS.search, found))):
+        return (None,)
+    return (use.path, *found)
 
 
 def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:

@@ -101,14 +101,28 @@ def tricky() -> tuple[Tricky, ...]:
 
 
 def ordinary() -> tuple[Ordinary, ...]:
+    return _grouped("ordinary.toml")
+
+
+def _grouped(file: str) -> tuple[Ordinary, ...]:
     found: list[Ordinary] = []
-    for group in _read("ordinary.toml")["group"]:
+    for group in _read(file)["group"]:
         found += (Ordinary(command=command, family=group["name"]) for command in group.get("quiet", ()))
         found += (
             msgspec.convert(case | {"quiet": False, "family": group["name"]}, Ordinary)
             for case in group.get("asks", ())
         )
     return tuple(found)
+
+
+def daily() -> tuple[Ordinary, ...]:
+    """A day's work that only looks, as `ordinary` has it."""
+    return _grouped("daily.toml")
+
+
+def daily_deeds() -> tuple[str, ...]:
+    """What the same day changes or runs: there a question is right."""
+    return tuple(command for group in _read("daily.toml")["group"] for command in group["does"])
 
 
 def hidden() -> tuple[Hidden, ...]:
@@ -143,6 +157,16 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             (cwd / name).write_text(text, encoding="utf-8")
         return cls(cwd=os.path.realpath(cwd), home=os.path.realpath(home))
 
+    @classmethod
+    def make_daily(cls, root: Path) -> "Scene":
+        """The same with four languages in it."""
+        scene = cls.make(root)
+        for name, text in DAILY_FILES.items():
+            path = Path(scene.cwd, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return scene
+
     def add(self, case: Tricky) -> None:
         """What one case needs besides."""
         for name, text in case.files.items():
@@ -158,6 +182,21 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
     def filled(self, text: str) -> str:
         return text.replace("@HOME@", self.home).replace("@CWD@", self.cwd)
+
+
+DAILY_FILES: Mapping[str, str] = {
+    "pyproject.toml": '[project]\nname = "app"\nversion = "1.0"\n',
+    "src/app/__init__.py": "import os\n\n\ndef main():\n    pass\n",
+    "tsconfig.json": "{}\n",
+    "src/index.ts": "import x from './x'\n",
+    "src/x.ts": "export default 1\n",
+    "go.mod": "module example.org/app\n\ngo 1.21\n",
+    "cmd/main.go": "package main\n\nfunc main() {}\n",
+    "Cargo.toml": '[package]\nname = "app"\nversion = "0.1.0"\n',
+    "src/main.rs": "fn main() {}\n",
+    "src/lib.rs": "pub fn a() {}\n",
+    "data.csv": "a,b\nc,d\n",
+}
 
 
 _ORDINARY_FILES: Mapping[str, str] = {

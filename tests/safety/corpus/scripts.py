@@ -155,3 +155,132 @@ def soups(draw: st.DrawFn) -> str:
         glued = "".join(piece + draw(st.sampled_from(GLUE)) for piece in pieces)
         text += draw(st.sampled_from(AROUND)).format(glued) + draw(st.sampled_from(GLUE))
     return text
+
+
+ASSIGNING = (
+    *(
+        "x=1",
+        "x=aa",
+        "x='a b'",
+        "x=",
+        "x+=c",
+        "y=$x",
+        'y="$x z"',
+        "y=x",
+        "x=$(printf bb)",
+        "x=*",
+        "x='*'",
+        "x=~",
+        "x=bb cc",
+    ),
+    *(
+        "export x=dd",
+        "export x",
+        "unset x",
+        "read x <<< ee",
+        "readonly y",
+        "declare x=2",
+        "declare -n x=y",
+        "x=(p q)",
+    ),
+    *(
+        "x[0]=z",
+        "IFS=a",
+        "printf -v x kk",
+        "let x=3",
+        "(( x=4 ))",
+        ": ${x:=5}",
+        "[[ x=6 -eq 6 ]]",
+        "f() { x=9; }",
+        "f",
+    ),
+    *(
+        "eval x=7",
+        "command read x <<< q",
+        "read $y <<< r",
+        "trap 'x=T' DEBUG",
+        "set -- m n",
+        "mapfile x <<< l",
+    ),
+    *(
+        ": $((x=3))",
+        "getopts a x -a",
+        "shopt -s lastpipe",
+        "true",
+        "false",
+        "x=${y:-d}",
+        "x=a; x=b",
+        "set -f",
+        "x='a\\b'",
+    ),
+)
+USING = (
+    *(
+        "aa $x",
+        'aa "$x"',
+        "$x b",
+        'aa "$x$y"',
+        "aa ${x} ${y:-d}",
+        "aa -$x.",
+        "aa ${x-q}",
+        "aa $x $y",
+        "aa '$x' \\$x",
+    ),
+    *(
+        "aa $x$y",
+        'aa "${x:-}" $y',
+        "for x in $x; do aa $x; done",
+        'for y in "$x"; do aa $y; done',
+        "x=$x$x; aa $x",
+    ),
+)
+FLOWS = (
+    *(
+        "{0}; {1}",
+        "{0}; {1}; {2}",
+        "{0} && {1}",
+        "{0} || {1}; {2}",
+        "({0}); {1}",
+        "{{ {0}; }}; {1}",
+        "{0} | {1}; {2}",
+    ),
+    *(
+        "{0} & {1}",
+        "if {0}; then {1}; else {2}; fi",
+        "if {0}; then {1}; fi; {2}",
+        "for x in p q; do {0}; {1}; done; {2}",
+    ),
+    *(
+        "while {0}; do {1}; break; {2}; done; {1}",
+        "case a in a) {0};; b) {1};; esac; {2}",
+        "z=$({0}; {1}); {2}",
+    ),
+    *(
+        "for i in 1 2; do {0}; if true; then {1}; continue; fi; {2}; done",
+        "{{ {0}; }} > /no/where/x; {1}; {2}",
+    ),
+    *(
+        "for i in 1 2; do for x in a $i; do {0}; {1}; done; {2}; done",
+        "f() {{ {0}; }}; {1}; f; {2}",
+        "! {0}; {1}",
+    ),
+    *(
+        "for i in 1 2; do {1}; {0}; done",
+        "until {0}; do {1}; break; done; {2}",
+        "{0} <<E\nx\nE\n{1}",
+        "{0} & {1} & {2}",
+    ),
+)
+
+
+@st.composite
+def assignments(draw: st.DrawFn, depth: int = 2) -> str:
+    """Variables set and used in every order a script can have; no program in it exists."""
+
+    def piece() -> str:
+        choice = draw(st.integers(0, 5))
+        if depth and choice == 0:
+            return draw(assignments(depth - 1))
+        return draw(st.sampled_from(USING if choice > 3 else ASSIGNING))
+
+    return draw(st.sampled_from(FLOWS)).format(piece(), piece(), draw(st.sampled_from(USING)))

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, event, given, settings
 
 from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.safety.shell.understanding import understand
-from safety.corpus.loading import SYSTEM_PATH
-from safety.corpus.scripts import scripts, soups
+from safety.corpus.loading import DAILY_FILES, SYSTEM_PATH, daily
+from safety.corpus.scripts import assignments, scripts, soups
 
 BASH = shutil.which("bash", path=SYSTEM_PATH)
 GIT = shutil.which("git", path=SYSTEM_PATH)
@@ -160,6 +160,27 @@ def test_a_script_called_read_only_changes_nothing(world: World, script: str) ->
     assert check(world, script), script
 
 
+@pytest.mark.timeout(180)
+def test_a_day_of_commands_that_ask_nobody_changes_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        fresh = World(tmp_path, listener)
+        for name, text in DAILY_FILES.items():
+            path = fresh.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        commands = [case.command for case in daily() if case.quiet and fresh.is_believed(case.command)]
+        assert len(commands) >= 195
+        before = fresh.state()
+        for command in commands:
+            fresh.run(command)
+        here = str(fresh.folder)  # npm keeps a diary in the home folder
+        changed = {
+            path for path, was in fresh.state().items() if path.startswith(here) and before.get(path) != was
+        }
+        assert (changed, fresh.was_called()) == (set(), False)
+
+
 class Recorder:
     """A shell in which no program exists: each one that would start is written down with its words."""
 
@@ -229,6 +250,20 @@ def test_every_command_a_shell_starts_was_seen(recorder: Recorder, script: str) 
         event("not understood")
         return
     event("understood")
+    unseen = [words for words in recorder.started(script) if not was_seen(words, found)]
+    assert unseen == [], f"{script!r} seen as {[part.words for part in found.parts]}"
+
+
+@pytest.mark.timeout(120)
+@settings(max_examples=SOUPS_PER_RUN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(script=assignments())
+def test_what_a_variable_is_said_to_hold_is_what_programs_are_given(recorder: Recorder, script: str) -> None:
+    here = Surroundings(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
+    found = understand(script, here)
+    if found.command_class == "unparseable" and not found.parts:
+        event("not understood")
+        return
+    event("known" if any(None not in part.words for part in found.parts) else "unknown")
     unseen = [words for words in recorder.started(script) if not was_seen(words, found)]
     assert unseen == [], f"{script!r} seen as {[part.words for part in found.parts]}"
 

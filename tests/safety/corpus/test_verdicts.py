@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.explaining import Explained, Unexplainable, explain, standing
-from safety.corpus.loading import SYSTEM_PATH, Scene, ordinary, tricky
+from safety.corpus.loading import SYSTEM_PATH, Scene, daily, daily_deeds, ordinary, tricky
 
 MAY_ASK = 0.02
 
@@ -53,6 +53,27 @@ async def test_ordinary_commands_hardly_ever_ask(scene: Scene) -> None:
     asking = [case for case in cases if not case.quiet]
     assert len(cases) >= 200
     assert len(asking) <= len(cases) * MAY_ASK
+
+
+@pytest.mark.requirement("C26", "G8.4")
+@pytest.mark.parametrize(
+    ("make", "cases"), [(Scene.make, ordinary()), (Scene.make_daily, daily())], ids=["ordinary", "daily"]
+)
+async def test_at_most_two_in_a_hundred_ask_for_nothing(tmp_path: Path, make, cases) -> None:
+    said = await verdicts(make(tmp_path), [case.command for case in cases])
+    asking = {
+        command: answer.because for command, answer in said.items() if answer and answer.verdict != "allow"
+    }
+    marked = {case.command for case in cases if not case.quiet}
+    figure = f"{len(asking)} of {len(cases)} ask for nothing: {len(asking) / len(cases):.1%}"
+    assert len(cases) >= 200
+    assert (set(asking), len(asking) <= len(cases) * MAY_ASK) == (marked, True), f"{figure}, {asking}"
+    print(figure)
+
+
+async def test_what_a_day_changes_or_runs_asks(tmp_path: Path) -> None:
+    said = await verdicts(Scene.make_daily(tmp_path), list(daily_deeds()))
+    assert [command for command, answer in said.items() if answer is None or answer.verdict == "allow"] == []
 
 
 async def test_no_tricky_command_runs_without_a_question(scene: Scene) -> None:

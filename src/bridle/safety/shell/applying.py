@@ -29,7 +29,7 @@ def apply_table(judgement: Judgement, split: Split, program: Program) -> None:
             _addresses(judgement, split, arguments)
         case "text" | "none" | "command":
             for word in arguments:
-                if word.glob:
+                if word.glob and (word.text is not None or not word.composed):
                     judgement.use(word, "read")
 
 

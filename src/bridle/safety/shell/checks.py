@@ -9,6 +9,7 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Sequence
+from posixpath import normpath
 from typing import TypeAlias
 
 import msgspec
@@ -17,7 +18,8 @@ from bridle.safety.shell import languages
 from bridle.safety.shell.judgement import ENDLESS, Judgement
 from bridle.safety.shell.options import Split, split_words
 from bridle.safety.shell.programs import HARMLESS_VALUES, HARMLESS_VARIABLES, Program
-from bridle.safety.shell.words import UNKNOWN, Word, names
+from bridle.safety.shell.searches import found_below
+from bridle.safety.shell.words import UNKNOWN, Found, Word, names
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -81,6 +83,8 @@ def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
 def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word]) -> Sequence[Inner]:
     inner: list[Inner] = []
     names: list[str] = []
+    acts = any(word.text in _FIND_RUNS for word in words)
+    found = found_below(roots, _acting(words)) if acts else None
     while words:
         name = words.pop(0).text
         if name in _FIND_FLAGS:
@@ -91,7 +95,7 @@ def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word])
             continue
         if name in _FIND_RUNS:
             end = _action_end(words)
-            filled = [piece for word in words[:end] for piece in _found(word, roots, names)]
+            filled = [piece for word in words[:end] for piece in _found(word, roots, names, found)]
             inner.append(Inner(tuple(filled)))
             words = words[end + 1 :]
             continue
@@ -124,7 +128,19 @@ def _action_end(words: Sequence[Word]) -> int:
     return len(words)
 
 
-def _found(word: Word, roots: Sequence[Word], names: Sequence[str]) -> Sequence[Word]:
+def _acting(words: Sequence[Word]) -> list[Word]:
+    """The words of a `find` with `-print` in place of each command that it runs."""
+    left, kept = list(words), list[Word]()
+    while left:
+        word = left.pop(0)
+        if word.text in _FIND_RUNS:
+            del left[: _action_end(left) + 1]
+            word = Word("-print", "-print", starts="-print")
+        kept.append(word)
+    return kept
+
+
+def _found(word: Word, roots: Sequence[Word], names: Sequence[str], found: Found | None) -> Sequence[Word]:
     """A bare `{}` becomes something below one of the roots; inside a longer word it stays unknown.
 
     What it is looked for by comes beside it: whoever looks for `.env` reads secrets. A wildcard of `find` means hidden
@@ -141,7 +157,8 @@ def _found(word: Word, roots: Sequence[Word], names: Sequence[str]) -> Sequence[
         folder = root.text.rstrip("/")
         for name in fits:
             text = f"{folder}/{name}"
-            below.append(Word(text, word.source, starts=text, glob=True))
+            below.append(Word(text, word.source, starts=text, glob=True, found=found))
+            found = None  # said once
     return below
 
 
@@ -297,7 +314,8 @@ def _test(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
 def _test_proven(judgement: Judgement, words: list[Word], *, double: bool) -> bool:
     while words and words[0].text == "!" and len(words) != 2:
         words = words[1:]
-    if any(word.split and not double for word in words) or any(word.text in ("-v", "-R") for word in words):
+    expanded = any(word.split or (word.glob and word.bare) for word in words)
+    if (expanded and not double) or any(word.text in ("-v", "-R") for word in words):
         return False
     match words:
         case []:
@@ -548,6 +566,26 @@ def _ssh(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inne
     return _NOTHING
 
 
+_SYSTEM_PROGRAMS = (
+    "/bin/",
+    "/sbin/",
+    "/lib/",
+    "/lib64/",
+    "/usr/bin/",
+    "/usr/sbin/",
+    "/usr/lib/",
+    "/usr/lib64/",
+)
+
+
+def _ldd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    """It starts the loader that a file names, so it is no more than a look only where nobody but the system writes."""
+    for word in split.arguments:
+        if word.text is None or word.glob or not normpath(word.text).startswith(_SYSTEM_PROGRAMS):
+            judgement.unproven("it may start what it looks at")
+    return _NOTHING
+
+
 def _rg(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
     if split.has("--files") and split.arguments:
         judgement.use(split.arguments[0], "read")
@@ -663,6 +701,7 @@ CHECKS: dict[str, Check] = {
     "seq": _seq,
     "follows": _follows,
     "endless": _endless,
+    "ldd": _ldd,
 }  # fmt: skip
 
 OWN_WORDS = frozenset({"find", "fd", "sed", "awk", "printf", "test", "tar", "dd"})

@@ -17,16 +17,32 @@ SEVERITY: tuple[CommandClass, ...] = (
 """From harmless to worst; a script is as bad as its worst part."""
 
 
+class Below(msgspec.Struct, frozen=True, kw_only=True):
+    """Which files below a folder are meant: those named like one of `names`, all where there are none.
+
+    The rest is as in `words.Found`.
+    """
+
+    names: tuple[str, ...] = ()
+    bare: bool = False
+    tracked: bool = False
+    hidden: bool = True
+    expanded: bool = False
+
+
 class PathUse(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder a command names, as the shell would see it: `~` and quotes resolved, relative to `cwd` there.
 
     `path` is None where the name is not known before the command runs. With `pattern` it is a glob: any file it
-    matches may be meant, and folders on the way may be links.
+    matches may be meant, and folders on the way may be links. With `split` a file name that holds a blank or a wildcard
+    becomes other names. With `below` it is a folder, and files below it are meant.
     """
 
     path: str | None
     access: Literal["read", "write", "delete", "run"]
     pattern: bool = False
+    split: bool = False
+    below: Below | None = None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +74,8 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
 
     `refused` is the end of a sentence when the script must never run, whatever anybody says (`it deletes your home
     folder`), with `refused_rule` as the stable name of why. `problem` says what could not be understood. It
-    `discloses` a secret if a part does.
+    `discloses` a secret if a part does. `composed` are words that stand nowhere in the text as they will be read.
+    `hidden` says why some program it runs cannot be named from the text, nothing where each can.
     """
 
     command: str
@@ -69,6 +86,8 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     refused_rule: str | None = None
     problem: str | None = None
     discloses: bool = False
+    composed: tuple[str, ...] = ()
+    hidden: str = ""
 
     @property
     def read_only(self) -> bool:

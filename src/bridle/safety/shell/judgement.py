@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 
 from bridle.protocol.events import CommandClass
-from bridle.safety.shell.facts import SEVERITY, PathUse
+from bridle.safety.shell.facts import SEVERITY, Below, PathUse
 from bridle.safety.shell.programs import Program
 from bridle.safety.shell.script import Folders
-from bridle.safety.shell.words import OPEN_DESCRIPTOR, Word
+from bridle.safety.shell.words import OPEN_DESCRIPTOR, Found, Word
 
 _NOBODYS = frozenset(
     {"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"}
@@ -62,6 +62,9 @@ class Judgement(msgspec.Struct):
 
     def use(self, word: Word, access: Literal["read", "write", "delete", "run"]) -> None:
         """Notes a path the command touches, as seen from where the script started."""
+        if word.found is not None and access == "read":
+            self._use_found(word.found)
+            return
         if word.text is None:
             if not word.starts.startswith(OPEN_DESCRIPTOR):
                 self.uses.append(PathUse(path=None, access=access))
@@ -72,7 +75,23 @@ class Judgement(msgspec.Struct):
             return
         for folder in sorted(self.folders, key=str):
             path = self._from_start(word.text, folder)
-            self.uses.append(PathUse(path=path, access=access, pattern=word.glob))
+            split = word.glob and word.split
+            self.uses.append(PathUse(path=path, access=access, pattern=word.glob, split=split))
+
+    def _use_found(self, found: Found) -> None:
+        below = Below(
+            names=found.names,
+            bare=found.bare,
+            tracked=found.tracked,
+            hidden=found.hidden,
+            expanded=found.expanded,
+        )
+        for folder in sorted(self.folders, key=str):
+            for root in found.folders:
+                path = self._from_start(root, folder)
+                self.uses.append(
+                    PathUse(path=path, access="read", split=not found.parted_by_nul, below=below)
+                )
 
     def _from_start(self, path: str, folder: str | None) -> str | None:
         if path.startswith("/") or folder == self.start:

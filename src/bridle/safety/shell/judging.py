@@ -12,6 +12,18 @@ from bridle.safety.shell.applying import apply_options, apply_table
 from bridle.safety.shell.checks import CHECKS, OWN_WORDS, Inner, is_harmless_variable
 from bridle.safety.shell.facts import Part
 from bridle.safety.shell.git_checks import judge_git
+from bridle.safety.shell.hiding import (
+    EVALUATES,
+    MAY_HIDE,
+    MOVES,
+    READS,
+    UNKNOWN_TEXT,
+    UNNAMED,
+    hides_by_builtin,
+    hides_by_shell,
+    hides_by_variable,
+    sets_search_path,
+)
 from bridle.safety.shell.judgement import Judgement, host_of, shown_name, worse
 from bridle.safety.shell.keys import key_of
 from bridle.safety.shell.options import Split, split_words
@@ -40,8 +52,10 @@ from bridle.safety.shell.refusals import (
     refused_text,
 )
 from bridle.safety.shell.script import Command, Script
-from bridle.safety.shell.versions import steering_files, tells_version
-from bridle.safety.shell.words import Unreadable, Word
+from bridle.safety.shell.searches import found_by
+from bridle.safety.shell.values import is_ordinary
+from bridle.safety.shell.versions import shows_help, steering_files, tells_version
+from bridle.safety.shell.words import Found, Unreadable, Word
 from bridle.safety.shell.wrappers import wrapped
 
 MAX_NESTING = 6
@@ -66,6 +80,10 @@ class Findings(msgspec.Struct):
     refusal: Refusal | None = None
     problem: str | None = None
     discloses: bool = False
+    hidden: str = ""
+
+    def hide(self, why: str) -> None:
+        self.hidden = self.hidden or why
 
     def refuse(self, refusal: Refusal | None) -> None:
         self.refusal = self.refusal or refusal
@@ -86,6 +104,10 @@ class _Judge:
             self._command(command)
         for command in script.commands:
             self._flows(command)
+        if any("PATH" in command.text and sets_search_path(command) for command in script.commands) and any(
+            use.access == "write" for part in self.findings.parts for use in part.uses
+        ):
+            self.findings.hide(MOVES)
         self.findings.refuse(refused_functions(multiplies=script.multiplies))
 
     def _command(self, command: Command) -> None:
@@ -94,6 +116,11 @@ class _Judge:
         self._redirections(command, judgement)
         if command.evaluates or any(word.assigns for word in command.words):
             judgement.at_least("executes", "evaluates an expression")
+            self.findings.hide(EVALUATES)
+        if command.assignments or "=" in command.text:
+            self.findings.hide(hides_by_variable(command))
+        for word in command.expands:
+            judgement.use(word, "read")
         if command.words:
             self._words(command, judgement, depth=0)
         elif judgement.uses or judgement.command_class != "read_only":
@@ -111,9 +138,14 @@ class _Judge:
 
     def _assignments(self, command: Command, judgement: Judgement) -> None:
         for assignment in command.assignments:
-            value = None if assignment.value is None else assignment.value.text
-            if assignment.value is None or not is_harmless_variable(assignment.name, value):
+            value = assignment.value
+            own = not command.words and is_ordinary(assignment.name)
+            if value is None or not (own or is_harmless_variable(assignment.name, value.text)):
                 judgement.at_least("executes", f"sets {shown_name(assignment.name)}")
+            elif value.assigns:
+                judgement.at_least("executes", "evaluates an expression")
+            if value.assigns if value is not None else "[" in command.text:
+                self.findings.hide(EVALUATES)
 
     def _redirections(self, command: Command, judgement: Judgement) -> None:
         for redirection in command.redirections:
@@ -142,6 +174,7 @@ class _Judge:
             return
         if name_word.text is None or name_word.glob or not name_word.text:
             judgement.at_least("executes", "runs a program whose name is not known yet")
+            self.findings.hide(UNNAMED)
             self._leaf(command, Leaf("", tuple(judgement.words)))
             self._add(command, judgement, _NO_PROGRAM)
             return
@@ -179,9 +212,12 @@ class _Judge:
         split = split_words(wrapper, judgement.words[1:], leading=True)
         if split.problem:
             judgement.unproven(split.problem)
+            self.findings.hide(UNNAMED)
+        if judgement.name == "parallel" and (not split.rest or split.rest[0].known.startswith(":::")):
+            self.findings.hide(READS)
         apply_options(judgement, Split(used=split.used), wrapper)
         judgement.at_least(wrapper.base, wrapper.does if wrapper.base != "read_only" else "")
-        inner = wrapped(judgement, wrapper, split)
+        inner = wrapped(judgement, wrapper, split, self._fed(command, judgement, depth))
         if inner is None or not inner.words:
             program = programs().get(judgement.name, wrapper)
             self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
@@ -189,6 +225,11 @@ class _Judge:
             return
         self._trust_path(judgement)
         self._inner(command, judgement, inner, depth)
+
+    def _fed(self, command: Command, judgement: Judgement, depth: int) -> Found | None:
+        """The files whose names a command reads, where it is the one at the end of the pipe."""
+        own_input = any(redirection.operator.startswith("<") for redirection in command.redirections)
+        return found_by(command.fed_by) if judgement.name == "xargs" and not own_input else None
 
     def _inner(self, command: Command, judgement: Judgement, inner: Inner, depth: int) -> None:
         """Goes on with the command inside; what was found so far stays with it."""
@@ -222,10 +263,16 @@ class _Judge:
         body = next((r.body for r in command.redirections if r.operator in _NO_BODY), None)
         if runs_input and body is not None:
             self._nested(command, body)
+        elif runs_input:
+            self.findings.hide(READS)
+        else:
+            self.findings.hide(hides_by_shell(words))
         judgement.at_least("executes", "runs what it reads" if runs_input else "runs {}")
         if not runs_input:
             for word in code_words(judgement.name, words)[:1]:
                 judgement.use(word, "run")
+                if word.text is None or word.glob:
+                    self.findings.hide(UNKNOWN_TEXT)
         self._finish(command, judgement, Program(base="executes"))
         return True
 
@@ -234,6 +281,7 @@ class _Judge:
         texts = [word.text for word in words if not word.glob]
         if None in texts or len(texts) != len(words):
             judgement.at_least("unparseable", "runs a text that is not known yet")
+            self.findings.hide(UNKNOWN_TEXT)
             self._finish(command, judgement, _NO_PROGRAM)
             return
         found = self._nested(command, " ".join(text for text in texts if text is not None))
@@ -250,15 +298,18 @@ class _Judge:
             script = read_script(text, home=self.place.home, folders=command.folders)
         except Unreadable as problem:
             self.findings.problem = self.findings.problem or str(problem)
+            self.findings.hide(UNKNOWN_TEXT)
             self.findings.refuse(refused_text(text, self.place.home))
             return None
         script.defined |= self.script.defined
+        self.script.composed |= script.composed
         self.script.shape = "compound"
         inside = _Judge(script, self.place, self.nesting + 1)
         self.findings.parts.extend(inside.findings.parts)
         self.findings.refuse(inside.findings.refusal)
         self.findings.discloses |= inside.findings.discloses
         self.findings.problem = self.findings.problem or inside.findings.problem
+        self.findings.hide(inside.findings.hidden)
         for leaves in inside.leaves.values():
             self.leaves[id(command)].extend(leaves)
         return inside.findings
@@ -268,7 +319,10 @@ class _Judge:
     def _program(self, command: Command, judgement: Judgement, depth: int) -> None:
         name, words = judgement.name, judgement.words
         self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
-        if len(words) == 2 and tells_version(name, words[1].known):
+        if name in ("source", ".") and (reads_code(name, words) or any(w.text is None for w in words[1:2])):
+            self.findings.hide(READS)
+        asks_version = len(words) == 2 and tells_version(name, words[1].known)
+        if asks_version or (len(words) == 3 and shows_help(name, words[1].known, words[2].known)):
             judgement.does = judgement.does or "shows its version or its help"
             self._steer(judgement)
             self._finish(command, judgement, Program(arguments="text"))
@@ -376,6 +430,8 @@ class _Judge:
             judgement.unproven("which program that is depends on the workspace")
 
     def _finish(self, command: Command, judgement: Judgement, program: Program) -> None:
+        if judgement.name in MAY_HIDE:
+            self.findings.hide(hides_by_builtin(judgement))
         self._trust_path(judgement)
         self._add(command, judgement, program)
 

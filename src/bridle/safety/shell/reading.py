@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from posixpath import join, normpath
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ import msgspec
 from bridle.safety.shell.accounting import Claim, account, is_operator
 from bridle.safety.shell.facts import Shape
 from bridle.safety.shell.script import Assignment, Command, Folders, Redirection, Script
-from bridle.safety.shell.words import Known, Span, Unreadable, Word, names, read_word
+from bridle.safety.shell.searches import found_by
+from bridle.safety.shell.values import Held, Values, evaluates_operands, fields, in_both, is_ordinary, turns
+from bridle.safety.shell.words import Known, Span, Unreadable, Value, Word, names, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 64 * 1024
 MAX_COMMANDS = 400
 MAX_DEPTH = 60
+MAX_LOOPS = 2
+"""Loops within loops deeper than this are read without knowing any variable."""
+MAX_FOLLOWED = 64
+MAX_FOLLOWED_TEXT = 2_000
+"""A loop whose turns hold more commands than this together, or that is longer than this, is read once."""
 
 _TOO_DEEP = "it is nested too deeply"
 _HIDDEN = re.compile(
@@ -40,7 +47,7 @@ _RESERVED = names(
     "if then elif else fi do done case esac while until for select in function { } [[ ]] ! coproc"
 )
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n")
-_LOOP_NAME = re.compile(r"(?!.*_proxy$)[a-z_][a-z0-9_]*")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 
 
 def read_script(text: str, *, home: str, folders: Folders) -> Script:
@@ -75,6 +82,10 @@ def _as_written(text: str) -> str:
     return text if text.isascii() else text.encode("latin-1").decode("utf-8", "replace")
 
 
+def _text_as_bytes(word: Word) -> str | None:
+    return None if word.text is None else _bytes_as_text(word.text)
+
+
 def _word_as_written(word: Word) -> Word:
     if word.source.isascii() and word.starts.isascii():
         return word
@@ -107,7 +118,10 @@ class _Reader:
         self.script = Script()
         self.claims: list[Claim] = []
         self.depth = 0
+        self.loops = 0
         self.substitutions = 0
+        self.values = Values()
+        self.places_assigned = False
         self.readers = {
             "command": self._command,
             "redirected_statement": self._redirected,
@@ -121,7 +135,7 @@ class _Reader:
             "if_statement": self._branches,
             "elif_clause": self._branches,
             "else_clause": self._branches,
-            "while_statement": self._branches,
+            "while_statement": self._while,
             "for_statement": self._for,
             "c_style_for_statement": self._c_style_for,
             "case_statement": self._case,
@@ -189,7 +203,11 @@ class _Reader:
             read = self.readers.get(node.type)
             if read is None:
                 raise Unreadable(f"{node.type.replace('_', ' ')} is not understood")
-            return read(node, folders)
+            held = self.values.held
+            outcome = read(node, folders)
+            if self.values.held is not held and _is_in_background(node):
+                self.values.held = held
+            return outcome
         finally:
             self.depth -= 1
 
@@ -201,13 +219,17 @@ class _Reader:
         left, operator, right = _three(node)
         first = self._statement(left, folders)
         self._claim_token(operator)
+        held = self.values.held
         if operator.type == "&&":
             second = self._statement(right, first.done)
-            return _Outcome(second.done, first.failed | second.failed)
-        if operator.type == "||":
+            outcome = _Outcome(second.done, first.failed | second.failed)
+        elif operator.type == "||":
             second = self._statement(right, first.failed)
-            return _Outcome(first.done | second.done, second.failed)
-        return self._statement(right, first.either)
+            outcome = _Outcome(first.done | second.done, second.failed)
+        else:
+            return self._statement(right, first.either)
+        self.values.held = in_both(held, self.values.held)
+        return outcome
 
     def _pipeline(self, node: Node, folders: Folders) -> _Outcome:
         upstream: list[Command] = []
@@ -218,8 +240,9 @@ class _Reader:
             if child.type == "comment":
                 self._claim(child, "comment")
                 continue
-            before = len(self.script.commands)
+            before, held = len(self.script.commands), self.values.held
             self._statement(child, folders)
+            self.values.held = held
             here = self.script.commands[before:]
             for command in here:
                 command.fed_by.extend(upstream)
@@ -243,7 +266,9 @@ class _Reader:
         return last
 
     def _subshell(self, node: Node, folders: Folders) -> _Outcome:
+        held = self.values.held
         self._block(node, folders)
+        self.values.held = held
         return _stays(folders)
 
     def _braces(self, node: Node, folders: Folders) -> _Outcome:
@@ -251,48 +276,121 @@ class _Reader:
             text = self.source[node.start_byte + 2 : node.end_byte - 2]
             command = self._new(node, folders)
             command.evaluates = _PLAIN_ARITHMETIC.fullmatch(text) is None
+            if command.evaluates:
+                self.values.lose()
             self._claim(node, "word", len(self.script.commands))
             self._inside(node, command, folders)
             return _stays(folders)
         return self._block(node, folders)
 
     def _branches(self, node: Node, folders: Folders) -> _Outcome:
-        """What may or may not run, or run again: afterwards the shell is where it was or anywhere inside."""
-        places = folders
+        """What may or may not run: afterwards the shell is where it was or anywhere inside."""
+        places, skipped = folders, self.values.held
         for child in node.children:
+            if child.type in ("elif_clause", "else_clause"):
+                self.values.held = skipped = in_both(skipped, self.values.held)
             if child.is_named:
                 places = places | self._statement(child, places).either
             else:
                 self._claim_token(child)
+            if child.type == "then":
+                skipped = self.values.held
+        whole = node.type == "else_clause"
+        self.values.held = self.values.held if whole else in_both(skipped, self.values.held)
         return _stays(places)
+
+    def _while(self, node: Node, folders: Folders) -> _Outcome:
+        for child in node.children:
+            if not child.is_named:
+                self._claim_token(child)
+        return self._repeated([child for child in node.children if child.is_named], folders)
 
     def _for(self, node: Node, folders: Folders) -> _Outcome:
         command = self._new(node, folders)
         variable = node.child_by_field_name("variable")
         name = "" if variable is None else self.source[variable.start_byte : variable.end_byte]
-        command.evaluates = _LOOP_NAME.fullmatch(name) is None or node.children[0].type != "for"
+        command.evaluates = not is_ordinary(name) or node.children[0].type != "for"
         command.text = _as_written(
             self.source[node.start_byte : node.end_byte].partition("\n")[0].partition(";")[0]
         )
         owner = len(self.script.commands)
-        places = folders
+        body: list[Node] = []
+        words: list[Word] = []
         for index, child in enumerate(node.children):
             if node.field_name_for_child(index) == "value":
-                word = self._word(child, command, folders, owner)
-                command.evaluates = command.evaluates or word.assigns
-                self.script.note(name, word)
+                words.extend(self._words(child, command, folders, owner))
             elif child.type == "variable_name":
                 self._claim(child, "word")
             elif child.is_named:
-                places = places | self._statement(child, places).either
+                body.append(child)
             else:
                 self._claim_token(child)
+        for word in words:
+            command.evaluates = command.evaluates or word.assigns
+            self.script.note(name, word)
+        command.expands = [word for word in words if word.glob and "/" in word.known]
+        followed = turns(words, [_text_as_bytes(word) for word in words])
+        if len(words) == 1 and words[0].found is not None:
+            followed = [Value("", found=words[0].found)]
+        return self._repeated(body, folders, name, [None] if command.evaluates else followed)
+
+    def _repeated(
+        self, nodes: Sequence[Node], folders: Folders, name: str = "", turns: Sequence[Value | None] = (None,)
+    ) -> _Outcome:
+        """What runs any number of times: nothing is known there of a variable that it changes itself.
+
+        Where a loop's variable has one value after the other, it is read with each of them.
+        """
+        self.loops += 1
+        outer, self.values.touched = self.values.touched, set()
+        self.values.forget(name)
+        start: Held = self.values.held if self.loops <= MAX_LOOPS else None
+        body = "".join(self.source[node.start_byte : node.end_byte] for node in nodes)
+        if start is None or len(body) > MAX_FOLLOWED_TEXT or not re.search(rf"\b{name}\b", body):
+            turns = (None,)
+        again = False
+        while True:
+            commands, claims = len(self.script.commands), len(self.claims)
+            places, whole = self._turns(nodes, folders, start, name, turns)
+            if not whole:
+                turns = (None,)
+            elif start is None or (kept := self.values.kept(start)) is start:
+                break
+            else:
+                start, again = (None if again else kept), True
+            del self.script.commands[commands:], self.claims[claims:]
+        self.values.held = start
+        self.values.touched |= outer
+        self.loops -= 1
         return _stays(places)
+
+    def _turns(
+        self, nodes: Sequence[Node], folders: Folders, start: Held, name: str, turns: Sequence[Value | None]
+    ) -> tuple[Folders, bool]:
+        """Reads a loop's body with each value in turn; False where that would be too much."""
+        places, before = folders, len(self.script.commands)
+        lost = False
+        for turn, value in enumerate(turns):
+            if turn and len(self.script.commands) - before > MAX_FOLLOWED:
+                return places, False
+            claims = self.claims
+            self.claims = claims if not turn else []
+            self.values.held = start
+            if name and value is not None and start is not None:
+                self.values.held = {**start, name: value}
+            for node in nodes:
+                places = places | self._statement(node, places).either
+            self.claims = claims
+            lost = lost or self.values.held is None
+        if lost:
+            self.values.lose()
+        return places, True
 
     def _c_style_for(self, node: Node, folders: Folders) -> _Outcome:
         """Its head is arithmetic with variables: it may run things, so what it is exactly does not matter."""
         command = self._new(node, folders)
         command.evaluates = True
+        self.values.lose()
         close = next((child for child in node.children if child.type == "))"), None)
         if close is None:
             raise Unreadable("a loop is not understood")
@@ -313,13 +411,17 @@ class _Reader:
         places = folders
         for index, child in enumerate(node.children):
             if child.type == "case_item":
+                held = self.values.held
                 places = places | self._case_item(child, command, folders).either
+                self.values.held = in_both(held, self.values.held)
             elif node.field_name_for_child(index) == "value":
                 command.evaluates |= self._word(child, command, folders, 0).assigns
             elif child.type == "comment":
                 self._claim(child, "comment")
             else:
                 self._claim_token(child)
+        if command.evaluates:
+            self.values.lose()
         return _stays(places)
 
     def _case_item(self, node: Node, command: Command, folders: Folders) -> _Outcome:
@@ -347,9 +449,11 @@ class _Reader:
                 self._claim(child, "comment")
             elif child == named:
                 self._claim(child, "word")
-        before = len(self.script.commands)
-        # It runs wherever it is called.
+        before, held = len(self.script.commands), self.values.held
+        # It runs wherever and whenever it is called.
+        self.values.lose()
         self._statement(body, frozenset({None}))
+        self.values.held = held if not self.loops else None
         calls = [c for c in self.script.commands[before:] if any(w.text == name for w in c.words[:1])]
         text = self.source[body.start_byte : body.end_byte]
         self.script.multiplies |= bool(calls) and (
@@ -371,7 +475,19 @@ class _Reader:
         owner = len(self.script.commands)
         for child in node.children:
             self._command_child(child, command, folders, owner)
+        self._after(command)
         return self._moved(command, folders)
+
+    def _after(self, command: Command) -> None:
+        """What a command leaves behind in the variables. Assignments in front of a program are for that alone."""
+        if command.evaluates:
+            self.values.lose()
+        for assignment in command.assignments:
+            self.values.forget(assignment.name)
+            if assignment.value is None or (assignment.name == "IFS" and not command.words):
+                self.values.lose()
+        if command.words:
+            self.values.after(command.words, self.script.defined)
 
     def _command_child(self, child: Node, command: Command, folders: Folders, owner: int) -> None:
         match child.type:
@@ -382,10 +498,10 @@ class _Reader:
             case "comment":
                 self._claim(child, "comment")
             case _:
-                word = self._word(child, command, folders, owner)
-                if not command.words:
-                    _check_command_name(word)
-                command.words.append(word)
+                words = self._words(child, command, folders, owner)
+                if not command.words and words:
+                    _check_command_name(words[0])
+                command.words.extend(words)
 
     def _declaration(self, node: Node, folders: Folders) -> _Outcome:
         """`export`, `declare` and their like: assignments are arguments there."""
@@ -396,6 +512,7 @@ class _Reader:
                 self._assignment(child, command, folders, owner)
             else:
                 command.words.append(self._word(child, command, folders, owner))
+        self._after(command)
         return _stays(folders)
 
     def _assignments(self, node: Node, folders: Folders) -> _Outcome:
@@ -403,7 +520,21 @@ class _Reader:
         owner = len(self.script.commands)
         for child in [node] if node.type == "variable_assignment" else node.children:
             self._command_child(child, command, folders, owner)
+            if child.type == "variable_assignment" and command.assignments:
+                self._hold(command.assignments[-1], self.source[child.start_byte : child.end_byte])
         return _stays(folders)
+
+    def _hold(self, assignment: Assignment, text: str) -> None:
+        """An assignment by itself: what the variable holds from here on."""
+        word = assignment.value
+        if word is None and any(character in text for character in "$[`"):
+            self.values.lose()  # an index, or an element, may be computed
+        if word is None:
+            self.values.forget(text.partition("=")[0].rstrip("+"))
+            return
+        value = _text_as_bytes(word) if not (word.glob and word.composed) else None
+        more = text.startswith("+=", len(assignment.name))
+        self.values.assign(assignment.name, None if value is None else Value(value), more=more)
 
     def _assignment(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
         text = self.source[node.start_byte : node.end_byte]
@@ -418,8 +549,29 @@ class _Reader:
         whole = self._word(node, command, folders, owner)
         value = None if whole.text is None else whole.text[match.end() :]
         word = msgspec.structs.replace(whole, text=value, starts=whole.starts[match.end() :])
+        self.places_assigned |= match[1] in ("HOME", "PWD")
         command.assignments.append(Assignment(match[1], word))
         self.script.note(match[1], word)
+
+    def _words(self, node: Node, command: Command, folders: Folders, owner: int) -> list[Word]:
+        """What an argument is: one word, or the words a variable holds that is not quoted."""
+        held = self.values.held
+        variable = _VARIABLE.fullmatch(self.source, node.start_byte, node.end_byte) if held else None
+        value = held.get(variable[1] or variable[2]) if held and variable is not None else None
+        words = None if value is None else fields(value, self.source[node.start_byte : node.end_byte])
+        if words is None:
+            before = len(self.script.commands)
+            word = self._word(node, command, folders, owner)
+            if word.text is not None or node.type != "command_substitution":
+                return [word]
+            found = found_by(self.script.commands[before:])
+            if found is not None and not found.parted_by_nul:
+                word = msgspec.structs.replace(word, found=msgspec.structs.replace(found, expanded=True))
+            return [word]
+        self._claim(node, "word", owner)
+        words = [_word_as_written(word) for word in words]
+        self.script.composed.update(word.known for word in words)
+        return words
 
     def _word(self, node: Node, command: Command, folders: Folders, owner: int) -> Word:
         """The word a node is, from its text; commands inside it are read too."""
@@ -429,11 +581,18 @@ class _Reader:
         spans: dict[int, Span] = {}
         if "$" in text or "`" in text or "<(" in text or ">(" in text:
             self._find_spans(node, spans, command, folders)
-        return _word_as_written(read_word(self.source, start, end, spans, self._known(folders)))
+        word = _word_as_written(read_word(self.source, start, end, spans, self._known(folders)))
+        if word.assigns:
+            self.values.lose()
+        if word.composed and word.text is not None:
+            self.script.composed.add(word.text)
+        return word
 
     def _known(self, folders: Folders) -> Known:
+        if self.places_assigned:
+            return Known(None, None, self.values.held or {})
         pwd = next(iter(folders)) if len(folders) == 1 else None
-        return Known(self.home, None if pwd is None else _bytes_as_text(pwd))
+        return Known(self.home, None if pwd is None else _bytes_as_text(pwd), self.values.held or {})
 
     def _inside(self, node: Node, command: Command, folders: Folders) -> None:
         self._find_spans(node, {}, command, folders)
@@ -463,7 +622,7 @@ class _Reader:
         if text.startswith("$(("):
             raise Unreadable("two brackets in a row can be read in two ways")
         outer, self.claims = self.claims, []
-        before = len(self.script.commands)
+        before, held = len(self.script.commands), self.values.held
         inside = node.children[1:-1]
         if inside and all(child.type == "file_redirect" for child in inside):
             reading = self._new(node, folders)
@@ -472,7 +631,7 @@ class _Reader:
         else:
             self._statements(inside, folders)
         account(self.source, node.start_byte + opening, node.end_byte - 1, self.claims)
-        self.claims = outer
+        self.claims, self.values.held = outer, held
         command.inner.extend(self.script.commands[before:])
 
     def _moved(self, command: Command, folders: Folders) -> _Outcome:
@@ -484,9 +643,12 @@ class _Reader:
             "builtin",
             "command",
             "eval",
+            "time",
         ):
             return _stays(folders)
-        words = command.words[1:] if command.words[0].text in ("builtin", "command") else command.words
+        words = command.words
+        while words and words[0].text in ("builtin", "command", "time", "-p", "--"):
+            words = words[1:]
         if not words or words[0].text not in ("cd", "pushd", "popd", "eval"):
             return _stays(folders)
         return _Outcome(self._arrived(words, folders), folders)
@@ -509,7 +671,7 @@ class _Reader:
 
     def _redirected(self, node: Node, folders: Folders) -> _Outcome:
         body = node.child_by_field_name("body")
-        before = len(self.script.commands)
+        before, held = len(self.script.commands), self.values.held
         outcome = _stays(folders) if body is None else self._statement(body, folders)
         simple = body is None or body.type in (
             "command",
@@ -536,6 +698,7 @@ class _Reader:
             if child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 raise Unreadable(f"{child.type.replace('_', ' ')} is not understood")
             self._redirection(child, command, folders, owner)
+        self.values.held = None if command.evaluates else in_both(held, self.values.held)
         return outcome
 
     def _last_written(self, before: int) -> Command:
@@ -551,6 +714,8 @@ class _Reader:
         for child in node.children:
             if child.type == "file_descriptor":
                 self._claim(child, "descriptor")
+                if self.source[child.start_byte] == "{":
+                    self.values.lose()
             elif not child.is_named and not operator:
                 operator = child.type
                 self._claim(child, "operator")
@@ -635,6 +800,8 @@ class _Reader:
 
     def _after_heredoc(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
         """The rest of the line belongs to the same statement."""
+        if any(child.type in ("&&", "||", ";", "&") for child in node.children[1:]):
+            self.values.lose()
         for child in node.children[1:]:
             match child.type:
                 case "heredoc_start" | "heredoc_body" | "heredoc_end":
@@ -662,6 +829,7 @@ class _Reader:
         double = node.children[0].type == "[["
         if node.children[0].type not in ("[", "[["):
             command.evaluates = True
+            self.values.lose()
             self._inside(node, command, folders)
             return _stays(folders)
         spans: dict[int, Span] = {}
@@ -672,6 +840,9 @@ class _Reader:
             if not double:
                 raise
             command.evaluates = True
+        assigns = command.evaluates or any(word.assigns for word in command.words)
+        if assigns or evaluates_operands(command.words, double=double):
+            self.values.lose()
         return _stays(folders)
 
     def _test_words(
@@ -750,6 +921,12 @@ def _three(node: Node) -> tuple[Node, Node, Node]:
     if len(parts) != 3 or len(parts) != len(node.children):
         raise Unreadable("a list is not understood")
     return parts[0], parts[1], parts[2]
+
+
+def _is_in_background(node: Node) -> bool:
+    """Whether the shell starts another one for it: what is assigned there is gone."""
+    following = node.next_sibling
+    return following is not None and following.type == "&"
 
 
 def _child(node: Node, kind: str) -> Node | None:

@@ -35,6 +35,7 @@ class Command(msgspec.Struct, eq=False):
     """One simple command as written. Without words it only assigns, redirects or evaluates.
 
     `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
+    `expands` are wildcards that a loop goes through, in other folders than its own.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Command(msgspec.Struct, eq=False):
     redirections: list[Redirection] = []
     fed_by: list[Command] = []
     inner: list[Command] = []
+    expands: list[Word] = []
     evaluates: bool = False
 
 
@@ -51,13 +53,15 @@ class Script(msgspec.Struct):
     """Every simple command in the order written, and what the whole looks like.
 
     `defined` are names a function has in it, `multiplies` is set when one of them starts itself more than once.
-    `assigned` are texts that variables may hold, as far as they are plain.
+    `assigned` are texts that variables may hold, as far as they are plain. `composed` are the texts of words that were
+    put together from variables: they stand nowhere in the script as they will be read.
     """
 
     commands: list[Command] = []
     shape: Shape = "compound"
     defined: set[str] = set()
     assigned: dict[str, list[str]] = {}
+    composed: set[str] = set()
     multiplies: bool = False
 
     def note(self, name: str, word: Word) -> None:

@@ -54,7 +54,7 @@ show | read check=git_paths | shows a commit
 diff | read check=git_paths | shows what changed
     &diff
 shortlog | read check=git_paths | shows the history
-    -nsec -w? --numbered --summary --email --group: &commits
+    &commits -nsec -w? --numbered --summary --email --group:
 diff-tree | read check=git_paths | reads the repository
     &diff &commits
 diff-index, diff-files, range-diff | read check=git_paths | reads the repository

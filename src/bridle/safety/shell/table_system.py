@@ -206,7 +206,9 @@ zipinfo | read harmless
 zip | write writes
     -rq9jmuXyv -x: -T! --recurse-paths --quiet --exclude:
 tar | read check=tar
-ar, ldd, dc, info, ed, ex, vi, vim, nano, umount | read executes
+ldd | text check=ldd | shows what a program is linked with
+    -vdru --verbose --data-relocs --function-relocs --unused
+ar, dc, info, ed, ex, vi, vim, nano, umount | read executes
 nm | read check=no_directives
     -aACDgnoprSuvl -t: -f: --demangle? --defined-only --undefined-only --dynamic --extern-only --size-sort
 objdump | read check=no_directives

@@ -13,6 +13,7 @@ from bridle.safety.shell.git_config import TOLD_FILES, is_plain
 from bridle.safety.shell.judging import Place, combined, judge
 from bridle.safety.shell.reading import read_script
 from bridle.safety.shell.refusals import account_home, refused_text
+from bridle.safety.shell.versions import GO_FILES, keeps_go
 from bridle.safety.shell.words import Unreadable
 
 REMEMBERED = 512
@@ -29,14 +30,18 @@ def understand(command: str, where: Surroundings) -> Understanding:
     """
     if not where.home:  # a shell without HOME asks the account; an empty `~` is not the folder it starts in
         where = msgspec.structs.replace(where, home=account_home())
-    known = understand_text(command, where, trusted_path=not _may_bring_its_own(command, where))
+    trusted = not _may_bring_its_own(command, where)
+    known = understand_text(command, where, trusted_path=trusted)
+    if trusted and any(_may_bring_its_own(word, where) for word in known.composed):
+        known = understand_text(command, where, trusted_path=False)
     looks = {_git_look(part) for part in known.parts if part.repository is not None}
     unsafe = {look for look in looks if look is not None and not is_plain(*look)}
-    steered = any(_is_steered(part) for part in known.parts)
+    steered = any(_is_steered(part, where) for part in known.parts)
     if not unsafe and not steered:
         return known
     parts = tuple(
-        _runs_more(part) if _git_look(part) in unsafe or _is_steered(part) else part for part in known.parts
+        _runs_more(part) if _git_look(part) in unsafe or _is_steered(part, where) else part
+        for part in known.parts
     )
     return msgspec.structs.replace(known, parts=parts, command_class=combined(parts))
 
@@ -48,15 +53,16 @@ def _git_look(part: Part) -> tuple[str, frozenset[str]] | None:
     return part.repository, TOLD_FILES.intersection(part.words)
 
 
-def _is_steered(part: Part) -> bool:
+def _is_steered(part: Part, where: Surroundings) -> bool:
     """Whether a file that decides what really runs lies in the folder or above."""
-    return any(_is_above(path) for path in part.steered_by)
+    return any(_is_above(path, where) for path in part.steered_by)
 
 
-def _is_above(path: str) -> bool:
+def _is_above(path: str, where: Surroundings) -> bool:
     folder, name = os.path.split(path)
     while True:
-        if os.path.lexists(os.path.join(folder, name)):
+        found = os.path.join(folder, name)
+        if os.path.lexists(found) and not (name in GO_FILES and keeps_go(found, where.search_path)):
             return True
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -90,6 +96,8 @@ def understand_text(command: str, where: Surroundings, *, trusted_path: bool) ->
         refused_rule=None if refusal is None else refusal.rule,
         problem=findings.problem,
         discloses=findings.discloses,
+        composed=tuple(script.composed),
+        hidden=findings.hidden,
     )
 
 
@@ -103,6 +111,7 @@ def _not_understood(command: str, problem: str, where: Surroundings) -> Understa
         refused=None if refusal is None else refusal.why,
         refused_rule=None if refusal is None else refusal.rule,
         problem=problem,
+        hidden="it could not be read",
     )
 
 

@@ -16,11 +16,30 @@ class Unreadable(Exception):
     """The text is not understood. The message is the end of a sentence for people."""
 
 
+class Found(msgspec.Struct, frozen=True):
+    """Files that a search hands on: below `folders`, called like one of `names`, or anything where there are none.
+
+    `bare`: they are written without a folder in front, so that one may begin with a dash. `parted_by_nul`: a name stays
+    one word whatever is in it. `tracked`: git knows them. `hidden`: those whose name begins with a dot are among them.
+    `expanded`: the shell takes a wildcard in a name for one.
+    """
+
+    folders: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    bare: bool = False
+    parted_by_nul: bool = False
+    tracked: bool = False
+    hidden: bool = True
+    expanded: bool = False
+
+
 class Word(msgspec.Struct, frozen=True):
     """One word. `text` is None where it is not known before the script runs; `starts` is then its known beginning.
 
     `glob`: it holds wildcards the shell will expand. `split`: it may turn into several words, or into none.
-    `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting.
+    `assigns`: expanding it may change a variable or run something. `bare`: written without any quoting. `composed`:
+    some of its text is what a variable holds. With a text that is a wildcard's, `split` says that the names it fits are
+    taken apart again at blanks. `found`: it is files that a search hands on, any number of them.
     """
 
     text: str | None
@@ -30,6 +49,8 @@ class Word(msgspec.Struct, frozen=True):
     split: bool = False
     assigns: bool = False
     bare: bool = True
+    composed: bool = False
+    found: Found | None = None
 
     @property
     def known(self) -> str:
@@ -44,11 +65,20 @@ UNKNOWN = Word(None, "", split=True)
 """Any number of words nobody knows."""
 
 
+class Value(msgspec.Struct, frozen=True):
+    """What a variable is sure to hold: this text, with `glob` the name of a file that fits it, or a file found."""
+
+    text: str
+    glob: bool = False
+    found: Found | None = None
+
+
 class Known(msgspec.Struct, frozen=True):
-    """Variables whose values are known: None where one is not."""
+    """Variables whose values are known: None where one is not. Everything here is one character per byte."""
 
     home: str | None
     pwd: str | None
+    values: Mapping[str, Value] = {}
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -70,6 +100,7 @@ _JOINED = re.compile(r"[$`{~<>]")  # the shell joins lines before it looks: `$` 
 _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{}~#]+")
 _QUOTED_RUN = re.compile(r"[^\\\"$`]+")
 _PLACE = re.compile(r"\$(?:(HOME|PWD)(?![A-Za-z0-9_])|\{(HOME|PWD)(?:%/|:?[?-][^}$`\\\"']*)?\})")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(:?-[^}{$`\\\"'\[\]]*)?\})")
 _HARMLESS = re.compile(  # only looks a value up: nothing is assigned, nothing evaluated
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\{#?[A-Za-z_][A-Za-z0-9_]*\}|\{[0-9@*#?]+\}"
     r"|\{[A-Za-z_][A-Za-z0-9_]*(?::?[-+?]|%%?|##?)[^}{$`\\\"'\[\]]*\})"
@@ -95,6 +126,8 @@ _ANSI_NAMES = {
     "v": "\v",
 }
 _SPLITS = re.compile(r"[ \t\n*?\[]")
+_BLANKS = re.compile(r"[ \t\n\\]")
+_WILD = re.compile(r"[*?\[\\]")
 
 
 def read_word(source: str, start: int, end: int, spans: Mapping[int, Span], known: Known) -> Word:
@@ -129,7 +162,10 @@ class _Reading:
         self.parts: list[str] = []
         self.shape: list[str] = []
         self.starts: str | None = None
-        self.glob = self.split = self.assigns = False
+        self.glob = self.split = self.assigns = self.composed = False
+        self.found: Found | None = None
+        self.unknowns = 0
+        self.patterns: list[int] = []  # which parts are wildcards out of a variable
         self.bare = True
 
     def word(self) -> Word:
@@ -141,6 +177,10 @@ class _Reading:
                 raise Unreadable("its braces stand for more words than there is room for")
             self.starts = "".join(self.parts).partition("{")[0] if self.starts is None else self.starts
             self.split = True
+        if self.patterns and any(
+            _WILD.search(part) for at, part in enumerate(self.parts) if at not in self.patterns
+        ):  # what is a wildcard here and what is only a letter cannot be told apart any more
+            self.starts, self.split = "", True
         text = "".join(self.parts)
         return Word(
             text if self.starts is None else None,
@@ -150,6 +190,8 @@ class _Reading:
             split=self.split,
             assigns=self.assigns,
             bare=self.bare,
+            composed=self.composed,
+            found=self.found if self.unknowns == 1 and not text else None,
         )
 
     def _add(self, text: str, at: int, *, shape: str = "q") -> None:
@@ -242,6 +284,8 @@ class _Reading:
         if source.startswith("$(", at):
             self._substitution(quoted=quoted)
             return
+        if self.known.values and self._variable(quoted=quoted):
+            return
         place = _PLACE.match(source, at, self.end)
         value = None if place is None else self._value(place[1] or place[2])
         if place is not None and value is not None and (quoted or not _SPLITS.search(value)):
@@ -257,6 +301,29 @@ class _Reading:
             raise Unreadable("it holds a translated string")
         else:
             self._add("$", at + 1)
+
+    def _variable(self, *, quoted: bool) -> bool:
+        """Takes what a variable is known to hold, where that is one word; False leaves it unknown."""
+        match = _VARIABLE.match(self.source, self.at, self.end)
+        value = None if match is None else self.known.values.get(match[1] or match[2])
+        if match is None or value is None:
+            return False
+        if value.found is not None:
+            self.found = value.found
+            self._unknown(match.end(), quoted=True)
+            self.starts = "" if value.found.bare or self.parts else value.found.folders[0]
+            return True
+        if not value.text and (not quoted or (match[3] or "").startswith(":")):
+            return False
+        if not quoted and not value.glob and _BLANKS.search(value.text):
+            return False
+        if value.glob or (not quoted and _WILD.search(value.text)):
+            self.glob = True
+            self.patterns.append(len(self.parts))
+            self.split = self.split or not quoted
+        self.bare, self.composed = False, True
+        self._add(value.text, match.end())
+        return True
 
     def _value(self, name: str) -> str | None:
         return self.known.home if name == "HOME" else self.known.pwd
@@ -287,6 +354,7 @@ class _Reading:
         if self.starts is None:
             self.starts = "".join(self.parts)
         self.split = self.split or not quoted
+        self.unknowns += 1
         self.shape.append("q")
         self.at = at
 

@@ -10,11 +10,16 @@ from bridle.safety.shell.checks import Inner, is_harmless_variable
 from bridle.safety.shell.judgement import Judgement, shown_name
 from bridle.safety.shell.options import Split
 from bridle.safety.shell.programs import Program
-from bridle.safety.shell.words import UNKNOWN, Word
+from bridle.safety.shell.words import UNKNOWN, Found, Word
 
 
-def wrapped(judgement: Judgement, wrapper: Program, split: Split) -> Inner | None:
-    """The command inside, or None where there is none. Notes what the wrapper itself changes."""
+def wrapped(judgement: Judgement, wrapper: Program, split: Split, fed: Found | None = None) -> Inner | None:
+    """The command inside, or None where there is none. Notes what the wrapper itself changes.
+
+    `fed` are files whose names come in through a pipe, if that is all that does.
+    """
+    if wrapper.check == "xargs":
+        return _xargs(judgement, split, split.rest[wrapper.before :], fed)
     return _WRAPPED.get(wrapper.check, _plain)(judgement, split, split.rest[wrapper.before :])
 
 
@@ -44,8 +49,13 @@ def _command_builtin(judgement: Judgement, split: Split, rest: Sequence[Word]) -
     return Inner(tuple(rest))
 
 
-def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
-    """Words nobody knows are added, or put where the placeholder stands."""
+def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word], fed: Found | None) -> Inner | None:
+    """Words nobody knows are added, or put where the placeholder stands; or files that are known to be found."""
+    added = UNKNOWN
+    nul = split.has("-0", "--null")
+    other_input = split.has("-a", "--arg-file", "-d", "--delimiter", "-J", "-R")
+    if fed is not None and fed.parted_by_nul == nul and not other_input:
+        added = Word(None, "", starts="" if fed.bare else fed.folders[0], split=not nul, found=fed)
     marks = [
         used.values[0].known for used in split.used if used.name in ("-I", "--replace", "-i") and used.values
     ]
@@ -53,13 +63,16 @@ def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | 
         marks = ["{}"]
     words = tuple(rest) or (Word("echo", "echo", starts="echo"),)
     if marks:
-        return Inner(
-            tuple(
-                msgspec.structs.replace(w, text=None, starts="", split=False) if marks[0] in w.known else w
-                for w in words
-            )
-        )
-    return Inner((*words, UNKNOWN))
+        return Inner(tuple(_placed(w, added, marks[0]) for w in words))
+    return Inner((*words, added))
+
+
+def _placed(word: Word, added: Word, mark: str) -> Word:
+    if mark not in word.known:
+        return word
+    if word.text == mark and added.found is not None:
+        return added
+    return msgspec.structs.replace(word, text=None, starts="", split=False)
 
 
 def _script_words(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
@@ -69,6 +82,5 @@ def _script_words(judgement: Judgement, split: Split, rest: Sequence[Word]) -> I
 _WRAPPED = {
     "env": _env,
     "command": _command_builtin,
-    "xargs": _xargs,
     "script_words": _script_words,
 }
