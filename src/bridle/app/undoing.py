@@ -21,7 +21,7 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.protocol.events import Notice
-from bridle.safety.paths import Target, session_folders
+from bridle.safety.paths import Target, is_beneath_any, session_folders
 from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
@@ -160,17 +160,24 @@ def stored_undo(
 
 
 def _ground(paths: PathPolicy, where: Folders) -> Ground:
+    from bridle.safety.sandbox.git_places import find_repository
     from bridle.sessions.undo_keeper import Ground
 
     roots = tuple(dict.fromkeys((paths.folders.workspace, *paths.folders.added)))
-    return Ground(roots=roots, apart=tuple(map(os.path.realpath, where.all)))
+    found = (find_repository(root) for root in roots)
+    repositories = dict.fromkeys(git.common for git in found if git is not None and git.ours)
+    return Ground(
+        roots=roots,
+        repositories=tuple(path for path in repositories if not is_beneath_any(path, roots)),
+        apart=tuple(map(os.path.realpath, where.all)),
+    )
 
 
 def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
     from bridle.sessions.undo_service import Undo  # not before somebody wants it
 
     def may_write(path: str) -> str | None:
-        return _refusal(path, paths)
+        return None if is_beneath_any(path, ground.repositories) else _refusal(path, paths)
 
     return Undo(log.undo_store(), ground=ground, may_write=may_write, now_ms=clock.now_ms)
 
