@@ -4,79 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bridle.sessions.undo_words import preview
+from bridle.sessions.undo_objects import COPIED_BYTES
+from bridle.sessions.undo_words import preview, told_missed
+from git_kit import Repository
 from sessions.undo_kit import Workshop, remove, workshop
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-
-
-class Repository:
-    """A repository with a history in packs and loose objects, packed and loose branches, and something staged."""
-
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.folder = folder
-        home.mkdir(exist_ok=True)
-        self._env = {
-            "PATH": os.defpath,
-            "HOME": str(home),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "protocol.file.allow",
-            "GIT_CONFIG_VALUE_0": "always",
-        } | {
-            f"GIT_{who}_{what}": value
-            for who in ("AUTHOR", "COMMITTER")
-            for what, value in (("NAME", "x"), ("EMAIL", "x@example.org"), ("DATE", "2026-01-01T00:00:00Z"))
-        }
-
-    def git(self, *words: str, cwd: Path | None = None) -> str:
-        done = subprocess.run(
-            ["git", *words], cwd=cwd or self.folder, env=self._env, check=True, capture_output=True, text=True
-        )
-        return done.stdout
-
-    def commit(self, name: str) -> str:
-        (self.folder / name).write_text(f"{name}\n" * 20)
-        self.git("add", name)
-        self.git("commit", "-q", "-m", name)
-        return self.git("rev-parse", "HEAD").strip()
-
-    def fill(self) -> Repository:
-        self.git("init", "-q", "-b", "main")
-        self.commit("one")
-        self.git("branch", "old")
-        self.git("branch", "feature/deep")
-        self.git("tag", "-a", "v1", "-m", "v1")
-        self.commit("two")
-        self.git("gc", "-q")
-        self.commit("three")
-        self.git("branch", "fresh")
-        (self.folder / "three").write_text("stashed\n")
-        self.git("stash")
-        (self.folder / "staged").write_text("staged\n")
-        self.git("add", "staged")
-        return self
-
-    def told(self) -> tuple[str, ...]:
-        """What git says of it."""
-        fsck = subprocess.run(
-            ["git", "fsck", "--full", "--strict"], cwd=self.folder, env=self._env, capture_output=True, text=True
-        )
-        return (
-            self.git("status", "--porcelain=v2", "--branch"),
-            self.git("log", "--all", "--format=%H %D %s"),
-            self.git("for-each-ref"),
-            self.git("stash", "list"),
-            self.git("reflog", "--format=%H %gs"),
-            self.git("rev-list", "--objects", "--all"),
-            f"{fsck.returncode} {fsck.stderr}",
-        )
 
 
 @pytest.fixture
@@ -94,6 +33,12 @@ def shown(shop: Workshop) -> str:
     plan = shop.undo.plan()
     assert plan is not None
     return "\n".join(preview(plan, contents=shop.undo.contents, shown=shop.undo.shown, now_ms=0))
+
+
+def shown_missed(shop: Workshop) -> str:
+    """What the last call did that cannot be undone."""
+    row = shop.log.undo_store().calls()[-1]
+    return "\n".join(told_missed(row.kept.missed))
 
 
 def in_git(*names: str) -> Callable[[Path], None]:
@@ -283,3 +228,21 @@ def test_what_went_a_month_ago_is_not_kept_for_ever(shop: Workshop, repository: 
     objects.forget_old(now_ms + 31 * 24 * 3600 * 1000, 30)
     left = {path.name for path in kept.rglob("*") if path.is_file()}
     assert left == {path.name for path in (shop.folder / ".git/objects/pack").iterdir()}
+
+
+def test_where_nothing_can_be_linked_objects_are_copied_up_to_a_limit(tmp_path: Path):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        if os.stat(elsewhere).st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("needs two file systems")
+        with workshop(tmp_path / "data", Path(elsewhere, "work")) as shop:
+            repository = Repository(shop.folder, tmp_path / "home").fill()
+            before = repository.told()
+            shop.call(lambda: shutil.rmtree(shop.folder / ".git"))
+            shop.undo_last()
+            assert repository.told() == before
+
+            large = shop.folder / ".git/objects/pack" / f"pack-{'1' * 40}.pack"
+            with large.open("wb") as file:
+                file.truncate(COPIED_BYTES + 1)
+            shop.call(lambda: large.unlink())
+            assert "objects of git that could not be kept (.git/objects: 1 of them)" in shown_missed(shop)

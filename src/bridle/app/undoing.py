@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bridle.sessions.undo_commands import Ask, Talk
     from bridle.sessions.undo_keeper import Ground, Keeper
     from bridle.sessions.undo_service import Undo
+    from bridle.sessions.undo_store import UndoStore
 
 UNDO_DOES: Mapping[str, str] = {
     "undo": "take back what the last turn did to files: /undo [TURN|CALL|session]",
@@ -176,10 +177,24 @@ def _ground(paths: PathPolicy, where: Folders) -> Ground:
 def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
     from bridle.sessions.undo_service import Undo  # not before somebody wants it
 
+    store = log.undo_store()
+    ground = _with_destroyed(ground, store)
+
     def may_write(path: str) -> str | None:
         return None if is_beneath_any(path, ground.repositories) else _refusal(path, paths)
 
-    return Undo(log.undo_store(), ground=ground, may_write=may_write, now_ms=clock.now_ms)
+    return Undo(store, ground=ground, may_write=may_write, now_ms=clock.now_ms)
+
+
+def _with_destroyed(ground: Ground, store: UndoStore) -> Ground:
+    """With the repositories elsewhere that are none any more, and that were looked after when they were."""
+    from bridle.safety.sandbox.git_places import named_repositories
+
+    objects = store.objects()
+    named = dict.fromkeys((*ground.repositories, *(path for root in ground.roots for path in named_repositories(root))))
+    known = (path for path in named if objects.knows(os.path.join(path, "objects")))
+    elsewhere = tuple(path for path in known if not is_beneath_any(path, ground.roots))
+    return msgspec.structs.replace(ground, repositories=elsewhere)
 
 
 def _refusal(path: str, paths: PathPolicy) -> str | None:

@@ -120,6 +120,7 @@ class Keeper:
         self._sweeps = 0
         self._unended: set[int] = set()
         self._unlooked = False
+        self._untold: list[Kept] = []
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, call: ToolCall) -> Begun:
@@ -150,6 +151,13 @@ class Keeper:
         except TooMuch:
             return False
         return True
+
+    def losses(self) -> list[str]:
+        """What calls took from repositories since this was last asked, for people."""
+        from bridle.sessions.undo_words import repository_lost  # mostly there is nothing
+
+        untold, self._untold = self._untold, []
+        return [words for kept in untold if (words := repository_lost(kept, self._ground.roots))]
 
     def _may_be_quick(self) -> bool:
         look = self._look
@@ -258,6 +266,8 @@ class Keeper:
             self._look = after
             self._unended.discard(begun.number)
             self._unlooked = False
+            if kept.has_changes:
+                self._untold.append(kept)
         kept = msgspec.structs.replace(kept, missed=(*begun.missed, *kept.missed))
         store.end(begun.number, kept, keep.rest())
 

@@ -76,6 +76,10 @@ class ObjectKeeper:
         self._drop(objects, went - lost)
         return self._lost(objects, lost)
 
+    def knows(self, objects: str) -> bool:
+        """Whether something of this repository is kept."""
+        return os.path.isdir(self._store(objects))
+
     def still_missing(self, lost: Lost) -> Lost | None:
         """Of what was lost, what is not there now either."""
         now = _parts(lost.name, {})

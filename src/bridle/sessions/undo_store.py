@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from bridle.base.files import KEPT_OBJECTS
 from bridle.protocol.events import InputAccepted, TurnStarted, text_of
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from bridle.sessions.undo_objects import ObjectKeeper
 
 DAYS_KEPT = 30
-OBJECTS = "git-objects"
-"""The folder beside the database with the second names of git's objects."""
 _DAY_MS = 24 * 3600 * 1000
 BATCH_BYTES = 4 << 20
 """Contents are written in parts of this size, so that a large workspace does not fill the memory."""
@@ -118,7 +117,7 @@ class UndoStore:
         """What is kept of the objects of repositories: files beside the database, under the names git gave them."""
         from bridle.sessions.undo_objects import ObjectKeeper  # not before there is a repository
 
-        return ObjectKeeper(os.path.join(self._database.folder, OBJECTS))
+        return ObjectKeeper(os.path.join(self._database.folder, KEPT_OBJECTS))
 
     # Calls
 
@@ -274,6 +273,7 @@ class UndoStore:
         before_ms = now_ms - DAYS_KEPT * _DAY_MS
         if self._settled().execute(_OLD, (before_ms,)).fetchone() is not None:
             self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
+            self.objects().forget_old(now_ms, DAYS_KEPT)
 
 
 class TooMuch(Exception):

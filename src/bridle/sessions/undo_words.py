@@ -9,7 +9,8 @@ from bridle.protocol.events import UndoApplied
 from bridle.sessions.undo_git import GIT
 from bridle.sessions.undo_plan import Plan, Step
 from bridle.sessions.undo_service import CutOff
-from bridle.sessions.undo_states import Lost, Missed, State
+from bridle.sessions.undo_states import Kept, Lost, Missed, State
+from bridle.sessions.undo_tree import shown_below
 
 MAX_COMPARED_BYTES = 256 << 10
 MAX_DIFF_LINES = 400
@@ -61,7 +62,7 @@ def preview(plan: Plan, *, contents: Contents, shown: Shown, now_ms: int) -> lis
         f"  cannot be undone: {_deed(step)} {_name(step, shown)} ({step.why})"
         for step in plan.of("impossible")
     ]
-    return [*lines, *(f"  cannot be undone: {words}" for words in _missed(plan.missed))]
+    return [*lines, *(f"  cannot be undone: {words}" for words in told_missed(plan.missed))]
 
 
 def conflict(step: Step, plan: Plan, *, shown: Shown, now_ms: int) -> str:
@@ -122,6 +123,19 @@ def interrupted(cut_off: CutOff) -> str:
     rest = f"; not done: {_named(cut_off.open)}" if cut_off.open else ""
     again = "/redo" if cut_off.is_redo else "/undo"
     return visible(f"{what}{of} was cut off when Bridle stopped: {back}{done}{rest}. {again} finishes it.")
+
+
+def repository_lost(kept: Kept, roots: Sequence[str]) -> str:
+    """What a call took from repositories, and whether that comes back; empty where it took nothing."""
+    inside = [change.name for change in kept.changes if f"/{GIT}/" in change.name]
+    folders = [f"{name.partition(f'/{GIT}/')[0]}/{GIT}" for name in (*inside, *(one.name for one in kept.lost))]
+    unkept = [one.what for one in kept.missed if one.why == "objects"]
+    if not folders and not unkept:
+        return ""
+    names = dict.fromkeys(shown_below(folder, roots) for folder in folders)
+    told = [f"The command took away parts of {_named([*names], 3)}. /undo gives them back."] if names else []
+    told += [f"Not kept, and gone: {_named(unkept, 3)}."] if unkept else []
+    return " ".join(told)
 
 
 def is_text(data: bytes | None) -> bool:
@@ -229,7 +243,8 @@ def _masked(data: bytes | None) -> bytes | None:
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def _missed(missed: Sequence[Missed]) -> Iterator[str]:
+def told_missed(missed: Sequence[Missed]) -> Iterator[str]:
+    """What undo does not cover, one line for each reason."""
     groups: dict[str, list[str]] = {}
     for one in missed:
         groups.setdefault(one.why, []).append(visible(one.what, newlines=False))
