@@ -57,7 +57,11 @@ class Repository:
     def told(self) -> tuple[str, ...]:
         """What git says of it."""
         fsck = subprocess.run(
-            ["git", "fsck", "--full", "--strict"], cwd=self.folder, env=self._env, capture_output=True, text=True
+            ["git", "fsck", "--full", "--strict"],
+            cwd=self.folder,
+            env=self._env,
+            capture_output=True,
+            text=True,
         )
         return (
             self.git("status", "--porcelain=v2", "--branch"),

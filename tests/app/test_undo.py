@@ -327,7 +327,10 @@ async def test_what_cannot_be_undone_is_named(tmp_path: Path):
         events = await slash(session, "undo", "undo")
         lines = questions(events)[0].splitlines()
         assert "  cannot be undone: changed big.bin (5 MB, not kept)" in lines
-        assert "  cannot be undone: what git recorded (.git); undo gives back only what is missing there" in lines
+        assert (
+            "  cannot be undone: what git recorded (.git); undo gives back only what is missing there"
+            in lines
+        )
         assert "  cannot be undone: not kept, tools make it again: node_modules" in lines
         assert any(line.startswith("  cannot be undone: 1 network call (curl") for line in lines)
         assert not (folder / "a.txt").exists()

@@ -10,8 +10,8 @@ import pytest
 from bridle.clients.line.desk import GRACE_S
 from bridle.protocol.events import ContextAdded, UndoApplied
 from cli_kit import Place
-from git_kit import Repository
 from cli_terminal import Sitting, sitting
+from git_kit import Repository
 from secret_kit import tokens
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -190,7 +190,7 @@ def test_slash_undo_and_redo_at_a_terminal(place: Place):
 WIPE = (
     "import os, shutil\n"
     "git = os.path.join(os.path.dirname(os.path.abspath(__file__)), '.git')\n"
-    "assert '/work/' in git, git\n"
+    "assert os.path.exists(os.path.join(git, os.pardir, 'it.script')), git\n"
     "shutil.rmtree(git, ignore_errors=True)\n"
 )
 
@@ -208,7 +208,9 @@ def test_a_repository_that_a_script_destroyed_comes_back(place: Place):
     assert any(line.endswith(said) for line in ran.story), ran.story
 
     shown = place.bridle("undo", "--dry-run").out
-    assert re.search(r"  deleted   \.git .* HEAD, index, packed-refs, \d+ refs, \d+ other files restored\n", shown)
+    assert re.search(
+        r"  deleted   \.git .* HEAD, index, packed-refs, \d+ refs, \d+ other files restored\n", shown
+    )
     assert re.search(r"  deleted   \.git/objects .* \d+ objects, 1 pack restored\n", shown)
     assert place.bridle("undo", "-y").code == 0
     assert repository.told() == before

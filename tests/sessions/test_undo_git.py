@@ -183,7 +183,9 @@ def test_an_object_spoiled_in_place_is_never_given_back(shop: Workshop, reposito
     applied = shop.apply(plan)
     assert all(name.startswith(".git/objects/") for name in applied.left)
     assert applied.left
-    assert not [p for p in (shop.folder / ".git/objects").rglob("*") if p.is_file() and p.read_bytes() == b"spoiled"]
+    assert not [
+        p for p in (shop.folder / ".git/objects").rglob("*") if p.is_file() and p.read_bytes() == b"spoiled"
+    ]
 
 
 def test_submodules_and_working_trees_come_back(shop: Workshop, repository: Repository, tmp_path: Path):

@@ -191,7 +191,9 @@ def _with_destroyed(ground: Ground, store: UndoStore) -> Ground:
     from bridle.safety.sandbox.git_places import named_repositories
 
     objects = store.objects()
-    named = dict.fromkeys((*ground.repositories, *(path for root in ground.roots for path in named_repositories(root))))
+    named = dict.fromkeys(
+        (*ground.repositories, *(path for root in ground.roots for path in named_repositories(root)))
+    )
     known = (path for path in named if objects.knows(os.path.join(path, "objects")))
     elsewhere = tuple(path for path in known if not is_beneath_any(path, ground.roots))
     return msgspec.structs.replace(ground, repositories=elsewhere)

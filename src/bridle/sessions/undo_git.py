@@ -6,11 +6,10 @@ small files that say what they mean: HEAD, branches, tags, the index, settings.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
+from hashlib import sha1, sha256
 
 from bridle.sessions.undo_states import Change, Seen, State
 
@@ -154,7 +153,8 @@ class Repositories:
 
     def _is_broken(self, name: str, change: Change) -> bool:
         """Whether git could no longer read what is there."""
-        assert change.before is not None and change.after is not None
+        assert change.before is not None
+        assert change.after is not None
         if change.after.kind != "file":
             return change.before.kind == "file"
         data = self._content(change.after.sha256) if change.after.sha256 else None
@@ -166,9 +166,7 @@ class Repositories:
             return not _is_index(data)
         return not data and change.before.size > 0 and not name.startswith("logs/")
 
-    def _from_packed(
-        self, folder: str, inside: list[Change], lost: set[str], keep: Keep
-    ) -> list[Change]:
+    def _from_packed(self, folder: str, inside: list[Change], lost: set[str], keep: Keep) -> list[Change]:
         """Branches that were in the list of packed ones and are nowhere now, each as a file of its own."""
         path = f"{folder}/packed-refs"
         change = next((c for c in inside if c.name == path), None)
@@ -216,7 +214,5 @@ def _is_index(data: bytes) -> bool:
     """Whether this is an index that is whole; one without a digest at its end has zeros there."""
     if not data.startswith(b"DIRC"):
         return False
-    digests = ((20, lambda part: hashlib.sha1(part, usedforsecurity=False)), (32, sha256))
-    return any(
-        data[-width:] in (bytes(width), make(data[:-width]).digest()) for width, make in digests
-    )
+    old, new = sha1(data[:-20], usedforsecurity=False), sha256(data[:-32])
+    return data[-20:] in (bytes(20), old.digest()) or data[-32:] == new.digest()

@@ -15,6 +15,7 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.redact import redact
+from bridle.base.visible import visible
 from bridle.engine.tools import ToolCall
 from bridle.sessions.undo_git import GIT, Keep, Repositories
 from bridle.sessions.undo_states import (
@@ -152,12 +153,10 @@ class Keeper:
             return False
         return True
 
-    def losses(self) -> list[str]:
+    def untold(self) -> list[str]:
         """What calls took from repositories since this was last asked, for people."""
-        from bridle.sessions.undo_words import repository_lost  # mostly there is nothing
-
         untold, self._untold = self._untold, []
-        return [words for kept in untold if (words := repository_lost(kept, self._ground.roots))]
+        return [words for kept in untold if (words := _told(kept, self._ground.roots))]
 
     def _may_be_quick(self) -> bool:
         look = self._look
@@ -338,6 +337,16 @@ def _with_changes(
         missed=tuple(missed),
         lost=tuple(one for one in lost.values() if one.names),
     )
+
+
+def _told(kept: Kept, roots: Sequence[str]) -> str:
+    """What a call took from repositories, and whether that comes back; empty where it took nothing."""
+    taken = (*(change.name for change in kept.changes), *(one.name for one in kept.lost))
+    folders = (path.partition(f"/{GIT}/") for path in taken)
+    names = dict.fromkeys(shown_below(f"{top}/{GIT}", roots) for top, inside, _ in folders if inside)
+    unkept = ", ".join(one.what for one in kept.missed if one.why == "objects")
+    told = [f"The command took away parts of {', '.join(names)}. /undo gives them back."] if names else []
+    return visible(" ".join([*told, *([f"Not kept, and gone: {unkept}."] if unkept else [])]), newlines=False)
 
 
 def covered(before: Look, after: Look) -> list[Change]:

@@ -47,7 +47,7 @@ Parts: TypeAlias = dict[str, tuple[int, frozenset[str]]]
 
 
 class ObjectKeeper:
-    """What is kept of the objects of repositories, below `folder`. `objects` is always the resolved folder of that name.
+    """What is kept of the objects of repositories, below `folder`. `objects` is always the resolved folder of them.
 
     It remembers what it saw: of folders that did not change nothing is read again.
     """
@@ -83,7 +83,11 @@ class ObjectKeeper:
     def still_missing(self, lost: Lost) -> Lost | None:
         """Of what was lost, what is not there now either."""
         now = _parts(lost.name, {})
-        went = {name for name in lost.names if name.split("/")[1] not in now.get(name[: name.index("/")], (0, ()))[1]}
+        went = {
+            name
+            for name in lost.names
+            if name.split("/")[1] not in now.get(name[: name.index("/")], (0, ()))[1]
+        }
         return self._lost(lost.name, self._missing(lost.name, went, now))
 
     def holds(self, lost: Lost, number: str) -> bool:
@@ -98,7 +102,9 @@ class ObjectKeeper:
         """Gives back what is still missing; returns the names that cannot be given back: spoiled, or no longer kept."""
         failed: list[str] = []
         store = self._store(lost.name)
-        for name in sorted(lost.names, key=lambda name: name.endswith(".idx")):  # git takes a pack by its index
+        for name in sorted(
+            lost.names, key=lambda name: name.endswith(".idx")
+        ):  # git takes a pack by its index
             kept = os.path.join(store, name)
             try:
                 if not _is_whole(kept, name):
@@ -231,16 +237,16 @@ class _Index:
             self._data.close()
 
     def __contains__(self, number: bytes) -> bool:
-        return number in self._beginning_with(number[0])
+        return number in self.beginning_with(number[0])
 
     def is_within(self, others: list[_Index], now: Parts) -> bool:
         """Whether every object of this pack is in one of the others, or lies loose."""
         if self._data is None:
             return False
         for first in range(256):
-            rest = self._beginning_with(first)
+            rest = self.beginning_with(first)
             for other in others:
-                rest -= other._beginning_with(first)
+                rest -= other.beginning_with(first)
             if rest:
                 part = f"{first:02x}"
                 loose = now.get(part, (0, frozenset()))[1]
@@ -248,7 +254,7 @@ class _Index:
                     return False
         return True
 
-    def _beginning_with(self, first: int) -> set[bytes]:
+    def beginning_with(self, first: int) -> set[bytes]:
         data, width = self._data, self._width
         if data is None:
             return set()
@@ -262,7 +268,6 @@ class _Index:
 def _parts(objects: str, known: Parts) -> Parts:
     """What lies in the folders below `objects`. Of a folder that did not change it is what is known."""
     found: Parts = {}
-    room = MAX_OBJECTS
     try:
         where = open_beneath(objects, _ENTER)
     except OSError:
@@ -270,19 +275,15 @@ def _parts(objects: str, known: Parts) -> Parts:
     try:
         now_ns = time.time_ns()
         with os.scandir(where) as entries:
-            for entry in entries:
+            for entry in entries:  # hundreds of times per command: hence so plain
                 part = entry.name
-                if not _PART.fullmatch(part):
-                    continue
                 changed = entry.stat(follow_symlinks=False).st_mtime_ns
                 old = known.get(part)
-                if old is None or old[0] != changed:
-                    margin = _COARSE_NS if changed % 1_000_000_000 == 0 else _SETTLED_NS
-                    names = _objects_in(part, where)
-                    old = (changed if now_ns - changed > margin else -1, names)
-                room -= len(old[1])
-                if room >= 0:
+                if old is not None and old[0] == changed:
                     found[part] = old
+                elif _PART.fullmatch(part) and sum(len(names) for _, names in found.values()) < MAX_OBJECTS:
+                    margin = _COARSE_NS if changed % 1_000_000_000 == 0 else _SETTLED_NS
+                    found[part] = (changed if now_ns - changed > margin else -1, _objects_in(part, where))
     except OSError:
         pass  # it went away while we were looking
     finally:
@@ -316,9 +317,11 @@ def _copy(path: str, to: str | tuple[str, int]) -> None:
     temporary = os.path.join(os.path.dirname(name), f".{os.urandom(12).hex()}.tmp")
     source = os.open(path, _READ)
     try:
-        with os.fdopen(os.open(temporary, _NEW, 0o444, dir_fd=where), "wb") as target:
-            with os.fdopen(os.dup(source), "rb") as data:
-                shutil.copyfileobj(data, target, _CHUNK)
+        with (
+            os.fdopen(os.open(temporary, _NEW, 0o444, dir_fd=where), "wb") as target,
+            os.fdopen(os.dup(source), "rb") as data,
+        ):
+            shutil.copyfileobj(data, target, _CHUNK)
         os.link(temporary, name, src_dir_fd=where, dst_dir_fd=where)
     finally:
         os.close(source)

@@ -142,10 +142,11 @@ def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
 
 def newly_missed(before: Look, after: Look, roots: Sequence[str]) -> list[Missed]:
     """What changed out of sight between two looks, as far as it can be told."""
-    missed: list[Missed] = []
-    for path in sorted(before.apart.keys() | after.apart.keys()):
-        if before.apart.get(path) != after.apart.get(path):
-            missed.append(Missed(shown_below(path, roots), "skipped"))
+    missed = [
+        Missed(shown_below(path, roots), "skipped")
+        for path in sorted(before.apart.keys() | after.apart.keys())
+        if before.apart.get(path) != after.apart.get(path)
+    ]
     unlisted = sorted(before.unlisted | after.unlisted)
     return [*missed, *(Missed(shown_below(path, roots), "limit") for path in unlisted)]
 
@@ -339,7 +340,9 @@ class _Walk:
         """A folder that was covered stays so: nobody hides it by calling it a cache."""
         if path in self._apart or status.st_dev != self._device:
             return True
-        if git or (name not in NOT_COVERED and (path in self._known or not _exists(f"{name}/{_CACHE_TAG}", where))):
+        if git or (
+            name not in NOT_COVERED and (path in self._known or not _exists(f"{name}/{_CACHE_TAG}", where))
+        ):
             return False
         self._look.apart[path] = (status.st_mtime_ns, status.st_ino)
         return True
@@ -387,4 +390,3 @@ def _exists(name: str, where: int) -> bool:
     except OSError:
         return False
     return True
-

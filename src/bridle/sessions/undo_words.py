@@ -9,8 +9,7 @@ from bridle.protocol.events import UndoApplied
 from bridle.sessions.undo_git import GIT
 from bridle.sessions.undo_plan import Plan, Step
 from bridle.sessions.undo_service import CutOff
-from bridle.sessions.undo_states import Kept, Lost, Missed, State
-from bridle.sessions.undo_tree import shown_below
+from bridle.sessions.undo_states import Lost, Missed, State
 
 MAX_COMPARED_BYTES = 256 << 10
 MAX_DIFF_LINES = 400
@@ -123,19 +122,6 @@ def interrupted(cut_off: CutOff) -> str:
     rest = f"; not done: {_named(cut_off.open)}" if cut_off.open else ""
     again = "/redo" if cut_off.is_redo else "/undo"
     return visible(f"{what}{of} was cut off when Bridle stopped: {back}{done}{rest}. {again} finishes it.")
-
-
-def repository_lost(kept: Kept, roots: Sequence[str]) -> str:
-    """What a call took from repositories, and whether that comes back; empty where it took nothing."""
-    inside = [change.name for change in kept.changes if f"/{GIT}/" in change.name]
-    folders = [f"{name.partition(f'/{GIT}/')[0]}/{GIT}" for name in (*inside, *(one.name for one in kept.lost))]
-    unkept = [one.what for one in kept.missed if one.why == "objects"]
-    if not folders and not unkept:
-        return ""
-    names = dict.fromkeys(shown_below(folder, roots) for folder in folders)
-    told = [f"The command took away parts of {_named([*names], 3)}. /undo gives them back."] if names else []
-    told += [f"Not kept, and gone: {_named(unkept, 3)}."] if unkept else []
-    return " ".join(told)
 
 
 def is_text(data: bytes | None) -> bool:

@@ -41,7 +41,7 @@ def undoable(
                 ran = bool(call.begun)
                 if not keeper.end_at_once(begun, ran=ran):
                     await to_the_end(keeper.end(begun, ran=ran))
-                for words in keeper.losses():
+                for words in keeper.untold():
                     emit(Notice(reason="RepositoryDamaged", message=words))
 
     return layer
