@@ -148,6 +148,8 @@ class Prefilter:
         self._first = first
 
     def __call__(self, data: bytes) -> bool:
+        if b"\x1b" in data or b"u001b" in data or b"u001B" in data:
+            return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
         if self._first.has(folded):
             present = [regex for literal, regex in _literals() if literal in folded]
@@ -248,11 +250,12 @@ def _scans() -> tuple[re.Pattern[bytes], ...]:
 
 
 def _given_to(name: str) -> str:
-    """A regex for the place behind a name that is given a value: `:`, `=`, or a space when it is an option.
+    """A regex for the place behind a name that is given a value: `:`, `=`, or a space when it is an option or in .netrc.
 
     The text may stand inside JSON: quotes come with backslashes.
     """
-    return rf"""(?:(?=[a-z]{{0,3}}["'\\ ]{{0,20}}:)|(?<=-{name})(?=[a-z]{{0,3}}["'\\,]{{0,10}} ))"""
+    in_netrc = "|(?=ord )" if name == "passw" else ""
+    return rf"""(?:(?=[a-z]{{0,3}}["'\\ ]{{0,20}}:)|(?<=-{name})(?=[a-z]{{0,3}}["'\\,]{{0,10}} ){in_netrc})"""
 
 
 def _ending(befores: set[str], end: str) -> str:

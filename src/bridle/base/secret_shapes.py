@@ -49,6 +49,8 @@ _HEX = "[0-9a-f]"
 _DOTTED_BODY = rf"(?:{_DASHED}|\.{_DASHED})*"  # a full stop behind a secret belongs to the sentence
 _APART = r"(?<![A-Za-z0-9_])$"
 _UNMASKED = r"(?!«redacted:|\[redacted\])"
+_MODEL = r"(?:[xX]{6}|[xX]{4}-|\*{3}|0{8}|1234567|(?i:abcdefg)|(?i:your|insert|enter|replace|example|sample|fake|dummy)[_\-])"
+"""How the models of secrets in documents go on behind an opening. Nothing random does, and it is soon told."""
 
 
 def _prefixed(
@@ -59,10 +61,14 @@ def _prefixed(
     of: str = _ALNUM,
     body: str = rf"{_DASHED}*",
     before: str = "",
+    then: str = "",
 ) -> Shape:
-    """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too."""
+    """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too.
+
+    The first of them may be `then`, behind which a model would show.
+    """
     begins = "|".join(map(re.escape, openings))
-    form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before)
+    form = Form(rf"(?!(?:{begins})(?:{then})?{_MODEL})(?=(?:{begins}){of}{{{least}}})", body, before=before)
     return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{least}}}", (form,))
 
 
@@ -76,6 +82,15 @@ _NOT_ANOTHER = r"(?!\$[A-Z_{(])"  # what is taken from somewhere else is no secr
 _FLAG = r"(?<![\w-])--(?:[A-Za-z0-9]+[_-])*"
 _ARGUMENT = r"""[^\s"'`«»$<>{(\[\\]"""
 _PLACEHOLDER = r"""(?![A-Z][A-Z0-9_]{0,40}(?:[\s"'`\])]|\Z))"""
+_ENDS = r"""(?=[\s"'`,;&|<>()\[\]{}\\]|\Z)"""
+_NO_MODEL = (
+    r"(?!<[A-Za-z][A-Za-z0-9 _.\-]{0,40}>|\{{1,2}[ ]?[A-Za-z_][A-Za-z0-9_. ]{0,40}\}|(?:"
+    r"(?i:change[_\-]?(?:me|it)|replace[_\-]?me|placeholder|example|dummy|todo|tbd|none|null|undefined|true|false)"
+    r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?i:your|insert|enter|replace|paste)[_\-][A-Za-z0-9_\-]{0,40}"
+    r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?:[xX]{3,40}|\*{3,40}|\.{3}|…)[xX*.…\-]{0,40}"
+    rf"|[A-Za-z0-9/+]{{9,50}}EXAMPLE(?:KEY)?){_ENDS})"
+)
+"""What people write in place of a value."""
 _NOT_A_WORD = rf"(?=(?:(?![0-9!@#%^&*+~]){_ARGUMENT}){{0,64}}[0-9!@#%^&*+~])"
 
 
@@ -83,8 +98,8 @@ def _quoted(name: str, quote: str, inside: str, body: str, before: str) -> tuple
     """Any value for a NAME in capitals, but not "$OTHER"; for other names only one that has a digit."""
     plausible = rf"(?={inside}{{6}})(?=(?:(?![0-9]|\[redacted\]){inside}){{0,64}}[0-9])"
     return (
-        Form(rf"{name}{_GIVES}{quote}{_UNMASKED}{_NOT_ANOTHER}(?={inside}|\\[^\r\n«»])", body, before=before),
-        Form(rf"(?i:{name}){_GIVES}{quote}{_UNMASKED}{plausible}", body, before=before),
+        Form(rf"{name}{_GIVES}{quote}{_UNMASKED}{_NO_MODEL}{_NOT_ANOTHER}(?={inside}|\\[^\r\n«»])", body, before=before),
+        Form(rf"(?i:{name}){_GIVES}{quote}{_UNMASKED}{_NO_MODEL}{plausible}", body, before=before),
     )
 
 
@@ -95,25 +110,25 @@ def _given(name: str, of: str = "") -> tuple[Form, ...]:
     return (
         # NAME=value, but not NAME=$OTHER, which is no secret.
         Form(
-            rf"""{name}={_UNMASKED}{_NOT_ANOTHER}(?=[^\s"'«»\\])""",
+            rf"""{name}={_UNMASKED}{_NO_MODEL}{_NOT_ANOTHER}(?=[^\s"'«»\\])""",
             r"""[^\s"'«»]*""",
             before=before,
         ),
         *_quoted(name, '"', r'[^"\\\r\n«»]', r'(?:[^"\\\r\n«»]|\\[^\r\n«»])*', before),
         *_quoted(name, "'", r"[^'\\\r\n«»]", r"(?:[^'\\\r\n«»]|\\[^\r\n«»])*", before),
         *_quoted(name, r"\\{1,3}[\"']", r"""[^"'\\\r\n«»]""", r"""[^"'\\\r\n«»]*""", before),
-        Form(rf"(?i:{name}){_GIVES}{_UNMASKED}{bare}", rf"{_BARE}*", before=before),
-        Form(rf"(?i:{name})={_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT})", rf"{_ARGUMENT}*", before=flag),
+        Form(rf"(?i:{name}){_GIVES}{_UNMASKED}{_NO_MODEL}{bare}", rf"{_BARE}*", before=before),
+        Form(rf"(?i:{name})={_UNMASKED}{_NO_MODEL}{_PLACEHOLDER}(?={_ARGUMENT})", rf"{_ARGUMENT}*", before=flag),
         Form(
             rf"""(?i:{name})(?:\\{{0,3}}["'],?)?[ ]{{1,2}}(?:\\{{0,3}}["'])?"""
-            rf"{_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT}{{4}}){_NOT_A_WORD}",
+            rf"{_UNMASKED}{_NO_MODEL}{_PLACEHOLDER}(?={_ARGUMENT}{{4}}){_NOT_A_WORD}",
             rf"{_ARGUMENT}*",
             before=flag,
         ),
     )
 
 
-_GIVEN_REACH = r"""\\{0,3}["']?,?[ ]{0,4}(?:[:=][^\r\n]{0,100}|[^\s]{0,80})?"""
+_GIVEN_REACH = r"""\\{0,3}["']?,?[ ]{0,4}(?:[:=][^\r\n]{0,110}|[^\s]{0,110})?"""
 
 _BEARER = r"[A-Za-z0-9\-_.~+/=]"
 _USER = r"""[^\s/:@"'<>(){},;«»]{0,256}"""
@@ -126,6 +141,31 @@ _COOKIES = r"""[^\r\n"'«»\\]*"""
 _SESSION = (
     r"[A-Za-z0-9_.\-]{0,32}?(?i:sess|sid|auth|token|jwt|csrf|xsrf|remember|login|secret)[A-Za-z0-9_.\-]{0,32}"
 )
+
+_AUTH = r"""auth\\?":[ ]?\\?\""""
+_ENCODED = (
+    r"(?=[A-Za-z0-9+/]{0,512}[A-Z])(?=[A-Za-z0-9+/]{0,512}[0-9=])"
+    r"(?=(?:[A-Za-z0-9+/]{4}){3,127}(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)(?![A-Za-z0-9+/=]))"
+)
+"""A name and a password, in Base64."""
+_NAME_OF_USER = r"""[^\s:"'`/@$<>«»{}()\\]{1,64}"""
+_PASSWORD = r"""[^\s"'`$<>«»\\]"""
+_CLIENT = r"(?<![\w-])(?:curl|wget|https?|xh)(?![\w-])[^\n|;&]{0,36}$"
+_UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
+
+
+def _user(option: str) -> tuple[Form, ...]:
+    """`-u name:password`: any of them behind a program that fetches, elsewhere only what is no name of a group."""
+    begins = rf"""{option}["']?{_NAME_OF_USER}:{_UNMASKED}{_NO_MODEL}"""
+    return (
+        Form(rf"{begins}(?={_PASSWORD}{{3}})(?![0-9]{{1,10}}(?:\s|\Z))", rf"{_PASSWORD}*", before=_CLIENT),
+        Form(
+            rf"{begins}(?={_PASSWORD}{{8}})(?=[^\s]{{0,32}}[0-9])(?=[^\s]{{0,32}}[A-Za-z])",
+            rf"{_PASSWORD}*",
+            before=r"(?<![\w-])$",
+        ),
+    )
+
 
 SHAPES: tuple[Shape, ...] = (
     Shape(
@@ -166,14 +206,12 @@ SHAPES: tuple[Shape, ...] = (
         r"[A-Z0-9\-]{0,48}",
         (Form(r"(?=AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{28})", r"[A-Z0-9\-]*"),),
     ),
-    _prefixed(
+    Shape(
         "aws-access-key",
         "AWS access key ids (AKIA…, ASIA…)",
-        "AKIA",
-        "ASIA",
-        least=16,
-        of="[A-Z0-9]",
-        body="[A-Z0-9]*",
+        ("AKIA", "ASIA"),
+        "A[KS]IA[A-Z0-9]{0,16}",
+        (Form(rf"(?!....(?:{_MODEL}|[A-Z0-9]{{9}}EXAMPLE))(?=....[A-Z0-9]{{16}})", "[A-Z0-9]*"),),
     ),
     _prefixed(
         "aws-session-token",
@@ -203,7 +241,7 @@ SHAPES: tuple[Shape, ...] = (
     _prefixed(
         "atlassian-token",
         "Atlassian and Bitbucket tokens (ATATT3…, ATCTT3…, ATBB…, BBDC-…)",
-        *("ATATT3x", "ATCTT3x"),
+        *("ATATT3", "ATCTT3"),
         least=40,
         of=r"[A-Za-z0-9_\-=]",
         body=r"[A-Za-z0-9_\-=]*",
@@ -215,7 +253,7 @@ SHAPES: tuple[Shape, ...] = (
         "Slack tokens (xoxb-…, xoxp-…, xapp-… and others)",
         ("xox",),
         r"[A-Za-z0-9\-]{0,15}",
-        (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*"),),
+        (Form(rf"(?!xox.-{_MODEL})(?=xox[abcdeoprs]-[A-Za-z0-9\-]{{10}})", rf"{_DASHED}*"),),
     ),
     _prefixed("slack-token", "", "xapp-", least=10, of=r"[A-Za-z0-9\-]"),
     Shape(
@@ -243,7 +281,7 @@ SHAPES: tuple[Shape, ...] = (
         *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
         least=16,
     ),
-    _prefixed("google-key", "Google API keys (AIza…)", "AIza", least=30, of=_DASHED),
+    _prefixed("google-key", "Google API keys (AIza…)", "AIza", least=30, of=_DASHED, then="Sy"),
     _prefixed(
         "google-oauth", "Google OAuth secrets and tokens (GOCSPX-…, ya29.…)", "GOCSPX-", least=20, of=_DASHED
     ),
@@ -277,11 +315,14 @@ SHAPES: tuple[Shape, ...] = (
         rf"{_DASHED}{{0,24}}",
         (
             Form(
-                rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9_])c?$"
+                rf"(?!sk-(?:or-(?:v1-)?|ant-(?:api03-)?|proj-)?{_MODEL})(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})",
+                rf"{_DASHED}*",
+                before=r"(?<![A-Za-z0-9_])c?$",
             ),
         ),
     ),
-    _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", least=20, before=_APART),
+    _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", "jina_", "e2b_", least=20, before=_APART),
+    _prefixed("api-key", "", "fc-", least=32, of=_HEX, before=_APART),
     _prefixed("api-key", "", "xai-", "pplx-", "nvapi-", "tvly-", least=20, of=_DASHED, before=_APART),
     _prefixed("api-key", "", "lsv2_pt_", "lsv2_sk_", "tgp_v1_", least=20, of=_DASHED),
     _prefixed(
@@ -295,11 +336,25 @@ SHAPES: tuple[Shape, ...] = (
     _prefixed("package-token", "", "pypi-Ag", least=40, of=_DASHED),
     _prefixed(
         "docker-token",
-        "Docker tokens (dckr_pat_…, dckr_oat_…)",
+        "Docker tokens (dckr_pat_…, dckr_oat_…), and `auth` of registries",
         "dckr_pat_",
         "dckr_oat_",
         least=20,
         of=_DASHED,
+    ),
+    Shape(
+        "docker-token",
+        "",
+        ('auth": "', 'auth":"', 'auth\\": \\"', 'auth\\":\\"'),
+        rf"{_AUTH}[A-Za-z0-9+/]{{0,512}}={{0,2}}",
+        (Form(rf"{_AUTH}{_ENCODED}", "[A-Za-z0-9+/=]*", before=r"""["']$"""),),
+    ),
+    Shape(
+        "docker-token",
+        "",
+        ("_auth=", "_auth ="),
+        r"_auth[ ]?=[ ]{0,2}[A-Za-z0-9+/]{0,512}={0,2}",
+        (Form(rf"_auth[ ]?=[ ]{{0,2}}{_ENCODED}", "[A-Za-z0-9+/=]*"),),
     ),
     _prefixed(
         "digitalocean-token",
@@ -361,12 +416,164 @@ SHAPES: tuple[Shape, ...] = (
         before=r"\.$",
     ),
     _prefixed(
+        "doppler-token",
+        "Doppler tokens (dp.pt.…, dp.st.… and others)",
+        *("dp.pt.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit."),
+        least=30,
+        body=_DOTTED_BODY,
+        before=_APART,
+    ),
+    Shape(
+        "doppler-token",
+        "",
+        ("dp.st.",),
+        rf"dp\.st\.{_DASHED}{{0,40}}\.?{_ALNUM}{{0,30}}",
+        (Form(rf"(?=dp\.st\.(?:{_DASHED}{{1,40}}\.)?{_ALNUM}{{30}})", _DOTTED_BODY, before=_APART),),
+    ),
+    _prefixed("linear-token", "Linear keys (lin_api_…, lin_oauth_…)", "lin_api_", "lin_oauth_", least=30),
+    _prefixed("notion-token", "Notion tokens (ntn_…, secret_…)", "ntn_", least=40, before=_APART),
+    Shape(
+        "notion-token",
+        "",
+        ("cret_",),
+        rf"cret_{_ALNUM}{{0,44}}",
+        (Form(rf"(?!cret_{_MODEL})(?=cret_{_ALNUM}{{43}}(?![A-Za-z0-9_]))", r"[A-Za-z0-9_]*", before=r"(?<![A-Za-z0-9_])se$"),),
+    ),
+    Shape(
+        "onepassword-token",
+        "1Password service accounts (ops_…) and secret keys (A3-…)",
+        ("ops_",),
+        r"ops_[A-Za-z0-9+/_\-]{0,60}",
+        (Form(r"(?=ops_eyJ[A-Za-z0-9+/_\-]{56})", r"[A-Za-z0-9+/_=\-]*", before=_APART),),
+    ),
+    Shape(
+        "onepassword-token",
+        "",
+        ("A3-",),
+        r"A3-[A-Z0-9\-]{0,38}",
+        (
+            Form(
+                r"(?=A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-Z0-9]))",
+                r"[A-Z0-9\-]*",
+                before=_APART,
+            ),
+        ),
+    ),
+    _prefixed("sentry-token", "Sentry tokens (sntryu_…, sntrys_…)", "sntryu_", least=40, of=_HEX),
+    _prefixed("sentry-token", "", "sntrys_", least=40, of="[A-Za-z0-9+/_=]", body="[A-Za-z0-9+/_=]*"),
+    _prefixed(
+        "hosting-token",
+        "tokens of Netlify, Fly, Render, Vercel and Pulumi (nfp_…, fo1_…, fm2_…, rnd_…, vcp_…, pul-… and others)",
+        *("nfp_", "nfc_", "nfo_", "nfb_", "nfu_", "rnd_", "vcp_", "vci_", "vca_", "vcr_", "vck_"),
+        least=30,
+        before=_APART,
+    ),
+    _prefixed(
+        "hosting-token",
+        "",
+        *("fo1_", "fm1r_", "fm1a_", "fm2_", "vercel_blob_rw_"),
+        least=40,
+        of=r"[A-Za-z0-9+/_\-]",
+        body=r"[A-Za-z0-9+/_=\-]*",
+        before=_APART,
+    ),
+    _prefixed("hosting-token", "", "pul-", least=40, of=_HEX, before=_APART),
+    Shape(
+        "cloudflare-token",
+        "Cloudflare origin keys (v1.0-…)",
+        ("v1.0-",),
+        rf"v1\.0-{_HEX}{{0,24}}-?{_HEX}{{0,40}}",
+        (Form(rf"(?=v1\.0-{_HEX}{{24}}-{_HEX}{{40}})", _DOTTED_BODY, before=_APART),),
+    ),
+    _prefixed(
+        "database-token",
+        "tokens of Supabase, Neon, PlanetScale, MongoDB Atlas and CockroachDB (sbp_…, napi_…, pscale_pw_… and others)",
+        *("sbp_", "napi_", "mdb_sa_sk_", "pscale_pw_", "pscale_oauth_", "CCDB1_"),
+        least=30,
+        of=_DASHED,
+        before=_APART,
+    ),
+    Shape(
+        "database-token",
+        "",
+        ("sb_secre",),
+        rf"sb_secre{_DASHED}{{0,24}}",
+        (Form(rf"(?!sb_secret_{_MODEL})(?=sb_secret_{_DASHED}{{20}})", rf"{_DASHED}*", before=_APART),),
+    ),
+    _prefixed(
+        "build-token",
+        "tokens of CircleCI, Buildkite, SonarQube, JFrog, Sourcegraph and Clojars (CCIPAT_…, bkua_…, sqp_…, AKCp… and others)",
+        *("CCIPAT_", "CCIPRJ_"),
+        least=30,
+        of=r"[A-Za-z0-9_]",
+    ),
+    _prefixed("build-token", "", "bkua_", "sqp_", "squ_", "sqa_", "sgp_", "CLOJARS_", least=40, of=_HEX, before=_APART),
+    _prefixed("build-token", "", "AKCp", least=60, before=_APART),
+    Shape(
+        "mail-token",
+        "keys of Brevo and Resend (xkeysib-…, re_…)",
+        ("xke",),
+        rf"xkeysib-{_HEX}{{0,40}}|[a-z]{{0,7}}-?",
+        (Form(rf"(?=xkeysib-{_HEX}{{40}})", rf"{_DASHED}*"),),
+    ),
+    _prefixed("mail-token", "", "xsmtpsib-", least=40, of=_HEX),
+    Shape(
+        "mail-token",
+        "",
+        ("re_",),
+        rf"re_{_ALNUM}{{0,8}}_?{_ALNUM}{{0,25}}",
+        (Form(rf"(?!re_{_MODEL})(?=re_{_ALNUM}{{8}}_{_ALNUM}{{24}}(?![A-Za-z0-9_]))(?=[A-Za-z0-9_]{{0,35}}[0-9])", r"[A-Za-z0-9_]*", before=_APART),),
+    ),
+    _prefixed(
+        "payment-token",
+        "tokens of Square, Plaid and Shippo (sq0atp-…, access-production-…, shippo_live_…)",
+        *("sq0atp-", "sq0csp-", "shippo_live_"),
+        least=22,
+        of=_DASHED,
+    ),
+    _prefixed("payment-token", "", "access-production-", "access-sandbox-", least=36, of=r"[0-9a-f\-]"),
+    _prefixed(
         "service-token",
-        "tokens of other services (shpat_…, glsa_…, pscale_tkn_…, NRAK-…, PMAK-…, HRKU-…)",
+        "tokens of other services: Shopify, Grafana, New Relic, Postman, Heroku, Figma, HubSpot, PostHog, Tailscale, Dropbox and more",
         *("shpat_", "shpss_", "shpca_", "shppa_", "glsa_", "pscale_tkn_", "NRAK-", "PMAK-", "HRKU-"),
         least=20,
         of=_DASHED,
         before=_APART,
+    ),
+    _prefixed(
+        "service-token",
+        "",
+        *("figd_", "CFPAT-", "p8e-", "phx_", "tfp_", "hcaik_", "NRII-", "NRRA-"),
+        least=30,
+        of=_DASHED,
+        before=_APART,
+    ),
+    _prefixed(
+        "service-token",
+        "",
+        *("essu_", "glc_"),
+        least=40,
+        of="[A-Za-z0-9+/_]",
+        body=r"[A-Za-z0-9+/_=]*",
+        before=_APART,
+    ),
+    _prefixed("service-token", "", "pat-na1-", "pat-eu1-", "pat-na2-", "sdk-", least=36, of=r"[0-9a-f\-]", before=_APART),
+    _prefixed("service-token", "", "dt0c01.", "dt0s01.", least=24, body=_DOTTED_BODY, before=_APART),
+    _prefixed("service-token", "", "sl.", least=100, of=_DASHED, body=_DOTTED_BODY, before=_APART),
+    _prefixed("service-token", "", "AKID", least=32, before=_APART),
+    Shape(
+        "service-token",
+        "",
+        ("tske",),
+        rf"tske{_DASHED}{{0,40}}",
+        (Form(rf"(?=tskey-(?:auth|api|client|scim|webhook)-{_ALNUM}{{10}})", rf"{_DASHED}*", before=_APART),),
+    ),
+    Shape(
+        "azure-secret",
+        "client secrets of Azure (…8Q~…)",
+        ("Q~",),
+        r"Q~[A-Za-z0-9_~.\-]{0,31}",
+        (Form(r"(?=Q~[A-Za-z0-9_~.\-]{31})", r"[A-Za-z0-9_~.\-]*", before=r"[A-Za-z0-9_~.]{3}[0-9]$"),),
     ),
     Shape(
         "jwt",
@@ -380,7 +587,7 @@ SHAPES: tuple[Shape, ...] = (
         "what follows the word Bearer",
         ("bearer", "Bearer"),
         rf"[Bb]earer[ \t]{{0,4}}{_BEARER}{{0,20}}",
-        (Form(rf"[Bb]earer[ \t]{{1,4}}(?={_BEARER}{{20}})", rf"{_BEARER}*"),),
+        (Form(rf"[Bb]earer[ \t]{{1,4}}(?!{_MODEL})(?={_BEARER}{{20}})", rf"{_BEARER}*"),),
     ),
     Shape(
         "authorization",
@@ -415,14 +622,28 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "password",
-        "passwords in addresses (postgres://user:…@host, https://user:…@host and others)",
+        "passwords in addresses (postgres://user:…@host and others), and of curl -u user:…",
         ("://",),
         r"://[^\s/]{0,780}",
         (Form(rf"://{_USER}:{_UNMASKED}(?={_BEFORE_HOST}@)", rf"{_BEFORE_HOST}(?=@)"),),
     ),
     Shape(
+        "password",
+        "",
+        ("-u ",),
+        r"""-u[ ]{1,4}["']?[^\s:"']{0,64}:?[^\s]{0,64}""",
+        _user("-u[ ]{1,4}"),
+    ),
+    Shape(
+        "password",
+        "",
+        ("--user ", "--user="),
+        r"""--user[ =]{1,4}["']?[^\s:"']{0,64}:?[^\s]{0,64}""",
+        _user("--user[ =]{1,4}"),
+    ),
+    Shape(
         "secret",
-        "values given to names: …_TOKEN=, …_API_KEY=, password:, --token …, AccountKey=",
+        "values given to names: …_TOKEN=, …_API_KEY=, password:, --token …, AccountKey=; passwords in .netrc lines",
         ("token", "secret", "passw"),
         r"[A-Za-z_\-]{0,12}" + _GIVEN_REACH,
         (
@@ -431,6 +652,11 @@ SHAPES: tuple[Shape, ...] = (
                 rf"""(?i:PASSW(?:OR)?D)={_UNMASKED}(?=[^;\s"'«»$<{{])""",
                 r"""[^;"'\r\n«»]*""",
                 before=r";[ ]?$",
+            ),
+            Form(
+                rf"(?i:password)[ ]{{1,4}}{_UNMASKED}{_NO_MODEL}(?={_ARGUMENT}{{3}})",
+                rf"{_ARGUMENT}*",
+                before=r"(?:machine|login|account)[ \t]+[^\s]+\s+$",
             ),
         ),
         any_case=True,
