@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from bridle.base.regex import compiled_later
 from bridle.base.secret_openings import FIRST, First, Openings
 from bridle.base.secret_shapes import BEFORE, Form, Shape
 
@@ -292,6 +293,7 @@ class _CompiledForm(msgspec.Struct, frozen=True):
     body: re.Pattern[str]
     until: re.Pattern[str] | None
     before: re.Pattern[str] | None
+    unless: re.Pattern[str] | None
 
 
 class _CompiledShape(msgspec.Struct, frozen=True):
@@ -314,7 +316,14 @@ def _compiled_form(kind: str, form: Form) -> _CompiledForm:
         re.compile(form.body, re.ASCII),
         re.compile(form.until) if form.until else None,
         re.compile(form.before, re.ASCII) if form.before else None,
+        _stand_in(form.unless) if form.unless else None,
     )
+
+
+@functools.cache
+def _stand_in(unless: str) -> re.Pattern[str]:
+    """Compiled when something of its form is met: mostly that is a secret, or never."""
+    return compiled_later(unless, re.ASCII)
 
 
 def _recognised(
@@ -323,7 +332,11 @@ def _recognised(
     """The form that a secret at `start` has, and what of it is kept; `before` is the text in front of it."""
     for form in shape.forms:
         head = form.head.match(buffer, start)
-        if head and (form.before is None or form.before.search(before)):
+        if (
+            head
+            and (form.before is None or form.before.search(before))
+            and (form.unless is None or not form.unless.match(buffer, head.end()))
+        ):
             return form, head[0]
     return None, ""
 

@@ -16,21 +16,24 @@ class Form(msgspec.Struct, frozen=True):
     """One way a secret is written: `head` matches what is kept and looks ahead at the secret, `body` is masked.
 
     With `until`, everything is masked up to and including the next match of it, or to the end of the text.
-    `before` is a regex that must be found at the end of what stands in front of the opening.
+    `before` is a regex that must be found at the end of what stands in front of the opening. Where `unless` matches the
+    secret, it is none.
     """
 
     head: str
     body: str = ""
     until: str = ""
     before: str = ""
+    unless: str = ""
 
 
 class Shape(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
 
     `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
-    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits, `_` or `-`. `by_dot`: the
+    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits, `_`, `-` or `.`. `by_dot`: the
     openings are too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
+    `noticed_by`: what every match begins with, where that is more than the openings, of which none may hide in another.
     """
 
     kind: str
@@ -41,6 +44,7 @@ class Shape(msgspec.Struct, frozen=True):
     any_case: bool = False
     named: bool = False
     by_dot: bool = False
+    noticed_by: tuple[str, ...] = ()
 
 
 _ALNUM = "[A-Za-z0-9]"
@@ -49,7 +53,10 @@ _HEX = "[0-9a-f]"
 _DOTTED_BODY = rf"(?:{_DASHED}|\.{_DASHED})*"  # a full stop behind a secret belongs to the sentence
 _APART = r"(?<![A-Za-z0-9_])$"
 _UNMASKED = r"(?!«redacted:|\[redacted\])"
-_MODEL = r"(?:[xX]{6}|[xX]{4}-|\*{3}|0{8}|1234567|(?i:abcdefg)|(?i:your|insert|enter|replace|example|sample|fake|dummy)[_\-])"
+_MODEL = (
+    r"(?:[xX]{6}|[xX]{4}-|\*{3}|0{8}|1234567|(?i:abcdefg)"
+    r"|(?i:your|insert|enter|replace|example|sample|fake|dummy)[_\-])"
+)
 """How the models of secrets in documents go on behind an opening. Nothing random does, and it is soon told."""
 
 
@@ -68,7 +75,8 @@ def _prefixed(
     The first of them may be `then`, behind which a model would show.
     """
     begins = "|".join(map(re.escape, openings))
-    form = Form(rf"(?!(?:{begins})(?:{then})?{_MODEL})(?=(?:{begins}){of}{{{least}}})", body, before=before)
+    model = rf"(?:{begins})(?:{then})?{_MODEL}"
+    form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before, unless=model)
     return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{least}}}", (form,))
 
 
@@ -83,23 +91,27 @@ _FLAG = r"(?<![\w-])--(?:[A-Za-z0-9]+[_-])*"
 _ARGUMENT = r"""[^\s"'`«»$<>{(\[\\]"""
 _PLACEHOLDER = r"""(?![A-Z][A-Z0-9_]{0,40}(?:[\s"'`\])]|\Z))"""
 _ENDS = r"""(?=[\s"'`,;&|<>()\[\]{}\\]|\Z)"""
-_NO_MODEL = (
-    r"(?!<[A-Za-z][A-Za-z0-9 _.\-]{0,40}>|\{{1,2}[ ]?[A-Za-z_][A-Za-z0-9_. ]{0,40}\}|(?:"
+_STAND_IN = (
+    r"<[A-Za-z][A-Za-z0-9 _.\-]{0,40}>|\{{1,2}[ ]?[A-Za-z_][A-Za-z0-9_. ]{0,40}\}|(?:"
     r"(?i:change[_\-]?(?:me|it)|replace[_\-]?me|placeholder|example|dummy|todo|tbd|none|null|undefined|true|false)"
     r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?i:your|insert|enter|replace|paste)[_\-][A-Za-z0-9_\-]{0,40}"
     r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?:[xX]{3,40}|\*{3,40}|\.{3}|…)[xX*.…\-]{0,40}"
-    rf"|[A-Za-z0-9/+]{{9,50}}EXAMPLE(?:KEY)?){_ENDS})"
+    rf"|[A-Za-z0-9/+]{{9,50}}EXAMPLE(?:KEY)?){_ENDS}"
 )
 """What people write in place of a value."""
 _NOT_A_WORD = rf"(?=(?:(?![0-9!@#%^&*+~]){_ARGUMENT}){{0,64}}[0-9!@#%^&*+~])"
+
+
+def _no_stand_ins(*forms: Form) -> tuple[Form, ...]:
+    return tuple(msgspec.structs.replace(form, unless=_STAND_IN) for form in forms)
 
 
 def _quoted(name: str, quote: str, inside: str, body: str, before: str) -> tuple[Form, Form]:
     """Any value for a NAME in capitals, but not "$OTHER"; for other names only one that has a digit."""
     plausible = rf"(?={inside}{{6}})(?=(?:(?![0-9]|\[redacted\]){inside}){{0,64}}[0-9])"
     return (
-        Form(rf"{name}{_GIVES}{quote}{_UNMASKED}{_NO_MODEL}{_NOT_ANOTHER}(?={inside}|\\[^\r\n«»])", body, before=before),
-        Form(rf"(?i:{name}){_GIVES}{quote}{_UNMASKED}{_NO_MODEL}{plausible}", body, before=before),
+        Form(rf"{name}{_GIVES}{quote}{_UNMASKED}{_NOT_ANOTHER}(?={inside}|\\[^\r\n«»])", body, before=before),
+        Form(rf"(?i:{name}){_GIVES}{quote}{_UNMASKED}{plausible}", body, before=before),
     )
 
 
@@ -107,21 +119,21 @@ def _given(name: str, of: str = "") -> tuple[Form, ...]:
     """The ways a value is given to a name whose beginning is `of`."""
     before, flag = (f"{of}[_-]?$", f"{_FLAG}{of}[_-]$") if of else ("", f"{_FLAG}$")
     bare = rf"(?={_BARE}{{6}})(?=(?:(?![0-9]|\[redacted\]){_BARE}){{0,64}}[0-9])"
-    return (
+    return _no_stand_ins(
         # NAME=value, but not NAME=$OTHER, which is no secret.
         Form(
-            rf"""{name}={_UNMASKED}{_NO_MODEL}{_NOT_ANOTHER}(?=[^\s"'«»\\])""",
+            rf"""{name}={_UNMASKED}{_NOT_ANOTHER}(?=[^\s"'«»\\])""",
             r"""[^\s"'«»]*""",
             before=before,
         ),
         *_quoted(name, '"', r'[^"\\\r\n«»]', r'(?:[^"\\\r\n«»]|\\[^\r\n«»])*', before),
         *_quoted(name, "'", r"[^'\\\r\n«»]", r"(?:[^'\\\r\n«»]|\\[^\r\n«»])*", before),
         *_quoted(name, r"\\{1,3}[\"']", r"""[^"'\\\r\n«»]""", r"""[^"'\\\r\n«»]*""", before),
-        Form(rf"(?i:{name}){_GIVES}{_UNMASKED}{_NO_MODEL}{bare}", rf"{_BARE}*", before=before),
-        Form(rf"(?i:{name})={_UNMASKED}{_NO_MODEL}{_PLACEHOLDER}(?={_ARGUMENT})", rf"{_ARGUMENT}*", before=flag),
+        Form(rf"(?i:{name}){_GIVES}{_UNMASKED}{bare}", rf"{_BARE}*", before=before),
+        Form(rf"(?i:{name})={_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT})", rf"{_ARGUMENT}*", before=flag),
         Form(
             rf"""(?i:{name})(?:\\{{0,3}}["'],?)?[ ]{{1,2}}(?:\\{{0,3}}["'])?"""
-            rf"{_UNMASKED}{_NO_MODEL}{_PLACEHOLDER}(?={_ARGUMENT}{{4}}){_NOT_A_WORD}",
+            rf"{_UNMASKED}{_PLACEHOLDER}(?={_ARGUMENT}{{4}}){_NOT_A_WORD}",
             rf"{_ARGUMENT}*",
             before=flag,
         ),
@@ -151,13 +163,12 @@ _ENCODED = (
 _NAME_OF_USER = r"""[^\s:"'`/@$<>«»{}()\\]{1,64}"""
 _PASSWORD = r"""[^\s"'`$<>«»\\]"""
 _CLIENT = r"(?<![\w-])(?:curl|wget|https?|xh)(?![\w-])[^\n|;&]{0,36}$"
-_UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 
 
 def _user(option: str) -> tuple[Form, ...]:
     """`-u name:password`: any of them behind a program that fetches, elsewhere only what is no name of a group."""
-    begins = rf"""{option}["']?{_NAME_OF_USER}:{_UNMASKED}{_NO_MODEL}"""
-    return (
+    begins = rf"""{option}["']?{_NAME_OF_USER}:{_UNMASKED}"""
+    return _no_stand_ins(
         Form(rf"{begins}(?={_PASSWORD}{{3}})(?![0-9]{{1,10}}(?:\s|\Z))", rf"{_PASSWORD}*", before=_CLIENT),
         Form(
             rf"{begins}(?={_PASSWORD}{{8}})(?=[^\s]{{0,32}}[0-9])(?=[^\s]{{0,32}}[A-Za-z])",
@@ -211,7 +222,7 @@ SHAPES: tuple[Shape, ...] = (
         "AWS access key ids (AKIA…, ASIA…)",
         ("AKIA", "ASIA"),
         "A[KS]IA[A-Z0-9]{0,16}",
-        (Form(rf"(?!....(?:{_MODEL}|[A-Z0-9]{{9}}EXAMPLE))(?=....[A-Z0-9]{{16}})", "[A-Z0-9]*"),),
+        (Form(r"(?=....[A-Z0-9]{16})", "[A-Z0-9]*", unless=rf"....(?:{_MODEL}|[A-Z0-9]{{9}}EXAMPLE)"),),
     ),
     _prefixed(
         "aws-session-token",
@@ -253,7 +264,7 @@ SHAPES: tuple[Shape, ...] = (
         "Slack tokens (xoxb-…, xoxp-…, xapp-… and others)",
         ("xox",),
         r"[A-Za-z0-9\-]{0,15}",
-        (Form(rf"(?!xox.-{_MODEL})(?=xox[abcdeoprs]-[A-Za-z0-9\-]{{10}})", rf"{_DASHED}*"),),
+        (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*", unless=f"xox.-{_MODEL}"),),
     ),
     _prefixed("slack-token", "", "xapp-", least=10, of=r"[A-Za-z0-9\-]"),
     Shape(
@@ -315,9 +326,10 @@ SHAPES: tuple[Shape, ...] = (
         rf"{_DASHED}{{0,24}}",
         (
             Form(
-                rf"(?!sk-(?:or-(?:v1-)?|ant-(?:api03-)?|proj-)?{_MODEL})(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})",
+                rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})",
                 rf"{_DASHED}*",
                 before=r"(?<![A-Za-z0-9_])c?$",
+                unless=rf"sk-(?:or-(?:v1-)?|ant-(?:api03-)?|proj-)?{_MODEL}",
             ),
         ),
     ),
@@ -426,8 +438,8 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "doppler-token",
         "",
-        ("dp.st.",),
-        rf"dp\.st\.{_DASHED}{{0,40}}\.?{_ALNUM}{{0,30}}",
+        ("dp.st",),
+        rf"dp\.st\.?{_DASHED}{{0,40}}\.?{_ALNUM}{{0,30}}",
         (Form(rf"(?=dp\.st\.(?:{_DASHED}{{1,40}}\.)?{_ALNUM}{{30}})", _DOTTED_BODY, before=_APART),),
     ),
     _prefixed("linear-token", "Linear keys (lin_api_…, lin_oauth_…)", "lin_api_", "lin_oauth_", least=30),
@@ -437,7 +449,14 @@ SHAPES: tuple[Shape, ...] = (
         "",
         ("cret_",),
         rf"cret_{_ALNUM}{{0,44}}",
-        (Form(rf"(?!cret_{_MODEL})(?=cret_{_ALNUM}{{43}}(?![A-Za-z0-9_]))", r"[A-Za-z0-9_]*", before=r"(?<![A-Za-z0-9_])se$"),),
+        (
+            Form(
+                rf"(?=cret_{_ALNUM}{{43}}(?![A-Za-z0-9_]))",
+                r"[A-Za-z0-9_]*",
+                before=r"(?<![A-Za-z0-9_])se$",
+                unless=f"cret_{_MODEL}",
+            ),
+        ),
     ),
     Shape(
         "onepassword-token",
@@ -498,7 +517,8 @@ SHAPES: tuple[Shape, ...] = (
         "",
         ("sb_secre",),
         rf"sb_secre{_DASHED}{{0,24}}",
-        (Form(rf"(?!sb_secret_{_MODEL})(?=sb_secret_{_DASHED}{{20}})", rf"{_DASHED}*", before=_APART),),
+        (Form(rf"(?=sb_secret_{_DASHED}{{20}})", rf"{_DASHED}*", before=_APART, unless=f"sb_secret_{_MODEL}"),),
+        noticed_by=("sb_secret_",),
     ),
     _prefixed(
         "build-token",
@@ -515,6 +535,7 @@ SHAPES: tuple[Shape, ...] = (
         ("xke",),
         rf"xkeysib-{_HEX}{{0,40}}|[a-z]{{0,7}}-?",
         (Form(rf"(?=xkeysib-{_HEX}{{40}})", rf"{_DASHED}*"),),
+        noticed_by=("xkeysib-",),
     ),
     _prefixed("mail-token", "", "xsmtpsib-", least=40, of=_HEX),
     Shape(
@@ -522,7 +543,14 @@ SHAPES: tuple[Shape, ...] = (
         "",
         ("re_",),
         rf"re_{_ALNUM}{{0,8}}_?{_ALNUM}{{0,25}}",
-        (Form(rf"(?!re_{_MODEL})(?=re_{_ALNUM}{{8}}_{_ALNUM}{{24}}(?![A-Za-z0-9_]))(?=[A-Za-z0-9_]{{0,35}}[0-9])", r"[A-Za-z0-9_]*", before=_APART),),
+        (
+            Form(
+                rf"(?=re_{_ALNUM}{{8}}_{_ALNUM}{{24}}(?![A-Za-z0-9_]))(?=[A-Za-z0-9_]{{0,35}}[0-9])",
+                r"[A-Za-z0-9_]*",
+                before=_APART,
+                unless=f"re_{_MODEL}",
+            ),
+        ),
     ),
     _prefixed(
         "payment-token",
@@ -567,6 +595,7 @@ SHAPES: tuple[Shape, ...] = (
         ("tske",),
         rf"tske{_DASHED}{{0,40}}",
         (Form(rf"(?=tskey-(?:auth|api|client|scim|webhook)-{_ALNUM}{{10}})", rf"{_DASHED}*", before=_APART),),
+        noticed_by=("tskey-",),
     ),
     Shape(
         "azure-secret",
@@ -587,7 +616,7 @@ SHAPES: tuple[Shape, ...] = (
         "what follows the word Bearer",
         ("bearer", "Bearer"),
         rf"[Bb]earer[ \t]{{0,4}}{_BEARER}{{0,20}}",
-        (Form(rf"[Bb]earer[ \t]{{1,4}}(?!{_MODEL})(?={_BEARER}{{20}})", rf"{_BEARER}*"),),
+        (Form(rf"[Bb]earer[ \t]{{1,4}}(?={_BEARER}{{20}})", rf"{_BEARER}*", unless=_MODEL),),
     ),
     Shape(
         "authorization",
@@ -654,9 +683,10 @@ SHAPES: tuple[Shape, ...] = (
                 before=r";[ ]?$",
             ),
             Form(
-                rf"(?i:password)[ ]{{1,4}}{_UNMASKED}{_NO_MODEL}(?={_ARGUMENT}{{3}})",
+                rf"(?i:password)[ ]{{1,4}}{_UNMASKED}(?={_ARGUMENT}{{3}})",
                 rf"{_ARGUMENT}*",
                 before=r"(?:machine|login|account)[ \t]+[^\s]+\s+$",
+                unless=_STAND_IN,
             ),
         ),
         any_case=True,
