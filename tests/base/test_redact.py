@@ -152,6 +152,8 @@ def ordinary_lines() -> list[str]:
 
     def made(match: re.Match[str]) -> str:
         alphabet, count = match[1].rstrip("0123456789"), int(re.sub(r"\D", "", match[1]) or 0)
+        if alphabet == "esc":
+            return "\x1b"
         if alphabet == "uuid":
             return str(uuid.UUID(int=chosen.getrandbits(128)))
         return "".join(chosen.choices(HEX if alphabet == "hex" else BASE64, k=count))

@@ -111,7 +111,7 @@ class StreamRedactor:
     ) -> None:
         self._marker = marker
         self._first = first
-        self._known = _KnownValues(known, marker("key"))
+        self._known = _KnownValues(known, marker("key")) if known != () else _NONE_KNOWN
         self._held = ""
         self._before = ""  # what stands in front of the held text, back to the last secret
         self._inside: _CompiledForm | None = None  # a secret that is still being masked
@@ -284,6 +284,9 @@ class _KnownValues:
         return at if at >= 0 else len(text)
 
 
+_NONE_KNOWN = _KnownValues((), "")  # has no values, so it keeps nothing
+
+
 # Recognising a secret where an opening stands
 
 
@@ -311,7 +314,7 @@ def _compiled(shape: Shape) -> _CompiledShape:
 
 def _compiled_form(kind: str, form: Form) -> _CompiledForm:
     return _CompiledForm(
-        kind,
+        form.kind or kind,
         re.compile(form.head, re.ASCII),
         re.compile(form.body, re.ASCII),
         re.compile(form.until) if form.until else None,

@@ -56,13 +56,13 @@ class Openings:
         self._text = text
         self._final = final
         self._sure = 0  # before it, no opening goes unnoticed that matters
-        self._noticed: Iterator[tuple[int, int]] = iter(())
+        self._region: tuple[int, int] | None = None
         self._has_none = first.has(text) and not _has_opening(text)
         if len(text) >= _FEW and not self._has_none:
             self._sure = len(text) if final else len(text) - _LOOKAHEAD
             shift = len(before)
             self._noticed = ((begin - shift, end - shift) for begin, end in _noticed(before + text))
-        self._region = next(self._noticed, None)
+            self._region = next(self._noticed, None)
 
     def first_from(self, position: int) -> tuple[int, Shape] | None:
         """The first opening that may matter at `position` or behind it."""
@@ -131,7 +131,7 @@ def _any_case(letter: str) -> str:
 _FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZjkz_=~", b"axcdefghixxlmnopqrstuvwxyxxxx-:.")
 _SIGNS = "x-.a:"
 """What a scan looks for. Openings are noticed by the first of these they have, nearest to their end; by their first a."""
-_BEHIND_A_SEPARATOR = r"[a-z0-9\-.]{10}"
+_BEHIND_A_SEPARATOR = r"[a-z0-9\-.+/\\]{10}"
 _BEHIND_A_LETTER = r"[a-z0-9\-+/%:.]{10}"
 """What stands at least behind openings that end with a sign."""
 _BEHIND_IN_JSON = r"(?=[a-z0-9\-+/%:.\\]{10})"
@@ -270,7 +270,9 @@ def _scans() -> tuple[_Scan, ...]:
     for sign, befores in last.items():
         near = _BEHIND_A_LETTER if sign == "x" else _BEHIND_A_SEPARATOR
         behind[sign].append(f"(?={near}){_ending(befores, re.escape(sign))}")
-    signed = (_Scan(one[0].encode(), re.compile(_scan(one).encode()), *around[one[0]]) for one in behind.items())
+    signed = (
+        _Scan(one[0].encode(), re.compile(_scan(one).encode()), *around[one[0]]) for one in behind.items()
+    )
     return (*signed, *alone)
 
 

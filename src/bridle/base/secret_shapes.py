@@ -17,7 +17,7 @@ class Form(msgspec.Struct, frozen=True):
 
     With `until`, everything is masked up to and including the next match of it, or to the end of the text.
     `before` is a regex that must be found at the end of what stands in front of the opening. Where `unless` matches the
-    secret, it is none.
+    secret, it is none. `kind`: where it is another than that of its shape.
     """
 
     head: str
@@ -25,14 +25,15 @@ class Form(msgspec.Struct, frozen=True):
     until: str = ""
     before: str = ""
     unless: str = ""
+    kind: str = ""
 
 
 class Shape(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
 
     `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
-    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits, `_`, `-` or `.`. `by_dot`: the
-    openings are too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
+    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits or `_-.+/`. `by_dot`: the openings are
+    too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
     `noticed_by`: what every match begins with, where that is more than the openings, of which none may hide in another.
     """
 
@@ -72,12 +73,12 @@ def _prefixed(
 ) -> Shape:
     """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too.
 
-    The first of them may be `then`, behind which a model would show.
+    The first of them may be `then`, behind which a model would show. Three words in a row are a name in code.
     """
     begins = "|".join(map(re.escape, openings))
-    model = rf"(?:{begins})(?:{then})?{_MODEL}"
+    model = rf"(?:{begins})(?:{then})?(?:{_MODEL}|(?:[a-z]{{1,13}}[_\-]){{3}})"
     form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before, unless=model)
-    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{least}}}", (form,))
+    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{max(least, 42)}}}", (form,))
 
 
 # Names that are given a value: NAME=value, "name": "value", name: value, --name value
@@ -333,7 +334,7 @@ SHAPES: tuple[Shape, ...] = (
             ),
         ),
     ),
-    _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", "jina_", "e2b_", least=20, before=_APART),
+    _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", "e2b_", least=20, before=_APART),
     _prefixed("api-key", "", "fc-", least=32, of=_HEX, before=_APART),
     _prefixed("api-key", "", "xai-", "pplx-", "nvapi-", "tvly-", least=20, of=_DASHED, before=_APART),
     _prefixed("api-key", "", "lsv2_pt_", "lsv2_sk_", "tgp_v1_", least=20, of=_DASHED),
@@ -364,9 +365,9 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "docker-token",
         "",
-        ("_auth=", "_auth ="),
-        r"_auth[ ]?=[ ]{0,2}[A-Za-z0-9+/]{0,512}={0,2}",
-        (Form(rf"_auth[ ]?=[ ]{{0,2}}{_ENCODED}", "[A-Za-z0-9+/=]*"),),
+        ("auth=", "auth ="),
+        r"auth[ ]?=[ ]{0,2}[A-Za-z0-9+/]{0,512}={0,2}",
+        (Form(rf"auth[ ]?=[ ]{{0,2}}{_ENCODED}", "[A-Za-z0-9+/=]*", before="_$"),),
     ),
     _prefixed(
         "digitalocean-token",
@@ -461,13 +462,6 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "onepassword-token",
         "1Password service accounts (ops_…) and secret keys (A3-…)",
-        ("ops_",),
-        r"ops_[A-Za-z0-9+/_\-]{0,60}",
-        (Form(r"(?=ops_eyJ[A-Za-z0-9+/_\-]{56})", r"[A-Za-z0-9+/_=\-]*", before=_APART),),
-    ),
-    Shape(
-        "onepassword-token",
-        "",
         ("A3-",),
         r"A3-[A-Z0-9\-]{0,38}",
         (
@@ -506,8 +500,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _prefixed(
         "database-token",
-        "tokens of Supabase, Neon, PlanetScale, MongoDB Atlas and CockroachDB (sbp_…, napi_…, pscale_pw_… and others)",
-        *("sbp_", "napi_", "mdb_sa_sk_", "pscale_pw_", "pscale_oauth_", "CCDB1_"),
+        "tokens of Supabase, Neon, PlanetScale and CockroachDB (sbp_…, napi_…, pscale_pw_… and others)",
+        *("sbp_", "napi_", "pscale_pw_", "pscale_oauth_", "CCDB1_"),
         least=30,
         of=_DASHED,
         before=_APART,
@@ -517,7 +511,11 @@ SHAPES: tuple[Shape, ...] = (
         "",
         ("sb_secre",),
         rf"sb_secre{_DASHED}{{0,24}}",
-        (Form(rf"(?=sb_secret_{_DASHED}{{20}})", rf"{_DASHED}*", before=_APART, unless=f"sb_secret_{_MODEL}"),),
+        (
+            Form(
+                rf"(?=sb_secret_{_DASHED}{{20}})", rf"{_DASHED}*", before=_APART, unless=f"sb_secret_{_MODEL}"
+            ),
+        ),
         noticed_by=("sb_secret_",),
     ),
     _prefixed(
@@ -527,13 +525,25 @@ SHAPES: tuple[Shape, ...] = (
         least=30,
         of=r"[A-Za-z0-9_]",
     ),
-    _prefixed("build-token", "", "bkua_", "sqp_", "squ_", "sqa_", "sgp_", "CLOJARS_", least=40, of=_HEX, before=_APART),
+    _prefixed(
+        "build-token",
+        "",
+        "bkua_",
+        "sqp_",
+        "squ_",
+        "sqa_",
+        "sgp_",
+        "CLOJARS_",
+        least=40,
+        of=_HEX,
+        before=_APART,
+    ),
     _prefixed("build-token", "", "AKCp", least=60, before=_APART),
     Shape(
         "mail-token",
         "keys of Brevo and Resend (xkeysib-…, re_…)",
         ("xke",),
-        rf"xkeysib-{_HEX}{{0,40}}|[a-z]{{0,7}}-?",
+        rf"[a-z]{{0,7}}-?{_HEX}{{0,40}}",
         (Form(rf"(?=xkeysib-{_HEX}{{40}})", rf"{_DASHED}*"),),
         noticed_by=("xkeysib-",),
     ),
@@ -585,7 +595,17 @@ SHAPES: tuple[Shape, ...] = (
         body=r"[A-Za-z0-9+/_=]*",
         before=_APART,
     ),
-    _prefixed("service-token", "", "pat-na1-", "pat-eu1-", "pat-na2-", "sdk-", least=36, of=r"[0-9a-f\-]", before=_APART),
+    _prefixed(
+        "service-token",
+        "",
+        "pat-na1-",
+        "pat-eu1-",
+        "pat-na2-",
+        "sdk-",
+        least=36,
+        of=r"[0-9a-f\-]",
+        before=_APART,
+    ),
     _prefixed("service-token", "", "dt0c01.", "dt0s01.", least=24, body=_DOTTED_BODY, before=_APART),
     _prefixed("service-token", "", "sl.", least=100, of=_DASHED, body=_DOTTED_BODY, before=_APART),
     _prefixed("service-token", "", "AKID", least=32, before=_APART),
@@ -608,8 +628,16 @@ SHAPES: tuple[Shape, ...] = (
         "jwt",
         "JSON web tokens (eyJ….….…)",
         ("eyJ",),
-        rf"{_DASHED}{{0,515}}\.?{_DASHED}{{0,8}}",
-        (Form(rf"(?=eyJ{_DASHED}{{5,512}}\.{_DASHED}{{8}})", _DOTTED_BODY),),
+        rf"[A-Za-z0-9+/_\-]{{0,515}}\.?{_DASHED}{{0,8}}",
+        (
+            Form(
+                r"(?=eyJ[A-Za-z0-9+/_\-]{50})",
+                r"[A-Za-z0-9+/_=\-]*",
+                before=r"(?<![A-Za-z0-9_])ops_$",
+                kind="onepassword-token",
+            ),
+            Form(rf"(?=eyJ{_DASHED}{{5,512}}\.{_DASHED}{{8}})", _DOTTED_BODY),
+        ),
     ),
     Shape(
         "bearer",
