@@ -7,8 +7,8 @@
 - Whether a secret begins is decided within a bounded distance (`reach`); until then the text is held back.
 - What follows is masked character by character, however long it is, without being kept.
 - Text further right never undoes a match, and no shape matches « or »; so redacting twice changes nothing.
-- Colours and other escape sequences of a terminal are set aside while the text is looked at and go back where they were, those
-  inside a secret behind its mask.
+- Colours and other escape sequences of a terminal are set aside while the text is looked at and go back where they
+  were, those inside a secret behind its mask.
 
 Masking is by shape. It lowers the chance that a secret is stored; it does not find every secret.
 """
@@ -144,7 +144,7 @@ class StreamRedactor:
         return "".join(self._advance(self._held + text, [], final=final))
 
     def _coloured(self, text: str, *, final: bool) -> str:
-        """The same for text with escape sequences: what is left of it is looked at, and they go back to their places."""
+        """The same for text with escape sequences: the rest of it is looked at, and they go back to their places."""
         text, self._cut_escape = self._cut_escape + text, ""
         plain, end = [self._held], 0
         size = len(self._held)
@@ -197,7 +197,7 @@ class StreamRedactor:
         return "".join(put)
 
     def _advance(self, buffer: str, taken: list[int], *, final: bool) -> list[str]:
-        """What is passed on, in pieces. `taken` gets how much of the buffer each stands for, less than 0 where masked."""
+        """What is passed on, in pieces. `taken` gets how much of the buffer each stands for, below 0 where masked."""
         done: list[str] = []
         if not buffer:
             return done

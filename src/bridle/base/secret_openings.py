@@ -11,7 +11,6 @@ are looked through for one literal after another, and as long as none is there, 
 
 import functools
 import re
-from collections.abc import Iterator
 
 import msgspec
 
@@ -130,7 +129,8 @@ def _any_case(letter: str) -> str:
 
 _FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZjkz_=~", b"axcdefghixxlmnopqrstuvwxyxxxx-:.")
 _SIGNS = "x-.a:"
-"""What a scan looks for. Openings are noticed by the first of these they have, nearest to their end; by their first a."""
+"""What a scan looks for. Openings are noticed by the first of these they have, nearest to their end; an a, the first.
+"""
 _BEHIND_A_SEPARATOR = r"[a-z0-9\-.+/\\]{10}"
 _BEHIND_A_LETTER = r"[a-z0-9\-+/%:.]{10}"
 """What stands at least behind openings that end with a sign."""
@@ -239,7 +239,7 @@ class _Scan(msgspec.Struct, frozen=True):
 def _scans() -> tuple[_Scan, ...]:
     """One scan for each sign, and one for each opening without any."""
     behind: dict[str, list[str]] = {sign: [] for sign in _SIGNS}  # regexes for the place behind a sign
-    around = {sign: (0, 1) for sign in _SIGNS}
+    around = dict.fromkeys(_SIGNS, (0, 1))
     last: dict[str, set[str]] = {}  # what stands before a sign that ends an opening
     alone: list[_Scan] = []
     for shape in SHAPES:
@@ -290,7 +290,7 @@ def _parted(folded: str, sign: str) -> tuple[str, str]:
 
 
 def _given_to(name: str) -> str:
-    """A regex for the place behind a name that is given a value: `:`, `=`, or a space when it is an option or in .netrc.
+    """A regex for the place behind a name that is given a value: `:`, `=`, or a space: options, and .netrc.
 
     The text may stand inside JSON: quotes come with backslashes.
     """

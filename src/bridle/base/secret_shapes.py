@@ -32,8 +32,8 @@ class Shape(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
 
     `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
-    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits or `_-.+/`. `by_dot`: the openings are
-    too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
+    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits or `_-.+/`. `by_dot`: the
+    openings are too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
     `noticed_by`: what every match begins with, where that is more than the openings, of which none may hide in another.
     """
 
@@ -162,7 +162,11 @@ _ENCODED = (
 )
 """A name and a password, in Base64."""
 _NAME_OF_USER = r"""[^\s:"'`/@$<>«»{}()\\]{1,64}"""
-_PASSWORD = r"""[^\s"'`$<>«»\\]"""
+_CHARACTER = r"""[^\s"'`$<>«»\\]"""
+_NETRC = r"(?:\.[^\s]*|machine[ \t]+[^\s]+)[ \t]+(?:login|account)[ \t]+[^\s]+[ \t]+$"
+_NETRC_LINES = (
+    r"\b(?:login|account)[ \t]+[^\s]+[ \t]*\r?\n(?:[^\s]{0,20}[0-9][:→|\-])?[ \t]*(?:[0-9]+[→\t])?[ \t]*$"
+)
 _CLIENT = r"(?<![\w-])(?:curl|wget|https?|xh)(?![\w-])[^\n|;&]{0,36}$"
 
 
@@ -170,10 +174,10 @@ def _user(option: str) -> tuple[Form, ...]:
     """`-u name:password`: any of them behind a program that fetches, elsewhere only what is no name of a group."""
     begins = rf"""{option}["']?{_NAME_OF_USER}:{_UNMASKED}"""
     return _no_stand_ins(
-        Form(rf"{begins}(?={_PASSWORD}{{3}})(?![0-9]{{1,10}}(?:\s|\Z))", rf"{_PASSWORD}*", before=_CLIENT),
+        Form(rf"{begins}(?={_CHARACTER}{{3}})(?![0-9]{{1,10}}(?:\s|\Z))", rf"{_CHARACTER}*", before=_CLIENT),
         Form(
-            rf"{begins}(?={_PASSWORD}{{8}})(?=[^\s]{{0,32}}[0-9])(?=[^\s]{{0,32}}[A-Za-z])",
-            rf"{_PASSWORD}*",
+            rf"{begins}(?={_CHARACTER}{{8}})(?=[^\s]{{0,32}}[0-9])(?=[^\s]{{0,32}}[A-Za-z])",
+            rf"{_CHARACTER}*",
             before=r"(?<![\w-])$",
         ),
     )
@@ -520,7 +524,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _prefixed(
         "build-token",
-        "tokens of CircleCI, Buildkite, SonarQube, JFrog, Sourcegraph and Clojars (CCIPAT_…, bkua_…, sqp_…, AKCp… and others)",
+        "tokens of CircleCI, Buildkite, SonarQube, JFrog, Sourcegraph and Clojars (CCIPAT_…, sqp_…, AKCp… …)",
         *("CCIPAT_", "CCIPRJ_"),
         least=30,
         of=r"[A-Za-z0-9_]",
@@ -572,7 +576,7 @@ SHAPES: tuple[Shape, ...] = (
     _prefixed("payment-token", "", "access-production-", "access-sandbox-", least=36, of=r"[0-9a-f\-]"),
     _prefixed(
         "service-token",
-        "tokens of other services: Shopify, Grafana, New Relic, Postman, Heroku, Figma, HubSpot, PostHog, Tailscale, Dropbox and more",
+        "tokens of Shopify, Grafana, New Relic, Postman, Heroku, Figma, HubSpot, PostHog, Tailscale and others",
         *("shpat_", "shpss_", "shpca_", "shppa_", "glsa_", "pscale_tkn_", "NRAK-", "PMAK-", "HRKU-"),
         least=20,
         of=_DASHED,
@@ -710,11 +714,17 @@ SHAPES: tuple[Shape, ...] = (
                 r"""[^;"'\r\n«»]*""",
                 before=r";[ ]?$",
             ),
-            Form(
-                rf"(?i:password)[ ]{{1,4}}{_UNMASKED}(?={_ARGUMENT}{{3}})",
-                rf"{_ARGUMENT}*",
-                before=r"(?:machine|login|account)[ \t]+[^\s]+\s+$",
-                unless=_STAND_IN,
+            *_no_stand_ins(
+                Form(
+                    rf"(?i:password)[ ]{{1,4}}{_UNMASKED}(?={_ARGUMENT}{{3}})",
+                    rf"{_ARGUMENT}*",
+                    before=_NETRC,
+                ),
+                Form(
+                    rf"(?i:password)[ ]{{1,4}}{_UNMASKED}(?={_ARGUMENT}{{3}}){_NOT_A_WORD}",
+                    rf"{_ARGUMENT}*",
+                    before=_NETRC_LINES,
+                ),
             ),
         ),
         any_case=True,
