@@ -140,6 +140,9 @@ _FOLLOWED = "x-."
 """Openings that end so have that behind them."""
 
 
+_ESCAPE_IN_JSON = compiled_later(rb"\\u001[bB]")
+
+
 class Prefilter:
     """Says of a text in UTF-8, or of that text inside JSON, whether it might hold a secret. False: there is none."""
 
@@ -147,7 +150,7 @@ class Prefilter:
         self._first = first
 
     def __call__(self, data: bytes) -> bool:
-        if b"\x1b" in data or b"u001b" in data or b"u001B" in data:
+        if b"\x1b" in data or _ESCAPE_IN_JSON.search(data):
             return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
         if self._first.has(folded):
