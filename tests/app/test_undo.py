@@ -26,6 +26,7 @@ from bridle.providers.script import call, say
 from bridle.sessions.undo_keeper import Ground
 from bridle.sessions.undo_service import Undo as Undoing
 from bridle.sessions.undo_store import UndoStore
+from git_kit import Repository
 
 EDITS = (
     "sed -i s/one/ONE/ src/a.txt && printf 'more\\n' >> src/b.txt && chmod 700 tool.sh && echo x > tool.sh"
@@ -326,7 +327,10 @@ async def test_what_cannot_be_undone_is_named(tmp_path: Path):
         events = await slash(session, "undo", "undo")
         lines = questions(events)[0].splitlines()
         assert "  cannot be undone: changed big.bin (5 MB, not kept)" in lines
-        assert "  cannot be undone: what git recorded (.git); undo never touches it" in lines
+        assert (
+            "  cannot be undone: what git recorded (.git); undo gives back only what is missing there"
+            in lines
+        )
         assert "  cannot be undone: not kept, tools make it again: node_modules" in lines
         assert any(line.startswith("  cannot be undone: 1 network call (curl") for line in lines)
         assert not (folder / "a.txt").exists()
@@ -404,3 +408,34 @@ async def test_folders_added_to_the_workspace_are_covered(tmp_path: Path):
         assert tree(str(added)) != before
         await slash(session, "undo", "undo")
         assert tree(str(added)) == before
+
+
+async def test_the_repository_of_a_linked_working_tree_is_covered_where_it_lies(tmp_path: Path):
+    main = tmp_path / "main"
+    main.mkdir()
+    repository = Repository(main, tmp_path / "home").fill()
+    repository.git("worktree", "add", "-q", str(tmp_path / "side"), "fresh")
+    side = tmp_path / "side"
+    before = (*repository.told(), repository.git("status", "--branch", "--porcelain", "-uno", cwd=side))
+    names = " ".join(f"{main}/.git/{name}" for name in ("refs", "packed-refs", "objects/pack"))
+    (side / "wipe.sh").write_text(f"rm -rf {names}\n")
+    model = scripted(call("bash", command="sh wipe.sh"), say("done"))
+    async with harness(model, folder=str(side), mode="yolo", answers=True) as session:
+        await session.ask("go")
+        assert not (main / ".git/refs").exists()
+        await slash(session, "undo", "undo")
+    after = (*repository.told(), repository.git("status", "--branch", "--porcelain", "-uno", cwd=side))
+    assert after == before
+
+
+async def test_objects_that_are_kept_are_not_taken_for_files_of_bridle_s_own(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    Repository(folder, tmp_path / "home").fill()
+    pack = next((folder / ".git/objects/pack").glob("*.idx"))
+    model = scripted(call("bash", command="touch a"), call("read_file", path=str(pack)), say("done"))
+    async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
+        await session.ask("go")
+        assert pack.stat().st_nlink == 2
+        results = [e.event for e in await session.stored() if isinstance(e.event, ToolResult)]
+        assert "Bridle" not in str(results[-1])

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
+
+import pytest
 
 from bridle.clients.line.desk import GRACE_S
 from bridle.protocol.events import ContextAdded, UndoApplied
 from cli_kit import Place
 from cli_terminal import Sitting, sitting
+from git_kit import Repository
 from secret_kit import tokens
+
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 SCRIPT = (
     'call bash {"command": "sed -i s/one/ONE/ a.txt && rm gone.txt && mkdir new && echo made > new/b.txt"}\n'
@@ -179,3 +185,32 @@ def test_slash_undo_and_redo_at_a_terminal(place: Place):
         assert files(place) == FIRST
         person.types("/quit\r")
         assert person.ends() == 0
+
+
+WIPE = (
+    "import os, shutil\n"
+    "git = os.path.join(os.path.dirname(os.path.abspath(__file__)), '.git')\n"
+    "assert os.path.exists(os.path.join(git, os.pardir, 'it.script')), git\n"
+    "shutil.rmtree(git, ignore_errors=True)\n"
+)
+
+
+@needs_bubblewrap
+def test_a_repository_that_a_script_destroyed_comes_back(place: Place):
+    repository = Repository(place.work, place.home).fill()
+    (place.work / "wipe.py").write_text(WIPE)
+    script = place.script('call bash {"command": "python3 wipe.py"}\n---\nsay done\n')
+    before = repository.told()
+    ran = place.bridle("run", "--mode", "auto", "-m", script, "clean up")
+    assert ran.code == 0, ran.err
+    assert not (place.work / ".git/HEAD").exists()
+    said = "The command took away parts of .git. /undo gives them back."
+    assert any(line.endswith(said) for line in ran.story), ran.story
+
+    shown = place.bridle("undo", "--dry-run").out
+    assert re.search(
+        r"  deleted   \.git .* HEAD, index, packed-refs, \d+ refs, \d+ other files restored\n", shown
+    )
+    assert re.search(r"  deleted   \.git/objects .* \d+ objects, 1 pack restored\n", shown)
+    assert place.bridle("undo", "-y").code == 0
+    assert repository.told() == before

@@ -469,7 +469,7 @@ def test_what_a_call_changed_before_bridle_was_killed_is_undone(tmp_path: Path):
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_git_s_records_are_never_looked_into(tmp_path: Path):
+def test_what_git_moves_is_told_and_stays(tmp_path: Path):
     with workshop(tmp_path / "data", tmp_path / "work") as shop:
         env = {"PATH": os.defpath, "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
         subprocess.run(["git", "init", "-q"], cwd=shop.folder, env=env, check=True)

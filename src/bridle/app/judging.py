@@ -125,7 +125,7 @@ def _not_undoable(work: Undo, call: OpenCall) -> str:
         return "here: it changed no file that is known"
     if plan.of("conflict") or plan.of("impossible"):
         return "here: its files changed since"
-    return "" if plan.of("goes") or plan.continues is not None else "here: everything is as it was before"
+    return "" if plan.does_something else "here: everything is as it was before"
 
 
 def _plan(work: Undo, call_id: str) -> Plan | None:

@@ -78,7 +78,7 @@ def this_place(where: Folders, env: Mapping[str, str], *, caches: str = "") -> P
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
     from bridle.safety.sandbox.confinement import Place
 
-    return Place(home=home_of(env), own=where.all, caches=caches, env=env)
+    return Place(home=home_of(env), own=where.all, caches=caches, records=where.data, env=env)
 
 
 def session_policy(

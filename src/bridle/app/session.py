@@ -285,7 +285,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             ),
             together=(
                 with_room(ground.room, journal, clock),
-                undoable(undo.keeper, stopwatch),
+                undoable(undo.keeper, stopwatch, journal.emit),
                 recorded(journal, rechecked(paths, understand), stopwatch),
                 deadline(clock),
                 capped(spill),

@@ -21,7 +21,7 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.protocol.events import Notice
-from bridle.safety.paths import Target, session_folders
+from bridle.safety.paths import Target, is_beneath_any, session_folders
 from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bridle.sessions.undo_commands import Ask, Talk
     from bridle.sessions.undo_keeper import Ground, Keeper
     from bridle.sessions.undo_service import Undo
+    from bridle.sessions.undo_store import UndoStore
 
 UNDO_DOES: Mapping[str, str] = {
     "undo": "take back what the last turn did to files: /undo [TURN|CALL|session]",
@@ -160,19 +161,42 @@ def stored_undo(
 
 
 def _ground(paths: PathPolicy, where: Folders) -> Ground:
+    from bridle.safety.sandbox.git_places import find_repository
     from bridle.sessions.undo_keeper import Ground
 
     roots = tuple(dict.fromkeys((paths.folders.workspace, *paths.folders.added)))
-    return Ground(roots=roots, apart=tuple(map(os.path.realpath, where.all)))
+    found = (find_repository(root) for root in roots)
+    repositories = dict.fromkeys(git.common for git in found if git is not None and git.ours)
+    return Ground(
+        roots=roots,
+        repositories=tuple(path for path in repositories if not is_beneath_any(path, roots)),
+        apart=tuple(map(os.path.realpath, where.all)),
+    )
 
 
 def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
     from bridle.sessions.undo_service import Undo  # not before somebody wants it
 
-    def may_write(path: str) -> str | None:
-        return _refusal(path, paths)
+    store = log.undo_store()
+    ground = _with_destroyed(ground, store)
 
-    return Undo(log.undo_store(), ground=ground, may_write=may_write, now_ms=clock.now_ms)
+    def may_write(path: str) -> str | None:
+        return None if is_beneath_any(path, ground.repositories) else _refusal(path, paths)
+
+    return Undo(store, ground=ground, may_write=may_write, now_ms=clock.now_ms)
+
+
+def _with_destroyed(ground: Ground, store: UndoStore) -> Ground:
+    """With the repositories elsewhere that are none any more, and that were looked after when they were."""
+    from bridle.safety.sandbox.git_places import named_repositories
+
+    objects = store.objects()
+    named = dict.fromkeys(
+        (*ground.repositories, *(path for root in ground.roots for path in named_repositories(root)))
+    )
+    known = (path for path in named if objects.knows(os.path.join(path, "objects")))
+    elsewhere = tuple(path for path in known if not is_beneath_any(path, ground.roots))
+    return msgspec.structs.replace(ground, repositories=elsewhere)
 
 
 def _refusal(path: str, paths: PathPolicy) -> str | None:

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import NamedTuple, cast
 
+KEPT_OBJECTS = "git-objects"
+"""The folder among Bridle's own where undo has second names of git's objects. They are the person's, not Bridle's."""
 _READ_SIZE = 1 << 20
 _NOTE_LIMIT = 4096
 _LOCK_POLL_S = 0.01

@@ -7,6 +7,8 @@
 - Whether a secret begins is decided within a bounded distance (`reach`); until then the text is held back.
 - What follows is masked character by character, however long it is, without being kept.
 - Text further right never undoes a match, and no shape matches « or »; so redacting twice changes nothing.
+- Colours and other escape sequences of a terminal are set aside while the text is looked at and go back where they
+  were, those inside a secret behind its mask.
 
 Masking is by shape. It lowers the chance that a secret is stored; it does not find every secret.
 """
@@ -17,6 +19,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from bridle.base.regex import compiled_later
 from bridle.base.secret_openings import FIRST, First, Openings
 from bridle.base.secret_shapes import BEFORE, Form, Shape
 
@@ -26,6 +29,9 @@ HOLD_BACK_LIMIT = 800
 """`StreamRedactor` never holds back more characters than this."""
 _SHORT = 10
 """What is kept of a match that is this short holds no secret itself."""
+_ESCAPE = "\x1b"
+_MAX_ESCAPES = 16
+"""So many escape sequences may follow each other without any text between them; more are dropped."""
 _END_MARK = 80
 """No `until` matches more characters than this."""
 
@@ -105,34 +111,103 @@ class StreamRedactor:
     ) -> None:
         self._marker = marker
         self._first = first
-        self._known = _KnownValues(known, marker("key"))
+        self._known = _KnownValues(known, marker("key")) if known != () else _NONE_KNOWN
         self._held = ""
         self._before = ""  # what stands in front of the held text, back to the last secret
         self._inside: _CompiledForm | None = None  # a secret that is still being masked
+        self._escapes: list[tuple[int, str]] = []  # set aside, each with its place in the held text
+        self._cut_escape = ""  # one whose end has not come
+        self._in_a_row = 0
 
     def feed(self, text: str) -> str:
         """Whatever can be passed on by now."""
-        return self._advance(self._held + self._known.feed(text), final=False)
+        return self._pass_on(self._known.feed(text), final=False)
 
     def flush(self) -> str:
         """The rest, at the end of the stream. Afterwards a new stream can begin."""
-        rest = self._advance(self._held + self._known.flush(), final=True)
-        self._held, self._before, self._inside = "", "", None
-        return rest
+        return self._ended_with(self._known.flush())
 
     def whole(self, text: str) -> str:
         """What `feed` and `flush` give for a text that is not cut. Between streams only."""
-        self._held = self._known.feed(text)
-        return self.flush()
+        return self._ended_with(self._known.feed(text) + self._known.flush())
 
-    def _advance(self, buffer: str, *, final: bool) -> str:
-        if not buffer:
-            return ""
-        position, openings = 0, None
+    def _ended_with(self, text: str) -> str:
+        rest = self._pass_on(text, final=True)
+        self._held, self._before, self._inside, self._in_a_row = "", "", None, 0
+        return rest
+
+    def _pass_on(self, text: str, *, final: bool) -> str:
+        if _ESCAPE in text or self._escapes or self._cut_escape:
+            return self._coloured(text, final=final)
+        if text:
+            self._in_a_row = 0
+        return "".join(self._advance(self._held + text, [], final=final))
+
+    def _coloured(self, text: str, *, final: bool) -> str:
+        """The same for text with escape sequences: the rest of it is looked at, and they go back to their places."""
+        text, self._cut_escape = self._cut_escape + text, ""
+        plain, end = [self._held], 0
+        size = len(self._held)
+        for found in _escape_sequences().finditer(text):
+            if found[0].startswith(_ESCAPE) and found["cut"] is not None and not final:
+                self._cut_escape = found[0]
+                text = text[: found.start()]
+                break
+            if found["cut"] is not None:
+                continue
+            if found.start() > end:
+                plain.append(text[end : found.start()])
+                size += found.start() - end
+                self._in_a_row = 0
+            end = found.end()
+            self._in_a_row += 1
+            if self._in_a_row <= _MAX_ESCAPES:
+                self._escapes.append((size, found[0]))
+        if end < len(text):
+            plain.append(text[end:])
+            self._in_a_row = 0
+        taken: list[int] = []
+        done = self._advance("".join(plain), taken, final=final)
+        return self._with_escapes(done, taken)
+
+    def _with_escapes(self, done: list[str], taken: list[int]) -> str:
+        """Puts escape sequences back into what is passed on; those of the held text stay."""
+        put: list[str] = []
+        position, at = 0, 0
+        escapes = self._escapes
+        for piece, size in zip(done, taken, strict=True):
+            begin, end = position, position + abs(size)
+            while at < len(escapes) and escapes[at][0] <= begin:
+                put.append(escapes[at][1])
+                at += 1
+            if size >= 0:
+                while at < len(escapes) and escapes[at][0] < end:
+                    place = escapes[at][0]
+                    put += (piece[position - begin : place - begin], escapes[at][1])
+                    position = place
+                    at += 1
+                put.append(piece[position - begin :])
+            else:
+                put.append(piece)
+            position = end
+        while at < len(escapes) and escapes[at][0] <= position:
+            put.append(escapes[at][1])
+            at += 1
+        self._escapes = [(place - position, escape) for place, escape in escapes[at:]]
+        return "".join(put)
+
+    def _advance(self, buffer: str, taken: list[int], *, final: bool) -> list[str]:
+        """What is passed on, in pieces. `taken` gets how much of the buffer each stands for, below 0 where masked."""
         done: list[str] = []
+        if not buffer:
+            return done
+        position, openings = 0, None
         while True:
             if self._inside is not None:
+                begin = position
                 position, ended = _masked_to(self._inside, buffer, position, final)
+                done.append("")
+                taken.append(begin - position)
                 if not ended:
                     break
                 self._inside = None
@@ -141,6 +216,7 @@ class StreamRedactor:
             start = found[0] if found else openings.end_of_clean(position)
             if start > position:
                 done.append(buffer[position:start])
+                taken.append(start - position)
                 self._passed(done[-1])
                 position = start
             if found is None:
@@ -152,18 +228,29 @@ class StreamRedactor:
             if form is None:
                 kept = buffer[start]
                 done.append(kept)
+                taken.append(1)
                 self._passed(kept)
             else:
                 # A name or address that is kept may itself hold a secret of another kind.
                 inner = redact(kept[1:], self._marker) if len(kept) > _SHORT else kept[1:]
+                rest = len(kept[1:])
                 done += (kept[:1], inner, self._marker(form.kind))
+                taken += (len(kept[:1]), rest if inner == kept[1:] else -rest, 0)
                 self._inside, self._before = form, ""
             position += len(kept)
         self._held = buffer[position:]
-        return "".join(done)
+        return done
 
     def _passed(self, text: str) -> None:
         self._before = text[-BEFORE:] if len(text) >= BEFORE else (self._before + text)[-BEFORE:]
+
+
+@functools.cache
+def _escape_sequences() -> re.Pattern[str]:
+    """Colours, moves of the cursor and character sets. `cut`: one that the end of the text may have cut off."""
+    return re.compile(
+        r"\x1b(?:\[[0-?]{0,32}[ -/]{0,2}[@-~]|[()][0-9A-Za-z]|(?P<cut>(?:\[[0-?]{0,32}[ -/]{0,2}|[()])?\Z))"
+    )
 
 
 class _KnownValues:
@@ -197,6 +284,9 @@ class _KnownValues:
         return at if at >= 0 else len(text)
 
 
+_NONE_KNOWN = _KnownValues((), "")  # has no values, so it keeps nothing
+
+
 # Recognising a secret where an opening stands
 
 
@@ -206,6 +296,7 @@ class _CompiledForm(msgspec.Struct, frozen=True):
     body: re.Pattern[str]
     until: re.Pattern[str] | None
     before: re.Pattern[str] | None
+    unless: re.Pattern[str] | None
 
 
 class _CompiledShape(msgspec.Struct, frozen=True):
@@ -223,12 +314,19 @@ def _compiled(shape: Shape) -> _CompiledShape:
 
 def _compiled_form(kind: str, form: Form) -> _CompiledForm:
     return _CompiledForm(
-        kind,
+        form.kind or kind,
         re.compile(form.head, re.ASCII),
         re.compile(form.body, re.ASCII),
         re.compile(form.until) if form.until else None,
         re.compile(form.before, re.ASCII) if form.before else None,
+        _stand_in(form.unless) if form.unless else None,
     )
+
+
+@functools.cache
+def _stand_in(unless: str) -> re.Pattern[str]:
+    """Compiled when something of its form is met: mostly that is a secret, or never."""
+    return compiled_later(unless, re.ASCII)
 
 
 def _recognised(
@@ -237,7 +335,11 @@ def _recognised(
     """The form that a secret at `start` has, and what of it is kept; `before` is the text in front of it."""
     for form in shape.forms:
         head = form.head.match(buffer, start)
-        if head and (form.before is None or form.before.search(before)):
+        if (
+            head
+            and (form.before is None or form.before.search(before))
+            and (form.unless is None or not form.unless.match(buffer, head.end()))
+        ):
             return form, head[0]
     return None, ""
 

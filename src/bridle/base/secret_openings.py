@@ -11,7 +11,6 @@ are looked through for one literal after another, and as long as none is there, 
 
 import functools
 import re
-from collections.abc import Iterator
 
 import msgspec
 
@@ -22,11 +21,9 @@ _LOOKAHEAD = 40
 """What follows an opening is worth a look or not within this many characters from its beginning."""
 _FEW = 160
 """In fewer characters every opening is looked for; in more, only what is noticed."""
-_BEGINS_WITHIN = 30
-_ENDS_WITHIN = 24
-"""An opening begins so many characters before the place where it is noticed, and ends so many behind it, at most."""
 _LONGEST_BEGINNING = 24
 """No opening has more characters."""
+_BEFORE_DOT = 28
 _BETWEEN_DOTS = 6
 _DOTS_WITHIN = 40
 """A shape `by_dot` has so many characters between its dots, the second at most so far from its beginning."""
@@ -58,23 +55,24 @@ class Openings:
         self._text = text
         self._final = final
         self._sure = 0  # before it, no opening goes unnoticed that matters
-        self._noticed: Iterator[int] = iter(())
+        self._region: tuple[int, int] | None = None
         self._has_none = first.has(text) and not _has_opening(text)
         if len(text) >= _FEW and not self._has_none:
             self._sure = len(text) if final else len(text) - _LOOKAHEAD
-            self._noticed = (place - len(before) for place in _noticed(before + text))
-        self._place = next(self._noticed, None)
+            shift = len(before)
+            self._noticed = ((begin - shift, end - shift) for begin, end in _noticed(before + text))
+            self._region = next(self._noticed, None)
 
     def first_from(self, position: int) -> tuple[int, Shape] | None:
         """The first opening that may matter at `position` or behind it."""
         if self._has_none:
             return None
         table = _table()
-        while self._place is not None:
-            begin, end = max(self._place - _BEGINS_WITHIN, position), self._place + _ENDS_WITHIN
+        while self._region is not None:
+            begin, end = max(self._region[0], position, 0), self._region[1]
             if begin < end and (found := table.opening.search(self._text, begin, end)):
                 return found.start(), table.shape_of(found[0])
-            self._place = next(self._noticed, None)
+            self._region = next(self._noticed, None)
         if found := table.opening.search(self._text, max(position, self._sure)):
             return found.start(), table.shape_of(found[0])
         return None
@@ -129,16 +127,20 @@ def _any_case(letter: str) -> str:
     return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else re.escape(letter)
 
 
-_FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZjkz_=", b"axcdefghixxlmnopqrstuvwxyxxxx-:")
-_SIGNS = "x-.:"
-"""What a scan looks for. Openings are noticed by the first of these they have, nearest to their end."""
-_BEHIND_A_SEPARATOR = r"[a-z0-9\-]{10}"
+_FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZjkz_=~", b"axcdefghixxlmnopqrstuvwxyxxxx-:.")
+_SIGNS = "x-.a:"
+"""What a scan looks for. Openings are noticed by the first of these they have, nearest to their end; an a, the first.
+"""
+_BEHIND_A_SEPARATOR = r"[a-z0-9\-.+/\\]{10}"
 _BEHIND_A_LETTER = r"[a-z0-9\-+/%:.]{10}"
 """What stands at least behind openings that end with a sign."""
 _BEHIND_IN_JSON = r"(?=[a-z0-9\-+/%:.\\]{10})"
 """The same for all of them: `ask_user` is no key; inside JSON a slash has a backslash."""
 _FOLLOWED = "x-."
 """Openings that end so have that behind them."""
+
+
+_ESCAPE_IN_JSON = compiled_later(rb"\\u001[bB]")
 
 
 class Prefilter:
@@ -148,11 +150,13 @@ class Prefilter:
         self._first = first
 
     def __call__(self, data: bytes) -> bool:
+        if b"\x1b" in data or _ESCAPE_IN_JSON.search(data):
+            return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
         if self._first.has(folded):
             present = [regex for literal, regex in _literals() if literal in folded]
             return any(regex.search(folded) for regex in present)
-        return any(scan.search(folded) for scan in _scans())
+        return any(scan.sign in folded and scan.regex.search(folded) for scan in _scans())
 
 
 might_hold_secret = Prefilter(First())
@@ -162,12 +166,22 @@ def _folded(text: str) -> bytes:
     return text.encode("latin-1", "replace").translate(_FOLD)
 
 
-def _noticed(text: str) -> list[int]:
-    folded, places = _folded(text), list[int]()
+def _noticed(text: str) -> list[tuple[int, int]]:
+    """The parts of a text in which an opening may matter, in order and apart from each other."""
+    folded, parts = _folded(text), list[tuple[int, int]]()
     for scan in _scans():
-        if first := scan.search(folded):
-            places += (match.start() for match in scan.finditer(folded, first.start()))
-    return sorted(places)
+        if scan.sign in folded and (first := scan.regex.search(folded)):
+            before, behind = scan.before, scan.behind
+            places = (match.start() for match in scan.regex.finditer(folded, first.start()))
+            parts += ((place - before, place + behind) for place in places)
+    parts.sort()
+    apart: list[tuple[int, int]] = []
+    for begin, end in parts:
+        if apart and begin <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+        else:
+            apart.append((begin, end))
+    return apart
 
 
 def _has_opening(text: str) -> bool:
@@ -202,8 +216,7 @@ def _literals() -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
         if shape.by_dot:
             found["."] = r"\.[a-z0-9\-]{6}\."
             continue
-        for opening in shape.openings:
-            folded = opening.encode().translate(_FOLD).decode()
+        for folded in _noticed_by(shape):
             regex = re.escape(folded).replace("/", r"[/\\]{1,2}")
             if shape.named:
                 regex += _given_to(folded)
@@ -213,21 +226,37 @@ def _literals() -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
     return tuple((literal.encode(), compiled_later(regex.encode())) for literal, regex in found.items())
 
 
+class _Scan(msgspec.Struct, frozen=True):
+    """Where a `regex` matches, an opening begins at most so many characters `before`, and ends so many `behind`.
+
+    Without its `sign` it matches nowhere.
+    """
+
+    sign: bytes
+    regex: re.Pattern[bytes]
+    before: int
+    behind: int
+
+
 @functools.cache
-def _scans() -> tuple[re.Pattern[bytes], ...]:
+def _scans() -> tuple[_Scan, ...]:
     """One scan for each sign, and one for each opening without any."""
     behind: dict[str, list[str]] = {sign: [] for sign in _SIGNS}  # regexes for the place behind a sign
+    around = dict.fromkeys(_SIGNS, (0, 1))
     last: dict[str, set[str]] = {}  # what stands before a sign that ends an opening
-    alone: set[str] = set()
+    alone: list[_Scan] = []
     for shape in SHAPES:
         if shape.by_dot:
             behind["."].append(r"[a-z0-9\-]{6}\.(?<=[a-z0-9\-]{22}\.[a-z0-9\-]{6}\.)")
+            around["."] = (max(around["."][0], _BEFORE_DOT), around["."][1])
             continue
-        for opening in shape.openings:
-            folded = opening.encode().translate(_FOLD).decode()
+        for folded in _noticed_by(shape):
             gives = _given_to(folded) if shape.named else ""
             sign = next((sign for sign in _SIGNS if sign in folded.removesuffix(":")), "")
-            before, _, after = folded.rpartition(sign) if sign else ("", "", folded)
+            before, after = _parted(folded, sign)
+            if sign:
+                most = around[sign]
+                around[sign] = (max(most[0], len(before)), max(most[1], 1 + len(after)))
             if sign and not after:
                 last.setdefault(sign, set()).add(before[-4:])
                 continue
@@ -236,23 +265,40 @@ def _scans() -> tuple[re.Pattern[bytes], ...]:
             if folded.endswith("-") and not shape.named:
                 end += _BEHIND_IN_JSON
             if not sign:
-                alone.add(after + end)
+                alone.append(_Scan(b"", re.compile((after + end).encode()), 0, len(folded)))
             elif before:
                 behind[sign].append(f"{after}(?<={re.escape(before[-4:] + sign)}{after}){end}")
             else:
                 behind[sign].append(after + end)
     for sign, befores in last.items():
         near = _BEHIND_A_LETTER if sign == "x" else _BEHIND_A_SEPARATOR
-        behind[sign].append(near + _ending(befores, re.escape(sign) + near))
-    return tuple(re.compile(scan.encode()) for scan in (*map(_scan, behind.items()), *alone))
+        behind[sign].append(f"(?={near}){_ending(befores, re.escape(sign))}")
+    signed = (
+        _Scan(one[0].encode(), re.compile(_scan(one).encode()), *around[one[0]]) for one in behind.items()
+    )
+    return (*signed, *alone)
+
+
+def _noticed_by(shape: Shape) -> list[str]:
+    """What a folded text has where one of the openings stands."""
+    return [text.encode().translate(_FOLD).decode() for text in shape.noticed_by or shape.openings]
+
+
+def _parted(folded: str, sign: str) -> tuple[str, str]:
+    """What stands before and behind the sign by which an opening is noticed."""
+    if not sign:
+        return "", folded
+    before, _, after = folded.partition(sign) if sign == "a" else folded.rpartition(sign)
+    return before, after
 
 
 def _given_to(name: str) -> str:
-    """A regex for the place behind a name that is given a value: `:`, `=`, or a space when it is an option.
+    """A regex for the place behind a name that is given a value: `:`, `=`, or a space: options, and .netrc.
 
     The text may stand inside JSON: quotes come with backslashes.
     """
-    return rf"""(?:(?=[a-z]{{0,3}}["'\\ ]{{0,20}}:)|(?<=-{name})(?=[a-z]{{0,3}}["'\\,]{{0,10}} ))"""
+    in_netrc = "|(?=ord )" if name == "passw" else ""
+    return rf"""(?:(?=[a-z]{{0,3}}["'\\ ]{{0,20}}:)|(?<=-{name})(?=[a-z]{{0,3}}["'\\,]{{0,10}} ){in_netrc})"""
 
 
 def _ending(befores: set[str], end: str) -> str:
@@ -267,7 +313,7 @@ def _scan(sign_and_behind: tuple[str, list[str]]) -> str:
     sign, behind = sign_and_behind
     by_first: dict[str, list[str]] = {}
     for regex in behind:
-        first = re.match(r"\\.|\[[^]]*\]\{[0-9,]+\}|\[[^]]*\]|.", regex)
+        first = re.match(r"\(\?=[^)]*\)|\\.|\[[^]]*\]\{[0-9,]+\}|\[[^]]*\]|.", regex)
         assert first is not None
         by_first.setdefault(first[0], []).append(regex[first.end() :])
     alternatives = (f"{first}(?:{'|'.join(rest)})" for first, rest in by_first.items())

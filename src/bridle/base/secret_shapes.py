@@ -16,21 +16,25 @@ class Form(msgspec.Struct, frozen=True):
     """One way a secret is written: `head` matches what is kept and looks ahead at the secret, `body` is masked.
 
     With `until`, everything is masked up to and including the next match of it, or to the end of the text.
-    `before` is a regex that must be found at the end of what stands in front of the opening.
+    `before` is a regex that must be found at the end of what stands in front of the opening. Where `unless` matches the
+    secret, it is none. `kind`: where it is another than that of its shape.
     """
 
     head: str
     body: str = ""
     until: str = ""
     before: str = ""
+    unless: str = ""
+    kind: str = ""
 
 
 class Shape(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
 
     `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
-    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits, `_` or `-`. `by_dot`: the
+    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits or `_-.+/`. `by_dot`: the
     openings are too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
+    `noticed_by`: what every match begins with, where that is more than the openings, of which none may hide in another.
     """
 
     kind: str
@@ -41,6 +45,7 @@ class Shape(msgspec.Struct, frozen=True):
     any_case: bool = False
     named: bool = False
     by_dot: bool = False
+    noticed_by: tuple[str, ...] = ()
 
 
 _ALNUM = "[A-Za-z0-9]"
@@ -49,6 +54,11 @@ _HEX = "[0-9a-f]"
 _DOTTED_BODY = rf"(?:{_DASHED}|\.{_DASHED})*"  # a full stop behind a secret belongs to the sentence
 _APART = r"(?<![A-Za-z0-9_])$"
 _UNMASKED = r"(?!«redacted:|\[redacted\])"
+_MODEL = (
+    r"(?:[xX]{6}|[xX]{4}-|\*{3}|0{8}|1234567|(?i:abcdefg)"
+    r"|(?i:your|insert|enter|replace|example|sample|fake|dummy)[_\-])"
+)
+"""How the models of secrets in documents go on behind an opening. Nothing random does, and it is soon told."""
 
 
 def _prefixed(
@@ -59,11 +69,16 @@ def _prefixed(
     of: str = _ALNUM,
     body: str = rf"{_DASHED}*",
     before: str = "",
+    then: str = "",
 ) -> Shape:
-    """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too."""
+    """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too.
+
+    The first of them may be `then`, behind which a model would show. Three words in a row are a name in code.
+    """
     begins = "|".join(map(re.escape, openings))
-    form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before)
-    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{least}}}", (form,))
+    model = rf"(?:{begins})(?:{then})?(?:{_MODEL}|(?:[a-z]{{1,13}}[_\-]){{3}})"
+    form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before, unless=model)
+    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{max(least, 42)}}}", (form,))
 
 
 # Names that are given a value: NAME=value, "name": "value", name: value, --name value
@@ -76,7 +91,20 @@ _NOT_ANOTHER = r"(?!\$[A-Z_{(])"  # what is taken from somewhere else is no secr
 _FLAG = r"(?<![\w-])--(?:[A-Za-z0-9]+[_-])*"
 _ARGUMENT = r"""[^\s"'`«»$<>{(\[\\]"""
 _PLACEHOLDER = r"""(?![A-Z][A-Z0-9_]{0,40}(?:[\s"'`\])]|\Z))"""
+_ENDS = r"""(?=[\s"'`,;&|<>()\[\]{}\\]|\Z)"""
+_STAND_IN = (
+    r"<[A-Za-z][A-Za-z0-9 _.\-]{0,40}>|\{{1,2}[ ]?[A-Za-z_][A-Za-z0-9_. ]{0,40}\}|(?:"
+    r"(?i:change[_\-]?(?:me|it)|replace[_\-]?me|placeholder|example|dummy|todo|tbd|none|null|undefined|true|false)"
+    r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?i:your|insert|enter|replace|paste)[_\-][A-Za-z0-9_\-]{0,40}"
+    r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?:[xX]{3,40}|\*{3,40}|\.{3}|…)[xX*.…\-]{0,40}"
+    rf"|[A-Za-z0-9/+]{{9,50}}EXAMPLE(?:KEY)?){_ENDS}"
+)
+"""What people write in place of a value."""
 _NOT_A_WORD = rf"(?=(?:(?![0-9!@#%^&*+~]){_ARGUMENT}){{0,64}}[0-9!@#%^&*+~])"
+
+
+def _no_stand_ins(*forms: Form) -> tuple[Form, ...]:
+    return tuple(msgspec.structs.replace(form, unless=_STAND_IN) for form in forms)
 
 
 def _quoted(name: str, quote: str, inside: str, body: str, before: str) -> tuple[Form, Form]:
@@ -92,7 +120,7 @@ def _given(name: str, of: str = "") -> tuple[Form, ...]:
     """The ways a value is given to a name whose beginning is `of`."""
     before, flag = (f"{of}[_-]?$", f"{_FLAG}{of}[_-]$") if of else ("", f"{_FLAG}$")
     bare = rf"(?={_BARE}{{6}})(?=(?:(?![0-9]|\[redacted\]){_BARE}){{0,64}}[0-9])"
-    return (
+    return _no_stand_ins(
         # NAME=value, but not NAME=$OTHER, which is no secret.
         Form(
             rf"""{name}={_UNMASKED}{_NOT_ANOTHER}(?=[^\s"'«»\\])""",
@@ -113,7 +141,7 @@ def _given(name: str, of: str = "") -> tuple[Form, ...]:
     )
 
 
-_GIVEN_REACH = r"""\\{0,3}["']?,?[ ]{0,4}(?:[:=][^\r\n]{0,100}|[^\s]{0,80})?"""
+_GIVEN_REACH = r"""\\{0,3}["']?,?[ ]{0,4}(?:[:=][^\r\n]{0,110}|[^\s]{0,110})?"""
 
 _BEARER = r"[A-Za-z0-9\-_.~+/=]"
 _USER = r"""[^\s/:@"'<>(){},;«»]{0,256}"""
@@ -126,6 +154,34 @@ _COOKIES = r"""[^\r\n"'«»\\]*"""
 _SESSION = (
     r"[A-Za-z0-9_.\-]{0,32}?(?i:sess|sid|auth|token|jwt|csrf|xsrf|remember|login|secret)[A-Za-z0-9_.\-]{0,32}"
 )
+
+_AUTH = r"""auth\\?":[ ]?\\?\""""
+_ENCODED = (
+    r"(?=[A-Za-z0-9+/]{0,512}[A-Z])(?=[A-Za-z0-9+/]{0,512}[0-9=])"
+    r"(?=(?:[A-Za-z0-9+/]{4}){3,127}(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)(?![A-Za-z0-9+/=]))"
+)
+"""A name and a password, in Base64."""
+_NAME_OF_USER = r"""[^\s:"'`/@$<>«»{}()\\]{1,64}"""
+_CHARACTER = r"""[^\s"'`$<>«»\\]"""
+_NETRC = r"(?:\.[^\s]*|machine[ \t]+[^\s]+)[ \t]+(?:login|account)[ \t]+[^\s]+[ \t]+$"
+_NETRC_LINES = (
+    r"\b(?:login|account)[ \t]+[^\s]+[ \t]*\r?\n(?:[^\s]{0,20}[0-9][:→|\-])?[ \t]*(?:[0-9]+[→\t])?[ \t]*$"
+)
+_CLIENT = r"(?<![\w-])(?:curl|wget|https?|xh)(?![\w-])[^\n|;&]{0,36}$"
+
+
+def _user(option: str) -> tuple[Form, ...]:
+    """`-u name:password`: any of them behind a program that fetches, elsewhere only what is no name of a group."""
+    begins = rf"""{option}["']?{_NAME_OF_USER}:{_UNMASKED}"""
+    return _no_stand_ins(
+        Form(rf"{begins}(?={_CHARACTER}{{3}})(?![0-9]{{1,10}}(?:\s|\Z))", rf"{_CHARACTER}*", before=_CLIENT),
+        Form(
+            rf"{begins}(?={_CHARACTER}{{8}})(?=[^\s]{{0,32}}[0-9])(?=[^\s]{{0,32}}[A-Za-z])",
+            rf"{_CHARACTER}*",
+            before=r"(?<![\w-])$",
+        ),
+    )
+
 
 SHAPES: tuple[Shape, ...] = (
     Shape(
@@ -166,14 +222,12 @@ SHAPES: tuple[Shape, ...] = (
         r"[A-Z0-9\-]{0,48}",
         (Form(r"(?=AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{28})", r"[A-Z0-9\-]*"),),
     ),
-    _prefixed(
+    Shape(
         "aws-access-key",
         "AWS access key ids (AKIA…, ASIA…)",
-        "AKIA",
-        "ASIA",
-        least=16,
-        of="[A-Z0-9]",
-        body="[A-Z0-9]*",
+        ("AKIA", "ASIA"),
+        "A[KS]IA[A-Z0-9]{0,16}",
+        (Form(r"(?=....[A-Z0-9]{16})", "[A-Z0-9]*", unless=rf"....(?:{_MODEL}|[A-Z0-9]{{9}}EXAMPLE)"),),
     ),
     _prefixed(
         "aws-session-token",
@@ -203,7 +257,7 @@ SHAPES: tuple[Shape, ...] = (
     _prefixed(
         "atlassian-token",
         "Atlassian and Bitbucket tokens (ATATT3…, ATCTT3…, ATBB…, BBDC-…)",
-        *("ATATT3x", "ATCTT3x"),
+        *("ATATT3", "ATCTT3"),
         least=40,
         of=r"[A-Za-z0-9_\-=]",
         body=r"[A-Za-z0-9_\-=]*",
@@ -215,7 +269,7 @@ SHAPES: tuple[Shape, ...] = (
         "Slack tokens (xoxb-…, xoxp-…, xapp-… and others)",
         ("xox",),
         r"[A-Za-z0-9\-]{0,15}",
-        (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*"),),
+        (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*", unless=f"xox.-{_MODEL}"),),
     ),
     _prefixed("slack-token", "", "xapp-", least=10, of=r"[A-Za-z0-9\-]"),
     Shape(
@@ -243,7 +297,7 @@ SHAPES: tuple[Shape, ...] = (
         *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
         least=16,
     ),
-    _prefixed("google-key", "Google API keys (AIza…)", "AIza", least=30, of=_DASHED),
+    _prefixed("google-key", "Google API keys (AIza…)", "AIza", least=30, of=_DASHED, then="Sy"),
     _prefixed(
         "google-oauth", "Google OAuth secrets and tokens (GOCSPX-…, ya29.…)", "GOCSPX-", least=20, of=_DASHED
     ),
@@ -277,11 +331,15 @@ SHAPES: tuple[Shape, ...] = (
         rf"{_DASHED}{{0,24}}",
         (
             Form(
-                rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9_])c?$"
+                rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})",
+                rf"{_DASHED}*",
+                before=r"(?<![A-Za-z0-9_])c?$",
+                unless=rf"sk-(?:or-(?:v1-)?|ant-(?:api03-)?|proj-)?{_MODEL}",
             ),
         ),
     ),
-    _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", least=20, before=_APART),
+    _prefixed("api-key", "", "gsk_", "hf_", "r8_", "pcsk_", "fw_", "e2b_", least=20, before=_APART),
+    _prefixed("api-key", "", "fc-", least=32, of=_HEX, before=_APART),
     _prefixed("api-key", "", "xai-", "pplx-", "nvapi-", "tvly-", least=20, of=_DASHED, before=_APART),
     _prefixed("api-key", "", "lsv2_pt_", "lsv2_sk_", "tgp_v1_", least=20, of=_DASHED),
     _prefixed(
@@ -295,11 +353,25 @@ SHAPES: tuple[Shape, ...] = (
     _prefixed("package-token", "", "pypi-Ag", least=40, of=_DASHED),
     _prefixed(
         "docker-token",
-        "Docker tokens (dckr_pat_…, dckr_oat_…)",
+        "Docker tokens (dckr_pat_…, dckr_oat_…), and `auth` of registries",
         "dckr_pat_",
         "dckr_oat_",
         least=20,
         of=_DASHED,
+    ),
+    Shape(
+        "docker-token",
+        "",
+        ('auth": "', 'auth":"', 'auth\\": \\"', 'auth\\":\\"'),
+        rf"{_AUTH}[A-Za-z0-9+/]{{0,512}}={{0,2}}",
+        (Form(rf"{_AUTH}{_ENCODED}", "[A-Za-z0-9+/=]*", before=r"""["']$"""),),
+    ),
+    Shape(
+        "docker-token",
+        "",
+        ("auth=", "auth ="),
+        r"auth[ ]?=[ ]{0,2}[A-Za-z0-9+/]{0,512}={0,2}",
+        (Form(rf"auth[ ]?=[ ]{{0,2}}{_ENCODED}", "[A-Za-z0-9+/=]*", before="_$"),),
     ),
     _prefixed(
         "digitalocean-token",
@@ -361,26 +433,222 @@ SHAPES: tuple[Shape, ...] = (
         before=r"\.$",
     ),
     _prefixed(
+        "doppler-token",
+        "Doppler tokens (dp.pt.…, dp.st.… and others)",
+        *("dp.pt.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit."),
+        least=30,
+        body=_DOTTED_BODY,
+        before=_APART,
+    ),
+    Shape(
+        "doppler-token",
+        "",
+        ("dp.st",),
+        rf"dp\.st\.?{_DASHED}{{0,40}}\.?{_ALNUM}{{0,30}}",
+        (Form(rf"(?=dp\.st\.(?:{_DASHED}{{1,40}}\.)?{_ALNUM}{{30}})", _DOTTED_BODY, before=_APART),),
+    ),
+    _prefixed("linear-token", "Linear keys (lin_api_…, lin_oauth_…)", "lin_api_", "lin_oauth_", least=30),
+    _prefixed("notion-token", "Notion tokens (ntn_…, secret_…)", "ntn_", least=40, before=_APART),
+    Shape(
+        "notion-token",
+        "",
+        ("cret_",),
+        rf"cret_{_ALNUM}{{0,44}}",
+        (
+            Form(
+                rf"(?=cret_{_ALNUM}{{43}}(?![A-Za-z0-9_]))",
+                r"[A-Za-z0-9_]*",
+                before=r"(?<![A-Za-z0-9_])se$",
+                unless=f"cret_{_MODEL}",
+            ),
+        ),
+    ),
+    Shape(
+        "onepassword-token",
+        "1Password service accounts (ops_…) and secret keys (A3-…)",
+        ("A3-",),
+        r"A3-[A-Z0-9\-]{0,38}",
+        (
+            Form(
+                r"(?=A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-Z0-9]))",
+                r"[A-Z0-9\-]*",
+                before=_APART,
+            ),
+        ),
+    ),
+    _prefixed("sentry-token", "Sentry tokens (sntryu_…, sntrys_…)", "sntryu_", least=40, of=_HEX),
+    _prefixed("sentry-token", "", "sntrys_", least=40, of="[A-Za-z0-9+/_=]", body="[A-Za-z0-9+/_=]*"),
+    _prefixed(
+        "hosting-token",
+        "tokens of Netlify, Fly, Render, Vercel and Pulumi (nfp_…, fo1_…, fm2_…, rnd_…, vcp_…, pul-… and others)",
+        *("nfp_", "nfc_", "nfo_", "nfb_", "nfu_", "rnd_", "vcp_", "vci_", "vca_", "vcr_", "vck_"),
+        least=30,
+        before=_APART,
+    ),
+    _prefixed(
+        "hosting-token",
+        "",
+        *("fo1_", "fm1r_", "fm1a_", "fm2_", "vercel_blob_rw_"),
+        least=40,
+        of=r"[A-Za-z0-9+/_\-]",
+        body=r"[A-Za-z0-9+/_=\-]*",
+        before=_APART,
+    ),
+    _prefixed("hosting-token", "", "pul-", least=40, of=_HEX, before=_APART),
+    Shape(
+        "cloudflare-token",
+        "Cloudflare origin keys (v1.0-…)",
+        ("v1.0-",),
+        rf"v1\.0-{_HEX}{{0,24}}-?{_HEX}{{0,40}}",
+        (Form(rf"(?=v1\.0-{_HEX}{{24}}-{_HEX}{{40}})", _DOTTED_BODY, before=_APART),),
+    ),
+    _prefixed(
+        "database-token",
+        "tokens of Supabase, Neon, PlanetScale and CockroachDB (sbp_…, napi_…, pscale_pw_… and others)",
+        *("sbp_", "napi_", "pscale_pw_", "pscale_oauth_", "CCDB1_"),
+        least=30,
+        of=_DASHED,
+        before=_APART,
+    ),
+    Shape(
+        "database-token",
+        "",
+        ("sb_secre",),
+        rf"sb_secre{_DASHED}{{0,24}}",
+        (
+            Form(
+                rf"(?=sb_secret_{_DASHED}{{20}})", rf"{_DASHED}*", before=_APART, unless=f"sb_secret_{_MODEL}"
+            ),
+        ),
+        noticed_by=("sb_secret_",),
+    ),
+    _prefixed(
+        "build-token",
+        "tokens of CircleCI, Buildkite, SonarQube, JFrog, Sourcegraph and Clojars (CCIPAT_…, sqp_…, AKCp… …)",
+        *("CCIPAT_", "CCIPRJ_"),
+        least=30,
+        of=r"[A-Za-z0-9_]",
+    ),
+    _prefixed(
+        "build-token",
+        "",
+        "bkua_",
+        "sqp_",
+        "squ_",
+        "sqa_",
+        "sgp_",
+        "CLOJARS_",
+        least=40,
+        of=_HEX,
+        before=_APART,
+    ),
+    _prefixed("build-token", "", "AKCp", least=60, before=_APART),
+    Shape(
+        "mail-token",
+        "keys of Brevo and Resend (xkeysib-…, re_…)",
+        ("xke",),
+        rf"[a-z]{{0,7}}-?{_HEX}{{0,40}}",
+        (Form(rf"(?=xkeysib-{_HEX}{{40}})", rf"{_DASHED}*"),),
+        noticed_by=("xkeysib-",),
+    ),
+    _prefixed("mail-token", "", "xsmtpsib-", least=40, of=_HEX),
+    Shape(
+        "mail-token",
+        "",
+        ("re_",),
+        rf"re_{_ALNUM}{{0,8}}_?{_ALNUM}{{0,25}}",
+        (
+            Form(
+                rf"(?=re_{_ALNUM}{{8}}_{_ALNUM}{{24}}(?![A-Za-z0-9_]))(?=[A-Za-z0-9_]{{0,35}}[0-9])",
+                r"[A-Za-z0-9_]*",
+                before=_APART,
+                unless=f"re_{_MODEL}",
+            ),
+        ),
+    ),
+    _prefixed(
+        "payment-token",
+        "tokens of Square, Plaid and Shippo (sq0atp-…, access-production-…, shippo_live_…)",
+        *("sq0atp-", "sq0csp-", "shippo_live_"),
+        least=22,
+        of=_DASHED,
+    ),
+    _prefixed("payment-token", "", "access-production-", "access-sandbox-", least=36, of=r"[0-9a-f\-]"),
+    _prefixed(
         "service-token",
-        "tokens of other services (shpat_…, glsa_…, pscale_tkn_…, NRAK-…, PMAK-…, HRKU-…)",
+        "tokens of Shopify, Grafana, New Relic, Postman, Heroku, Figma, HubSpot, PostHog, Tailscale and others",
         *("shpat_", "shpss_", "shpca_", "shppa_", "glsa_", "pscale_tkn_", "NRAK-", "PMAK-", "HRKU-"),
         least=20,
         of=_DASHED,
         before=_APART,
     ),
+    _prefixed(
+        "service-token",
+        "",
+        *("figd_", "CFPAT-", "p8e-", "phx_", "tfp_", "hcaik_", "NRII-", "NRRA-"),
+        least=30,
+        of=_DASHED,
+        before=_APART,
+    ),
+    _prefixed(
+        "service-token",
+        "",
+        *("essu_", "glc_"),
+        least=40,
+        of="[A-Za-z0-9+/_]",
+        body=r"[A-Za-z0-9+/_=]*",
+        before=_APART,
+    ),
+    _prefixed(
+        "service-token",
+        "",
+        "pat-na1-",
+        "pat-eu1-",
+        "pat-na2-",
+        "sdk-",
+        least=36,
+        of=r"[0-9a-f\-]",
+        before=_APART,
+    ),
+    _prefixed("service-token", "", "dt0c01.", "dt0s01.", least=24, body=_DOTTED_BODY, before=_APART),
+    _prefixed("service-token", "", "sl.", least=100, of=_DASHED, body=_DOTTED_BODY, before=_APART),
+    _prefixed("service-token", "", "AKID", least=32, before=_APART),
+    Shape(
+        "service-token",
+        "",
+        ("tske",),
+        rf"tske{_DASHED}{{0,40}}",
+        (Form(rf"(?=tskey-(?:auth|api|client|scim|webhook)-{_ALNUM}{{10}})", rf"{_DASHED}*", before=_APART),),
+        noticed_by=("tskey-",),
+    ),
+    Shape(
+        "azure-secret",
+        "client secrets of Azure (…8Q~…)",
+        ("Q~",),
+        r"Q~[A-Za-z0-9_~.\-]{0,31}",
+        (Form(r"(?=Q~[A-Za-z0-9_~.\-]{31})", r"[A-Za-z0-9_~.\-]*", before=r"[A-Za-z0-9_~.]{3}[0-9]$"),),
+    ),
     Shape(
         "jwt",
         "JSON web tokens (eyJ….….…)",
         ("eyJ",),
-        rf"{_DASHED}{{0,515}}\.?{_DASHED}{{0,8}}",
-        (Form(rf"(?=eyJ{_DASHED}{{5,512}}\.{_DASHED}{{8}})", _DOTTED_BODY),),
+        rf"[A-Za-z0-9+/_\-]{{0,515}}\.?{_DASHED}{{0,8}}",
+        (
+            Form(
+                r"(?=eyJ[A-Za-z0-9+/_\-]{50})",
+                r"[A-Za-z0-9+/_=\-]*",
+                before=r"(?<![A-Za-z0-9_])ops_$",
+                kind="onepassword-token",
+            ),
+            Form(rf"(?=eyJ{_DASHED}{{5,512}}\.{_DASHED}{{8}})", _DOTTED_BODY),
+        ),
     ),
     Shape(
         "bearer",
         "what follows the word Bearer",
         ("bearer", "Bearer"),
         rf"[Bb]earer[ \t]{{0,4}}{_BEARER}{{0,20}}",
-        (Form(rf"[Bb]earer[ \t]{{1,4}}(?={_BEARER}{{20}})", rf"{_BEARER}*"),),
+        (Form(rf"[Bb]earer[ \t]{{1,4}}(?={_BEARER}{{20}})", rf"{_BEARER}*", unless=_MODEL),),
     ),
     Shape(
         "authorization",
@@ -415,14 +683,28 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "password",
-        "passwords in addresses (postgres://user:…@host, https://user:…@host and others)",
+        "passwords in addresses (postgres://user:…@host and others), and of curl -u user:…",
         ("://",),
         r"://[^\s/]{0,780}",
         (Form(rf"://{_USER}:{_UNMASKED}(?={_BEFORE_HOST}@)", rf"{_BEFORE_HOST}(?=@)"),),
     ),
     Shape(
+        "password",
+        "",
+        ("-u ",),
+        r"""-u[ ]{1,4}["']?[^\s:"']{0,64}:?[^\s]{0,64}""",
+        _user("-u[ ]{1,4}"),
+    ),
+    Shape(
+        "password",
+        "",
+        ("--user ", "--user="),
+        r"""--user[ =]{1,4}["']?[^\s:"']{0,64}:?[^\s]{0,64}""",
+        _user("--user[ =]{1,4}"),
+    ),
+    Shape(
         "secret",
-        "values given to names: …_TOKEN=, …_API_KEY=, password:, --token …, AccountKey=",
+        "values given to names: …_TOKEN=, …_API_KEY=, password:, --token …, AccountKey=; passwords in .netrc lines",
         ("token", "secret", "passw"),
         r"[A-Za-z_\-]{0,12}" + _GIVEN_REACH,
         (
@@ -431,6 +713,18 @@ SHAPES: tuple[Shape, ...] = (
                 rf"""(?i:PASSW(?:OR)?D)={_UNMASKED}(?=[^;\s"'«»$<{{])""",
                 r"""[^;"'\r\n«»]*""",
                 before=r";[ ]?$",
+            ),
+            *_no_stand_ins(
+                Form(
+                    rf"(?i:password)[ ]{{1,4}}{_UNMASKED}(?={_ARGUMENT}{{3}})",
+                    rf"{_ARGUMENT}*",
+                    before=_NETRC,
+                ),
+                Form(
+                    rf"(?i:password)[ ]{{1,4}}{_UNMASKED}(?={_ARGUMENT}{{3}}){_NOT_A_WORD}",
+                    rf"{_ARGUMENT}*",
+                    before=_NETRC_LINES,
+                ),
             ),
         ),
         any_case=True,

@@ -65,7 +65,7 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
     failed = say("\n".join((words.headline(plan, what), *lines)) + "\n")
     if parsed.dry_run:
         return failed or say("Nothing was changed (--dry-run).\n")
-    if not (plan.of("goes") or plan.of("conflict") or plan.continues is not None):
+    if not plan.does_something:
         return failed or say("Nothing can be put back.\n" if lines else "Everything is as it was already.\n")
     if not parsed.yes and not sys.stdin.isatty():
         raise CommandRefused("NoApprover", tool="undo", hint="Let it with -y.")

@@ -16,6 +16,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.files import KEPT_OBJECTS
+
 Place: TypeAlias = Literal["workspace", "added", "outside"]
 
 MAX_PATH_BYTES = 4095
@@ -261,7 +263,10 @@ def second_names(target: Target, root: str) -> list[str]:
 
 
 def _holds(folder: str, status: os.stat_result) -> bool:
-    """Whether the folder, at any depth, has an entry for this very file. Hard links stay on one file system."""
+    """Whether the folder, at any depth, has an entry for this very file. Hard links stay on one file system.
+
+    Those that undo made of git's objects are the person's files.
+    """
     try:
         if os.stat(folder).st_dev != status.st_dev:
             return False
@@ -271,7 +276,11 @@ def _holds(folder: str, status: os.stat_result) -> bool:
         return False
     if any(entry.inode() == status.st_ino and not entry.is_symlink() for entry in listed):
         return True
-    return any(_holds(entry.path, status) for entry in listed if entry.is_dir(follow_symlinks=False))
+    return any(
+        _holds(entry.path, status)
+        for entry in listed
+        if entry.name != KEPT_OBJECTS and entry.is_dir(follow_symlinks=False)
+    )
 
 
 def is_process_state(resolved: str) -> bool:

@@ -56,7 +56,7 @@ async def run_redo(work: Undo, talk: Talk) -> SlashEvent:
 async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEvent:
     from bridle.sessions import undo_words as words
 
-    if not (plan.of("goes") or plan.of("conflict") or plan.continues is not None):
+    if not plan.does_something:
         lines = words.preview(plan, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
         why = "\n".join(("Nothing can be put back.", *lines)) if lines else "Everything is as it was already."
         return Notice(reason="NothingToUndo", message=why)

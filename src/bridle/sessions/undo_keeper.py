@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.redact import redact
+from bridle.base.visible import visible
 from bridle.engine.tools import ToolCall
+from bridle.sessions.undo_git import GIT, Keep, Repositories
 from bridle.sessions.undo_states import (
     NEVER_THE_SAME,
     Change,
@@ -26,7 +29,18 @@ from bridle.sessions.undo_states import (
     tree_of,
 )
 from bridle.sessions.undo_store import Keeping, NewCall, TooMuch, UndoStore
-from bridle.sessions.undo_tree import USUAL, Keep, Limits, Look, look_around, look_at, newly_missed
+from bridle.sessions.undo_tree import (
+    USUAL,
+    Limits,
+    Look,
+    look_around,
+    look_at,
+    newly_missed,
+    shown_below,
+)
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_objects import ObjectKeeper
 
 _DOES_CHARACTERS = 200
 _FEW = 256
@@ -39,16 +53,26 @@ _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compa
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own."""
+    """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own.
+
+    `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above.
+    """
 
     roots: tuple[str, ...]
+    repositories: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     limits: Limits = USUAL
 
     def around(self, known: Mapping[str, Seen], keep: Keep, *, first: bool = False) -> Look:
         """Everything there is to see."""
         return look_around(
-            self.roots, known=known, keep=keep, apart=self.apart, limits=self.limits, first=first
+            self.roots,
+            repositories=self.repositories,
+            known=known,
+            keep=keep,
+            apart=self.apart,
+            limits=self.limits,
+            first=first,
         )
 
     def holds(self, path: str) -> bool:
@@ -92,10 +116,12 @@ class Keeper:
         self._turn = turn
         self._clock = clock
         self._look: Look | None = None
+        self._objects: ObjectKeeper | None = None
         self._next_number = 0
         self._sweeps = 0
         self._unended: set[int] = set()
         self._unlooked = False
+        self._untold: list[Kept] = []
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, call: ToolCall) -> Begun:
@@ -127,15 +153,21 @@ class Keeper:
             return False
         return True
 
+    def untold(self) -> list[str]:
+        """What calls took from repositories since this was last asked, for people."""
+        untold, self._untold = self._untold, []
+        return [words for kept in untold if (words := _told(kept, self._ground.roots))]
+
     def _may_be_quick(self) -> bool:
         look = self._look
-        return look is not None and len(look.tree) <= _FEW and not self._one_at_a_time.locked()
+        return look is not None and len(look.tree) <= 2 * _FEW and not self._one_at_a_time.locked()
 
     def _begin(self, call: ToolCall, turn: int | None, *, at_once: bool = False) -> Begun:
         store = self._store
         if not self._next_number:
             with store.elsewhere() as own:
                 own.forget_old(self._clock.now_ms())
+                self._objects = own.objects()
                 settle(own, self._ground, self._clock.now_ms())
                 self._next_number = own.next_number()
         keep = self._keeping(at_once)
@@ -196,6 +228,9 @@ class Keeper:
             known = self._look.tree
         look = self._around(known, keep, first=first, at_once=at_once)
         _deepen(look, named, keep)
+        assert self._objects is not None
+        for objects in look.objects:
+            self._objects.look(objects)
         self._look = look
         unlisted = tuple(os.fsencode(path) for path in sorted(look.unlisted))
         if first:
@@ -219,19 +254,20 @@ class Keeper:
             return
         keep = self._keeping(at_once)
         if begun.kept.exact:
-            changes, missed = _exact_changes(begun.kept, keep), list[Missed]()
+            kept = msgspec.structs.replace(begun.kept, changes=tuple(_exact_changes(begun.kept, keep)))
         else:
             before = self._look
             assert before is not None
+            assert self._objects is not None
             after = self._around(before.tree, keep, at_once=at_once)
             _deepen(after, begun.named, keep)
-            changes = covered(before, after)
-            missed = newly_missed(before, after, self._ground.roots)
+            kept = _with_changes(begun.kept, before, after, self._ground, self._objects, store, keep)
             self._look = after
             self._unended.discard(begun.number)
             self._unlooked = False
-        missed = (*begun.missed, *missed)
-        kept = msgspec.structs.replace(begun.kept, changes=tuple(changes), missed=missed)
+            if kept.has_changes:
+                self._untold.append(kept)
+        kept = msgspec.structs.replace(kept, missed=(*begun.missed, *kept.missed))
         store.end(begun.number, kept, keep.rest())
 
 
@@ -250,13 +286,67 @@ def settle(store: UndoStore, ground: Ground, now_ms: int) -> None:
             store.end(row.number, msgspec.structs.replace(row.kept, missed=missed))
             continue
         if row.kept.exact:
-            changes = _exact_changes(row.kept, keep)
+            kept = msgspec.structs.replace(row.kept, changes=tuple(_exact_changes(row.kept, keep)))
         else:
             tree = tree_of(rows[: at + 1])
             before = Look(tree=tree, unlisted={os.fsdecode(path) for path in row.kept.unlisted})
+            before.objects = [path for path in tree if path.endswith("/objects") and f"/{GIT}/" in path]
             after = ground.around(tree, keep, first=True)
-            changes = covered(before, after)
-        store.end(row.number, msgspec.structs.replace(row.kept, changes=tuple(changes)), keep.rest())
+            kept = _with_changes(row.kept, before, after, ground, store.objects(), store, keep)
+            kept = msgspec.structs.replace(kept, missed=row.kept.missed)
+        store.end(row.number, kept, keep.rest())
+
+
+def _with_changes(
+    kept: Kept,
+    before: Look,
+    after: Look,
+    ground: Ground,
+    objects: ObjectKeeper,
+    store: UndoStore,
+    keep: Keeping,
+) -> Kept:
+    """What a call kept, with what it did between two looks: to the files, and to what repositories hold."""
+    found = (objects.look(path) for path in dict.fromkeys((*before.objects, *after.objects)))
+    lost = {one.name: one for one in found if one is not None}
+    changes = covered(before, after)
+    missed = newly_missed(before, after, ground.roots)
+    if lost or any(f"/{GIT}" in change.name for change in changes) or ground.repositories:
+        with store.elsewhere() as own:
+            repositories = Repositories(
+                before.tree,
+                after.tree,
+                extra=ground.repositories,
+                content=lambda digest: keep.get(digest) or own.content(digest),
+                is_lost=lambda folder, number: (
+                    (one := lost.get(f"{folder}/objects")) is not None and objects.holds(one, number)
+                ),
+            )
+            changes, stay, recorded = repositories.split(changes, keep)
+        passed = tuple(Seen(change.path, change.signature, change.after) for change in stay)
+        kept = msgspec.structs.replace(kept, seen=(*kept.seen, *passed))
+        missed += [Missed(shown_below(path, ground.roots), "git") for path in recorded]
+    missed += [
+        Missed(f"{shown_below(name, ground.roots)}: {one.unkept} of them", "objects")
+        for name, one in lost.items()
+        if one.unkept
+    ]
+    return msgspec.structs.replace(
+        kept,
+        changes=tuple(changes),
+        missed=tuple(missed),
+        lost=tuple(one for one in lost.values() if one.names),
+    )
+
+
+def _told(kept: Kept, roots: Sequence[str]) -> str:
+    """What a call took from repositories, and whether that comes back; empty where it took nothing."""
+    taken = (*(change.name for change in kept.changes), *(one.name for one in kept.lost))
+    folders = (path.partition(f"/{GIT}/") for path in taken)
+    names = dict.fromkeys(shown_below(f"{top}/{GIT}", roots) for top, inside, _ in folders if inside)
+    unkept = ", ".join(one.what for one in kept.missed if one.why == "objects")
+    told = [f"The command took away parts of {', '.join(names)}. /undo gives them back."] if names else []
+    return visible(" ".join([*told, *([f"Not kept, and gone: {unkept}."] if unkept else [])]), newlines=False)
 
 
 def covered(before: Look, after: Look) -> list[Change]:

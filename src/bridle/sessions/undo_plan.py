@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.sessions.undo_states import ActionRow, CallRow, Change, Item, Missed, State, merged, same
+from bridle.sessions.undo_states import ActionRow, CallRow, Change, Item, Lost, Missed, State, merged, same
 
 Fate: TypeAlias = Literal["goes", "already", "conflict", "impossible"]
 
@@ -46,6 +46,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     steps: tuple[Step, ...]
     missed: tuple[Missed, ...] = ()
+    lost: tuple[Lost, ...] = ()
+    """Objects that repositories miss. They are given back and never taken away again."""
     redo_of: int | None = None
     continues: int | None = None
     """An undo of these calls that was cut off before: this one finishes it."""
@@ -54,13 +56,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def is_redo(self) -> bool:
         return self.redo_of is not None
 
+    @property
+    def does_something(self) -> bool:
+        return bool(self.of("goes") or self.of("conflict") or self.lost or self.continues is not None)
+
     def of(self, fate: Fate) -> list[Step]:
         return [step for step in self.steps if step.fate == fate]
 
 
 def last_unit(rows: Sequence[CallRow]) -> list[CallRow]:
     """The calls an undo without a name means: the last turn that changed something, or the last command of a person."""
-    open_rows = [row for row in rows if row.kept.changes and not row.undone]
+    open_rows = [row for row in rows if row.kept.has_changes and not row.undone]
     if not open_rows:
         return []
     turn = open_rows[-1].turn
@@ -136,3 +142,11 @@ def _last_writers(rows: Iterable[CallRow]) -> dict[str, int | None]:
 def missed_by(rows: Sequence[CallRow]) -> tuple[Missed, ...]:
     """What the calls did, or may have done, that undo does not cover; each thing once."""
     return tuple(dict.fromkeys(missed for row in rows for missed in row.kept.missed))
+
+
+def lost_by(rows: Sequence[CallRow]) -> list[Lost]:
+    """The objects that repositories lost, each once."""
+    found: dict[bytes, dict[str, None]] = {}
+    for lost in (lost for row in rows for lost in row.kept.lost):
+        found.setdefault(lost.objects, {}).update(dict.fromkeys(lost.names))
+    return [Lost(objects, tuple(names)) for objects, names in found.items()]

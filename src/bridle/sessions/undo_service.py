@@ -20,11 +20,12 @@ from bridle.sessions.undo_plan import (
     Present,
     Step,
     last_unit,
+    lost_by,
     missed_by,
     redo_steps,
     undo_steps,
 )
-from bridle.sessions.undo_states import ActionRow, CallRow, Item, State, same
+from bridle.sessions.undo_states import ActionRow, CallRow, Item, Lost, State, same
 from bridle.sessions.undo_store import UndoStore
 from bridle.sessions.undo_tree import Keep, look_at, shown_below
 
@@ -67,7 +68,7 @@ class Undo:
             settle(store, self._ground, self._now_ms())
             rows = store.calls()
             wanted = _wanted(rows, what)
-            if not any(row.kept.changes for row in wanted):
+            if not any(row.kept.has_changes for row in wanted):
                 return None
             calls = tuple(row.call_id for row in wanted)
             cut_off = _unfinished(store.actions(), calls)
@@ -88,6 +89,7 @@ class Undo:
                 title=self._title(store, wanted, turn, what),
                 steps=tuple(steps),
                 missed=missed_by(wanted),
+                lost=self._still_lost(store, wanted),
                 continues=cut_off.number if cut_off else None,
             )
 
@@ -132,7 +134,7 @@ class Undo:
                         items.append(step.item)
                     else:
                         left[step.path] = problem
-            if not items and plan.continues is None:
+            if not (items or plan.lost) and plan.continues is None:
                 return None
             number = store.begin_action(
                 (*items, *_finished_before(plan)),
@@ -144,7 +146,10 @@ class Undo:
             if plan.continues is not None:
                 store.close_action(plan.continues)
             left |= put_all(items, store.content, after_each=after_each)
+            for lost in plan.lost:
+                left |= {os.path.join(lost.name, name): "spoiled" for name in store.objects().put_back(lost)}
         done = [item.name for item in items if item.name not in left]
+        done += [lost.name for lost in plan.lost]
         return UndoApplied(
             turn=plan.turn or 0,
             paths=tuple(self.shown(path) for path in done),
@@ -179,6 +184,13 @@ class Undo:
                 for state in (step.did.before, step.did.after)
             )
         return before, after
+
+    def _still_lost(self, store: UndoStore, rows: Sequence[CallRow]) -> tuple[Lost, ...]:
+        lost = lost_by(rows)
+        if not lost:
+            return ()
+        objects = store.objects()
+        return tuple(still for one in lost if (still := objects.still_missing(one)) is not None)
 
     def _title(self, store: UndoStore, rows: Sequence[CallRow], turn: int | None, what: str) -> str:
         if turn is not None and len(rows) == 1 and what:

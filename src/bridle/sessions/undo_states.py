@@ -66,15 +66,31 @@ class Missed(msgspec.Struct, frozen=True, array_like=True):
     """Something that changed, or may have, and that undo does not cover."""
 
     what: str
-    why: Literal["git", "skipped", "limit", "network", "background", "outside", "unseen"]
+    why: Literal["git", "objects", "skipped", "limit", "network", "background", "outside", "unseen"]
+
+
+class Lost(msgspec.Struct, frozen=True, array_like=True):
+    """What went from the `objects` folder of a repository and is nowhere else in it: files by their names below it.
+
+    `names` are kept and can be given back, `unkept` is how many more there were.
+    """
+
+    objects: bytes
+    names: tuple[str, ...] = ()
+    unkept: int = 0
+
+    @property
+    def name(self) -> str:
+        return os.fsdecode(self.objects)
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What is stored of one call.
 
-    `seen` is what had changed between the last call and this one; with `whole` it is the entire tree. With `exact` the
+    `seen` is what had changed between the last call and this one; with `whole` it is the entire tree. What a call did
+    that undo leaves, in a repository, comes to it in the end. With `exact` the
     call could change the paths in `seen` and no others. Nothing is known about what lay in `unlisted` folders.
-    `changes` is empty until the call is over.
+    `changes` and `lost` are empty until the call is over.
     """
 
     whole: bool = False
@@ -83,6 +99,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     unlisted: tuple[bytes, ...] = ()
     changes: tuple[Change, ...] = ()
     missed: tuple[Missed, ...] = ()
+    lost: tuple[Lost, ...] = ()
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.changes or self.lost)
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,18 +7,23 @@ so whatever ends in the middle can be told.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from bridle.base.files import KEPT_OBJECTS
 from bridle.protocol.events import InputAccepted, TurnStarted, text_of
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.reading import LogName
 from bridle.sessions.undo_states import ActionRow, CallRow, Item, Kept, Seen, State, tree_of
 from bridle.sessions.writer import Writer
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_objects import ObjectKeeper
 
 DAYS_KEPT = 30
 _DAY_MS = 24 * 3600 * 1000
@@ -108,6 +113,12 @@ class UndoStore:
             return None
         return found[0]
 
+    def objects(self) -> ObjectKeeper:
+        """What is kept of the objects of repositories: files beside the database, under the names git gave them."""
+        from bridle.sessions.undo_objects import ObjectKeeper  # not before there is a repository
+
+        return ObjectKeeper(os.path.join(self._database.folder, KEPT_OBJECTS))
+
     # Calls
 
     def begin(self, call: NewCall, contents: Contents) -> None:
@@ -146,7 +157,7 @@ class UndoStore:
     def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
         """The call is over, stored as its beginning is. One that changed and saw nothing new leaves no trace."""
         key = self._name.key
-        leaves_a_trace = kept.changes or kept.missed or (kept.seen and not kept.exact)
+        leaves_a_trace = kept.has_changes or kept.missed or (kept.seen and not kept.exact)
         encoded = msgspec.msgpack.encode(kept) if leaves_a_trace else None
 
         def update(connection: Connection) -> None:
@@ -262,6 +273,7 @@ class UndoStore:
         before_ms = now_ms - DAYS_KEPT * _DAY_MS
         if self._settled().execute(_OLD, (before_ms,)).fetchone() is not None:
             self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
+            self.objects().forget_old(now_ms, DAYS_KEPT)
 
 
 class TooMuch(Exception):
@@ -297,6 +309,10 @@ class Keeping:
 
         if contents:
             self._writer.run(insert)
+
+    def get(self, digest: bytes) -> bytes | None:
+        """One of the contents that are not stored yet."""
+        return self._contents.get(digest)
 
     def rest(self) -> Contents:
         contents, self._contents, self._bytes = self._contents, {}, 0

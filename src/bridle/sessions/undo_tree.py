@@ -7,17 +7,19 @@ beyond them is named, never guessed.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
 
 from bridle.base.files import PathChanged, open_beneath, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+from bridle.sessions.undo_git import GIT, Keep
 from bridle.sessions.undo_states import NEVER_THE_SAME, Missed, Seen, Signature, State
 
 MAX_DEPTH = 100
@@ -27,32 +29,31 @@ _SETTLED_NS = 20_000_000
 _COARSE_NS = 2_000_000_000
 """A file that changed this recently might change again without its times telling. Some systems count whole seconds."""
 
-GIT = ".git"
 # fmt: off
 NOT_COVERED = frozenset({
-    GIT, ".hg", ".svn", ".jj", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache",
+    ".hg", ".svn", ".jj", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache",
     ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".next", ".nuxt", ".turbo", ".parcel-cache",
 })
 # fmt: on
-"""Folders that tools make again by themselves, and the records of version control."""
+"""Folders that tools make again by themselves, and the records of version control other than git's."""
+NOT_COVERED_OF_GIT = frozenset({"lfs", "annex", "rr-cache"})
+_OBJECTS = "objects"
 _CACHE_TAG = "CACHEDIR.TAG"
-_GIT_RECORDS = ("HEAD", "packed-refs", "logs/HEAD", "refs/heads", "refs/tags", "refs/stash")
 _KIND = 0o170000
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-
-Keep = Callable[[bytes, bytes], None]
-"""Takes a content and its digest into the store."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How far a look goes.
 
-    `entries` are files, links and folders of one look, `file_bytes` the largest file it reads, `read_bytes` what it
+    `entries` are files, links and folders of one look, `git_entries` those of repositories, their objects apart,
+    `file_bytes` the largest file it reads, `read_bytes` what it
     reads at most. A first look, which reads the whole workspace, may take `first_s`, a later one `later_s`.
     """
 
     entries: int = 20_000
+    git_entries: int = 4_000
     file_bytes: int = 4 << 20
     read_bytes: int = 64 << 20
     first_s: float = 2.0
@@ -65,7 +66,8 @@ MAX_EXACT_BYTES = 16 << 20
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """What was seen. Nothing is known about what lies in `unlisted` folders. `apart` are folders left out by rule.
+    """What was seen. Nothing is known about what lies in `unlisted` folders. `apart` are folders left out by rule,
+    `objects` those in which repositories keep their objects.
 
     `fresh` is what differs from what was known before: entries that are not the same, and None for what is gone. Of
     thousands that is mostly few, and nobody needs to look at the others again.
@@ -75,6 +77,7 @@ class Look(msgspec.Struct, kw_only=True):
     fresh: dict[str, Seen | None] = {}
     unlisted: set[str] = set()
     apart: dict[str, tuple[int, ...]] = {}
+    objects: list[str] = []
 
     def put(self, path: str, seen: Seen) -> None:
         self.tree[path] = self.fresh[path] = seen
@@ -100,17 +103,18 @@ def look_around(
     *,
     known: Mapping[str, Seen],
     keep: Keep,
+    repositories: Sequence[str] = (),
     apart: Collection[str] = (),
     limits: Limits = USUAL,
     first: bool = False,
 ) -> Look:
-    """Everything below the resolved folders. `apart` are absolute folders nobody looks into.
+    """Everything below the resolved folders, and the small files of `repositories` that lie elsewhere. `apart` are
+    absolute folders nobody looks into.
 
     What is `known` and described as before is taken over; the rest is read and given to `keep`.
     """
-    return _Walk(known, keep, frozenset(apart), limits, limits.first_s if first else limits.later_s).around(
-        roots
-    )
+    limit_s = limits.first_s if first else limits.later_s
+    return _Walk(known, keep, frozenset(apart), limits, limit_s).around(roots, repositories)
 
 
 def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
@@ -138,11 +142,11 @@ def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
 
 def newly_missed(before: Look, after: Look, roots: Sequence[str]) -> list[Missed]:
     """What changed out of sight between two looks, as far as it can be told."""
-    missed: list[Missed] = []
-    for path in sorted(before.apart.keys() | after.apart.keys()):
-        if before.apart.get(path) != after.apart.get(path):
-            why = "git" if os.path.basename(path) == GIT else "skipped"
-            missed.append(Missed(shown_below(path, roots), why))
+    missed = [
+        Missed(shown_below(path, roots), "skipped")
+        for path in sorted(before.apart.keys() | after.apart.keys())
+        if before.apart.get(path) != after.apart.get(path)
+    ]
     unlisted = sorted(before.unlisted | after.unlisted)
     return [*missed, *(Missed(shown_below(path, roots), "limit") for path in unlisted)]
 
@@ -217,15 +221,16 @@ class _Walk:
         self._limits = limits
         self._until_s = time.monotonic() + limit_s
         self._now_ns = time.time_ns()
-        self._count = 0
+        self._room = limits.entries
+        self._git_room = min(limits.git_entries, limits.entries)
         self._read = 0
         self._later: list[tuple[int, str]] = []
         self._device = 0
         self._look = Look(tree=dict(known))  # what is as before stays; what was not met goes in the end
         self._met: list[str] = []
 
-    def around(self, roots: Sequence[str]) -> Look:
-        for root in roots:
+    def around(self, roots: Sequence[str], repositories: Sequence[str]) -> Look:
+        for root in (*repositories, *roots):
             if any(root == other or root.startswith(f"{other}/") for other in roots if other is not root):
                 continue
             try:
@@ -235,7 +240,7 @@ class _Walk:
                 continue
             try:
                 self._device = os.fstat(fd).st_dev
-                self._below(fd, root, 0)
+                self._below(fd, root, 0, git=root in repositories)
             finally:
                 os.close(fd)
         self._drop_gone()
@@ -248,9 +253,12 @@ class _Walk:
             for path in tree.keys() - set(self._met):
                 self._look.drop(path)
 
-    def _below(self, fd: int, folder: str, depth: int) -> None:
-        """The files of a folder first, then the folders in it."""
-        room = self._limits.entries - self._count
+    def _below(self, fd: int, folder: str, depth: int, *, git: bool) -> None:
+        """The files of a folder first, then the folders in it, a repository before the others.
+
+        With `git` it is a folder of a repository's own: those have limits of their own, however large the rest is.
+        """
+        room = self._git_room if git else self._room
         try:
             with os.scandir(fd) as found:
                 entries = list(itertools.islice(found, room + 1))
@@ -260,7 +268,10 @@ class _Walk:
         if len(entries) > room or depth > MAX_DEPTH or time.monotonic() > self._until_s:
             self._look.unlisted.add(folder)
             return
-        self._count += len(entries)
+        if git:
+            self._git_room -= len(entries)
+        else:
+            self._room -= len(entries)
         folders: list[tuple[str, str]] = []
         known, met = self._known.get, self._met.append
         above = folder if folder == "/" else f"{folder}/"
@@ -273,10 +284,15 @@ class _Walk:
                 continue  # it went away while we were looking
             old = known(path)
             mode = status.st_mode
-            if mode & _KIND == stat.S_IFDIR or name == GIT:
-                if self._is_apart(name, path, status, fd) or (mode & stat.S_ISVTX and is_stand_in(name, fd)):
+            if mode & _KIND == stat.S_IFDIR:
+                if self._is_apart(name, path, status, fd, git) or (
+                    mode & stat.S_ISVTX and is_stand_in(name, fd)
+                ):
                     continue
-                folders.append((name, path))
+                if name == GIT:
+                    folders.insert(0, (name, path))
+                else:
+                    folders.append((name, path))
                 is_as_before = old is not None and old.signature == (0, 0, 0, 0, mode)
             else:
                 # what is known has settled, or is called never the same; `_described`, without a call
@@ -291,28 +307,44 @@ class _Walk:
                 met(path)
             else:
                 self._take(path, name, fd, status)
+        is_top = git and (folder.endswith(f"/{GIT}") or {_OBJECTS, "refs"} <= {name for name, _ in folders})
         for name, path in folders:
-            self._enter(name, path, fd, depth)
+            if is_top and name == _OBJECTS:
+                self._look.objects.append(path)
+                self._take_alternates(path)
+            elif not (is_top and name in NOT_COVERED_OF_GIT):
+                self._enter(name, path, fd, depth, git=git or name == GIT)
 
-    def _enter(self, name: str, path: str, where: int, depth: int) -> None:
+    def _take_alternates(self, objects: str) -> None:
+        """The one small file among the objects: it says where more of them are."""
+        path = f"{objects}/info/alternates"
+        with contextlib.suppress(OSError):
+            seen = look_at(path, keep=self._keep, limit=self._limits.file_bytes)
+            if seen.state is not None:
+                self._met.append(path)
+                if self._known.get(path) != seen:
+                    self._look.put(path, seen)
+
+    def _enter(self, name: str, path: str, where: int, depth: int, *, git: bool) -> None:
         try:
             fd = os.open(name, _ENTER, dir_fd=where)
         except OSError:
             self._look.unlisted.add(path)
             return
         try:
-            self._below(fd, path, depth + 1)
+            self._below(fd, path, depth + 1, git=git)
         finally:
             os.close(fd)
 
-    def _is_apart(self, name: str, path: str, status: os.stat_result, where: int) -> bool:
+    def _is_apart(self, name: str, path: str, status: os.stat_result, where: int, git: bool) -> bool:
         """A folder that was covered stays so: nobody hides it by calling it a cache."""
         if path in self._apart or status.st_dev != self._device:
             return True
-        if name not in NOT_COVERED and (path in self._known or not _exists(f"{name}/{_CACHE_TAG}", where)):
+        if git or (
+            name not in NOT_COVERED and (path in self._known or not _exists(f"{name}/{_CACHE_TAG}", where))
+        ):
             return False
-        records = (status.st_mtime_ns, status.st_ino)
-        self._look.apart[path] = _git_records(name, where) if name == GIT else records
+        self._look.apart[path] = (status.st_mtime_ns, status.st_ino)
         return True
 
     def _take(self, path: str, name: str, where: int, status: os.stat_result) -> None:
@@ -358,14 +390,3 @@ def _exists(name: str, where: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _git_records(name: str, where: int) -> tuple[int, ...]:
-    """When the branches of a repository last moved. Nothing in it is read."""
-    found: list[int] = []
-    for record in _GIT_RECORDS:
-        try:
-            found.append(os.stat(f"{name}/{record}", dir_fd=where, follow_symlinks=False).st_mtime_ns)
-        except OSError:
-            found.append(0)
-    return tuple(found)

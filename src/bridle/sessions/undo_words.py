@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bridle.base.visible import visible
 from bridle.protocol.events import UndoApplied
+from bridle.sessions.undo_git import GIT
 from bridle.sessions.undo_plan import Plan, Step
 from bridle.sessions.undo_service import CutOff
-from bridle.sessions.undo_states import Missed, State
+from bridle.sessions.undo_states import Lost, Missed, State
 
 MAX_COMPARED_BYTES = 256 << 10
 MAX_DIFF_LINES = 400
 MAX_LISTED = 40
 _TITLE_CHARACTERS = 60
 _NAME_COLUMNS = 40
+_FEW_OF_GIT = 4
+"""So many files of a repository are told one by one."""
 
 Contents = Callable[[Step], tuple[bytes | None, bytes | None]]
 Shown = Callable[[str], str]
@@ -39,12 +42,16 @@ def headline(plan: Plan, what: str = "") -> str:
 
 def preview(plan: Plan, *, contents: Contents, shown: Shown, now_ms: int) -> list[str]:
     """What would happen to each file, and what would not."""
-    lines = [
-        _line(step, plan, contents, shown)
-        for step in plan.steps
-        if step.fate == "goes" and not _is_a_detail(step, plan)
+    told = [step for step in plan.of("goes") if not _is_a_detail(step, plan)]
+    in_git = _in_repositories(told)
+    lines = _listed(
+        [_line(step, plan, contents, shown) for step in told if not any(step in s for s in in_git.values())]
+    )
+    lines += [_repository_line(steps, folder, plan, shown) for folder, steps in in_git.items()]
+    lines += [
+        f"  {'deleted':<9} {_text(shown(lost.name)):<{_NAME_COLUMNS}} {'':<9} {_objects(lost)} restored"
+        for lost in plan.lost
     ]
-    lines = _listed(lines)
     if finished := [step for step in plan.of("already") if plan.continues is not None]:
         lines.append(f"  done already: {', '.join(_name(step, shown) for step in finished)}")
     lines += [
@@ -54,7 +61,7 @@ def preview(plan: Plan, *, contents: Contents, shown: Shown, now_ms: int) -> lis
         f"  cannot be undone: {_deed(step)} {_name(step, shown)} ({step.why})"
         for step in plan.of("impossible")
     ]
-    return [*lines, *(f"  cannot be undone: {words}" for words in _missed(plan.missed))]
+    return [*lines, *(f"  cannot be undone: {words}" for words in told_missed(plan.missed))]
 
 
 def conflict(step: Step, plan: Plan, *, shown: Shown, now_ms: int) -> str:
@@ -127,6 +134,35 @@ def _line(step: Step, plan: Plan, contents: Contents, shown: Shown) -> str:
     return f"  {_deed(step):<9} {_name(step, shown):<{_NAME_COLUMNS}} {counts:<9} {fate}".rstrip()
 
 
+def _in_repositories(steps: Sequence[Step]) -> dict[str, list[Step]]:
+    """The files of repositories that are too many to be told one by one, by the folder of the repository."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        before, inside, _ = step.path.partition(f"/{GIT}/")
+        if inside:
+            found.setdefault(f"{before}/{GIT}", []).append(step)
+    return {folder: inside for folder, inside in found.items() if len(inside) > _FEW_OF_GIT}
+
+
+def _repository_line(steps: Sequence[Step], folder: str, plan: Plan, shown: Shown) -> str:
+    names = [step.path[len(folder) + 1 :] for step in steps]
+    refs = sum(name.startswith("refs/") for name in names)
+    told = [name for name in ("HEAD", "index", "packed-refs", "config") if name in names]
+    rest = len(names) - len(told) - refs
+    told += [_counted(refs, "ref")] if refs else []
+    told += [_counted(rest, "other file")] if rest else []
+    deed = "deleted" if all(step.did.after is None for step in steps) else "changed"
+    fate = "removed" if all(step.item.after is None for step in steps) else "restored"
+    return f"  {deed:<9} {_text(shown(folder)):<{_NAME_COLUMNS}} {'':<9} {', '.join(told)} {fate}"
+
+
+def _objects(lost: Lost) -> str:
+    packs = sum(name.endswith(".pack") for name in lost.names)
+    loose = sum(not name.startswith("pack/") for name in lost.names)
+    told = [_counted(loose, "object")] if loose else []
+    return ", ".join([*told, *([_counted(packs, "pack")] if packs or not loose else [])])
+
+
 def _deed(step: Step) -> str:
     """What the calls did to the file."""
     if step.did.before is None:
@@ -193,7 +229,8 @@ def _masked(data: bytes | None) -> bytes | None:
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def _missed(missed: Sequence[Missed]) -> Iterator[str]:
+def told_missed(missed: Sequence[Missed]) -> Iterator[str]:
+    """What undo does not cover, one line for each reason."""
     groups: dict[str, list[str]] = {}
     for one in missed:
         groups.setdefault(one.why, []).append(visible(one.what, newlines=False))
@@ -203,7 +240,9 @@ def _missed(missed: Sequence[Missed]) -> Iterator[str]:
             case "network":
                 yield f"{_counted(len(names), 'network call')} ({listed})"
             case "git":
-                yield f"what git recorded ({listed}); undo never touches it"
+                yield f"what git recorded ({listed}); undo gives back only what is missing there"
+            case "objects":
+                yield f"objects of git that could not be kept ({listed})"
             case "background":
                 yield f"what {_counted(len(names), 'background command')} changed later ({listed})"
             case "outside":
@@ -217,7 +256,11 @@ def _missed(missed: Sequence[Missed]) -> Iterator[str]:
 
 
 def _name(step: Step, shown: Shown) -> str:
-    return visible(shown(step.path), newlines=False)
+    return _text(shown(step.path))
+
+
+def _text(name: str) -> str:
+    return visible(name, newlines=False)
 
 
 def _named(names: Sequence[str], most: int = 20) -> str:

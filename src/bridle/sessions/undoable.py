@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.events import DurableEvent, Notice
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_keeper import Begun, Keeper
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def undoable(make_keeper: Callable[[], Keeper], stopwatch: Stopwatch) -> ToolLayer:
+def undoable(
+    make_keeper: Callable[[], Keeper], stopwatch: Stopwatch, emit: Callable[[DurableEvent], object]
+) -> ToolLayer:
     """Stands outside `recorded`: what is kept is on the disk with the intent, before the call begins.
 
     However the call ends, cancelled too, what it changed is stored with the result. The keeper is made for the first
-    call that may change files.
+    call that may change files. A repository that lost something is told at once.
     """
     made: list[Keeper] = []
 
@@ -38,6 +41,8 @@ def undoable(make_keeper: Callable[[], Keeper], stopwatch: Stopwatch) -> ToolLay
                 ran = bool(call.begun)
                 if not keeper.end_at_once(begun, ran=ran):
                     await to_the_end(keeper.end(begun, ran=ran))
+                for words in keeper.untold():
+                    emit(Notice(reason="RepositoryDamaged", message=words))
 
     return layer
 

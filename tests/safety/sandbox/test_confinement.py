@@ -2,6 +2,7 @@
 
 import os
 import resource
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class World:
         self.workspace.mkdir(parents=True)
         self.env: dict[str, str] = {}
         self.own: tuple[str, ...] = ()
+        self.records = ""
 
     def place(self) -> Place:
         temporary = (str(self.base / "tmp"),)
@@ -33,6 +35,7 @@ class World:
             home=str(self.home),
             own=self.own,
             caches=str(self.base / "caches"),
+            records=self.records,
             env=self.env,
             temporary=temporary,
         )
@@ -330,3 +333,18 @@ def test_caches_are_all_in_one_folder(tmp_path: Path) -> None:
     settings = {"UV_LINK_MODE", "MAVEN_ARGS"}
     assert all(value.startswith("/caches/shop/") for name, value in variables.items() if name not in settings)
     assert "MAVEN_ARGS" not in cache_variables("/with space")
+
+
+def test_packs_that_cannot_be_kept_by_a_link_stay_where_they_are(world: World) -> None:
+    for name in ("HEAD", "config", "refs/heads/x", "objects/pack/pack-1.pack", "objects/pack/pack-1.idx"):
+        world.make(f"home/code/shop/.git/{name}")
+    git = world.workspace / ".git"
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        world.records = str(world.base / "not/there/yet")
+        assert str(git / "objects/pack/pack-1.pack") not in world.confinement().read_only
+        if os.stat(elsewhere).st_dev == os.stat(git).st_dev:
+            pytest.skip("needs two file systems")
+        world.records = os.path.join(elsewhere, "bridle")
+        confined = world.confinement()
+        assert {str(git / f"objects/pack/pack-1.{end}") for end in ("pack", "idx")} <= {*confined.read_only}
+        assert {str(git / "objects"), str(git / "objects/pack")} <= {*confined.held}

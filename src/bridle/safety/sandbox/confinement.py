@@ -15,7 +15,7 @@ from bridle.base.processes import is_scarce
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.paths import PathRefused, find, is_beneath, is_beneath_any
-from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository
+from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository, packs_of
 from bridle.safety.sandbox.private_places import (
     HOME_START_UP_FILES,
     SHOWN_IN_EMPTIED,
@@ -115,6 +115,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Bridle's own folders: settings, sessions, state. No command sees them."""
     caches: str = ""
     """A folder for the caches of package managers in this project; made when it is first used."""
+    records: str = ""
+    """Where Bridle keeps what undo needs: on another file system, git's packs cannot be kept there without copying."""
     env: Mapping[str, str] = {}
     """The person's environment: it says where some programs keep their files and sockets."""
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp")  # noqa: S108  these are the ones a command must not see
@@ -162,6 +164,8 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     for git in repositories:
         protection.add_entry(os.path.join(git.top, ".git"), git.common)
         protection.add_git(files_of(git, submodules.get(git.git_dir, ())), settings_open=policy.git_config)
+        if git.common in git_dirs and place.records and not _on_one_file_system(git.common, place.records):
+            protection.add_all(packs_of(git))
     shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
@@ -395,6 +399,13 @@ def _real(path: str) -> str:
 
 def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
     return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
+
+
+def _on_one_file_system(one: str, other: str) -> bool:
+    """Whether a hard link can lead from one folder to the other, which need not be there yet."""
+    while not os.path.isdir(other):
+        other = os.path.dirname(other)
+    return os.stat(one).st_dev == os.stat(other).st_dev
 
 
 def _made(folder: str) -> str:

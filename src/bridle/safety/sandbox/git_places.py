@@ -22,6 +22,7 @@ _MOSTLY_BYTES = 8 * 1024
 _MAX_MODULES = 64
 _MAX_MODULE_DEPTH = 4
 _MAX_WORKTREES = 64
+_MAX_PACKS = 64
 
 _SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)\s*(?:\"[^\"]*\")?\s*\]")
 _VALUE = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
@@ -70,6 +71,19 @@ def find_repository(folder: str) -> GitPlaces | None:
     return None
 
 
+def named_repositories(folder: str) -> Iterator[str]:
+    """Where a repository of this resolved folder would be, by what it and the folders above it say, there or not."""
+    for candidate in _self_and_parents(folder):
+        entry = os.path.join(candidate, ".git")
+        if os.path.isdir(entry):
+            yield os.path.realpath(entry)
+        elif (text := _text(entry)) is not None and text.startswith("gitdir:"):
+            named = os.path.realpath(os.path.join(candidate, text.removeprefix("gitdir:").strip()))
+            yield named
+            if os.path.basename(os.path.dirname(named)) == "worktrees":
+                yield os.path.dirname(os.path.dirname(named))
+
+
 def files_of(git: GitPlaces, submodules: Sequence[str] = ()) -> GitFiles:
     """What to look after in a repository; the entries beneath it that there may be many of, up to a limit.
 
@@ -113,6 +127,17 @@ def files_of(git: GitPlaces, submodules: Sequence[str] = ()) -> GitFiles:
         ),
         pointers=tuple(filter(os.path.lexists, pointers)),
     )
+
+
+def packs_of(git: GitPlaces) -> list[str]:
+    """The packs of a repository and their indexes, the largest first, up to a limit."""
+    try:
+        with os.scandir(os.path.join(git.common, "objects", "pack")) as entries:
+            packs = [(entry.stat().st_size, entry.path) for entry in entries if entry.name.endswith(".pack")]
+    except OSError:
+        return []
+    largest = [path for _, path in sorted(packs, reverse=True)[:_MAX_PACKS]]
+    return [path for pack in largest for path in (pack, f"{pack[:-4]}idx") if os.path.isfile(path)]
 
 
 def repository_at(top: str, entry: str) -> GitPlaces | None:
