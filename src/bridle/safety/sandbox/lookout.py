@@ -91,11 +91,11 @@ class Lookout:
         self._shared = False
         self._begun = False
 
-    def begin(self) -> int:
+    def begin(self, held: Collection[str] = ()) -> int:
         """A command is about to start. What it is called when it ends."""
         self._shared = bool(self._running)
         if not self._shared:
-            for met in self._walk(LATER_S if self._begun else FIRST_S, before_command=True):
+            for met in self._walk(LATER_S if self._begun else FIRST_S, held, before_command=True):
                 self._learn(met)
         self._begun = True
         began = time.time_ns() - _MARGIN_NS
