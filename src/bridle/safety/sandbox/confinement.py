@@ -279,7 +279,7 @@ class _Protection:
     def held(self) -> list[str]:
         """The folders on the way to what is protected: whoever moves one of them away moves the protection with it."""
         seen = set[str]()
-        for path in (*self.read_only, *self.absent, *self.filled):
+        for path in (*self.read_only, *self.absent):  # beside what is filled there are hooks, which are held
             for parent in _parents(path):
                 if parent in seen or not any(
                     parent != folder and is_beneath(parent, folder) for folder in self._writable

@@ -91,11 +91,11 @@ class Lookout:
         self._shared = False
         self._begun = False
 
-    def begin(self) -> int:
+    def begin(self, held: Collection[str] = ()) -> int:
         """A command is about to start. What it is called when it ends."""
         self._shared = bool(self._running)
         if not self._shared:
-            for met in self._walk(LATER_S if self._begun else FIRST_S, ()):
+            for met in self._walk(LATER_S if self._begun else FIRST_S, held, before_command=True):
                 self._learn(met)
         self._begun = True
         began = time.time_ns() - _MARGIN_NS
@@ -135,7 +135,7 @@ class Lookout:
         """Repositories that name programs since then, where nobody knows what was there before."""
         return [
             Came(_entry(met), _words(reasons))
-            for met in self._walk(FIRST_S, ())
+            for met in self._walk(FIRST_S)
             if met.kind in ("repository", "bare")
             and _changed_ns(met) >= since_ns
             and (reasons := _reasons(met.path, met.kind, self._roots))
@@ -192,7 +192,9 @@ class Lookout:
         elif len(self._obeyed) < _MAX_OBEYED or met.path in self._obeyed:
             self._obeyed[met.path] = _read(met.path, self._obeyed.get(met.path))
 
-    def _walk(self, limit_s: float, held: Collection[str]) -> Iterator[_Met]:
+    def _walk(
+        self, limit_s: float, held: Collection[str] = (), *, before_command: bool = False
+    ) -> Iterator[_Met]:
         """Everything that counts, nearest first; what is in a folder after the folder itself."""
         until_s = time.monotonic() + limit_s
         before, self._folders = self._folders, {}
@@ -207,7 +209,7 @@ class Lookout:
                         path: seen for path, seen in before.items() if path not in self._folders
                     }
                     return
-                seen = _seen(path, before.get(path), depends)
+                seen = _seen(path, before.get(path), depends=depends, before_command=before_command)
                 if seen is None:
                     continue
                 self._folders[path], own = seen, theirs
@@ -230,11 +232,16 @@ class Lookout:
             level = below
 
 
-def _seen(path: str, known: _Folder | None, depends: bool) -> _Folder | None:
+def _seen(path: str, known: _Folder | None, *, depends: bool, before_command: bool) -> _Folder | None:
     try:
         ctime_ns = os.lstat(path).st_ctime_ns
-        if known is not None and known.settled and known.ctime_ns == ctime_ns:
-            return known
+        if known is not None and known.ctime_ns == ctime_ns:
+            if known.settled:
+                return known
+            if before_command and _is_settled(
+                ctime_ns
+            ):  # whatever the command does, the time will be another
+                return known._replace(settled=True)
         with os.scandir(path) as entries:
             listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     except OSError:
@@ -251,8 +258,14 @@ def _seen(path: str, known: _Folder | None, depends: bool) -> _Folder | None:
         elif is_folder:
             folders.append(name)
     names = {name for name, _ in listed}
-    settled = time.time_ns() - ctime_ns > _MARGIN_NS and ctime_ns % 1_000_000_000 != 0
-    return _Folder(ctime_ns, settled, tuple(folders), tuple(obeyed), _GIT in names, names >= _BARE)
+    return _Folder(
+        ctime_ns, _is_settled(ctime_ns), tuple(folders), tuple(obeyed), _GIT in names, names >= _BARE
+    )
+
+
+def _is_settled(ctime_ns: int) -> bool:
+    """Whether the next change will have another time; some systems count whole seconds."""
+    return time.time_ns() - ctime_ns > _MARGIN_NS and ctime_ns % 1_000_000_000 != 0
 
 
 def _keeps_missing(path: str) -> bool:

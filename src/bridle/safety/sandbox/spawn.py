@@ -359,6 +359,7 @@ class _Border:
         self._lookout_for = lookout
         self._policy = policy
         self._watching: tuple[Lookout, int] | None = None
+        self._held: frozenset[str] = frozenset()
         self._notes: list[str] = []
         self.put_aside: list[str] = []
         self._outside = outside
@@ -407,7 +408,14 @@ class _Border:
         self._confinement = confinement = self._look()
         if confinement.folders:
             lookout = self._lookout_for(confinement.folders)
-            self._watching = lookout, lookout.begin()
+            self._held = frozenset(
+                (
+                    *confinement.held,
+                    *confinement.writable,
+                    *(confinement.read_only if self._holds() else ()),
+                )
+            )
+            self._watching = lookout, lookout.begin(self._held)
         return confinement
 
     def over(self) -> None:
@@ -424,8 +432,7 @@ class _Border:
             self._notes += [_told(self._shown(path)) for path in put_right(sealed)]
         if sealed and self._watching is not None:
             (lookout, began), self._watching = self._watching, None
-            held = (*sealed.held, *sealed.writable, *(sealed.read_only if self._holds() else ()))
-            came = lookout.end(began, held=frozenset(held), agreed=self._policy.agreed)
+            came = lookout.end(began, held=self._held, agreed=self._policy.agreed)
             if came and self._policy.git_tree:
                 came = self._without_committed(came)
             if came:
