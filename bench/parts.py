@@ -40,7 +40,7 @@ def _peak_of_run(calls: int) -> float:
             )
             file.write("say done\n")
         with_peak = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_peak.py")
-        options = ["--mode", "auto", "--max-steps", str(calls + 1), "-m", f"demo:{script}"]
+        options = ["-C", ".", "--mode", "auto", "--max-steps", str(calls + 1), "-m", f"demo:{script}"]
         ran = child(
             [PYTHON, with_peak, report, "run", "--stream-json", *options, "go"], env=plain_env(home), cwd=home
         )

@@ -113,7 +113,7 @@ def test_a_run_opens_no_connection_and_listens_nowhere(tmp_path):
         "seen = []\n"
         "sys.addaudithook(lambda name, args: seen.append(name) if name in WATCHED else None)\n"
         "from bridle.cli import main\n"
-        "try:\n    main(['run', '-y', '-q', '-m', 'demo:calls.script', 'hello'])\n"
+        "try:\n    main(['run', '-C', '.', '-y', '-q', '-m', 'demo:calls.script', 'hello'])\n"
         "finally:\n    print('network:', sorted(set(seen)))\n"
     )
     watched = "WATCHED = {'socket.connect', 'socket.bind', 'socket.getaddrinfo', 'socket.sendto'}\n"
