@@ -379,7 +379,6 @@ def _tar_mode(judgement: Judgement, split: Split, archives: list[Word], folders:
 
 
 def _dd(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
-    judgement.command_class = "read_only"
     for word in judgement.words[1:]:
         name, _, value = word.known.partition("=")
         if word.text is None or word.glob:

@@ -425,7 +425,7 @@ chown | write writes before=1 | changes who owns {}
     --no-preserve-root
 chgrp | write writes before=1 | changes who owns {}
     -cfvhRHLP --changes --verbose --recursive --reference<
-dd | text writes check=dd
+dd | text check=dd
 patch | text writes | changes files
     -NRsubflt -p: -i< -d< -o> -r> -B: -F: --strip: --input< --directory< --dry-run --forward --reverse --batch --force
     --silent --quiet --unified --backup --verbose
