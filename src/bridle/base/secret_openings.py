@@ -242,7 +242,7 @@ class _Scan(msgspec.Struct, frozen=True):
 def _scans() -> tuple[_Scan, ...]:
     """One scan for each sign, and one for each opening without any."""
     behind: dict[str, list[str]] = {sign: [] for sign in _SIGNS}  # regexes for the place behind a sign
-    around = dict.fromkeys(_SIGNS, (0, 1))
+    around: dict[str, tuple[int, int]] = dict.fromkeys(_SIGNS, (0, 1))
     last: dict[str, set[str]] = {}  # what stands before a sign that ends an opening
     alone: list[_Scan] = []
     for shape in SHAPES:
