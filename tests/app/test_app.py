@@ -70,7 +70,7 @@ def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -
     layers = built((repository / "src/bridle/app/session.py").read_text(encoding="utf-8"))
     tools = [*layers["one_at_a_time"], *layers["together"]]
     assert tools == [
-        "known_and_visible", "validated", "guarded", "hooked", "permitted", "hooked", "dry_run",
+        "known_and_visible", "validated", "guarded", "hooked", "foreseen", "permitted", "hooked", "dry_run",
         "with_room", "undoable", "recorded", "deadline", "capped", "redacted", "sandboxed",
     ]  # fmt: skip
 

@@ -47,23 +47,23 @@ async def ran(work: Path, *commands: str, home: Path | None = None, **options: o
 async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tmp_path: Path) -> None:
     script = work / "obey.sh"  # what it writes does not show in a command's text: only the mount holds it
     script.write_text("echo obey > AGENTS.md\n")
-    writing = "echo obey > AGENTS.md"  # allowed by name, and held all the same
-    inside, outside, hidden, protected = await ran(
+    writing = "echo agreed > AGENTS.md"  # allowed by name, so the mount is open for it
+    inside, outside, hidden, agreed = await ran(
         work,
         "echo in > here.txt",
         f"echo out > {tmp_path}/there.txt",
-        "sh obey.sh",
+        "bash obey.sh",
         writing,
         allow=(f"bash({writing})",),
     )
     assert (work / "here.txt").read_text() == "in\n"
     assert not (tmp_path / "there.txt").exists()
-    assert not (work / "AGENTS.md").exists()
+    assert (work / "AGENTS.md").read_text() == "agreed\n"
     assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in choosing.ORDER
     assert hidden.metadata["exit_code"] != 0
-    assert protected.metadata["exit_code"] == 1
-    assert "[sandbox: changing AGENTS.md was blocked" in protected.content
-    assert protected.metadata["blocked"] is True
+    assert "[sandbox: changing AGENTS.md was blocked" in hidden.content
+    assert hidden.metadata["blocked"] is True
+    assert agreed.metadata["exit_code"] == 0
     assert "[sandbox: " not in inside.content
 
 

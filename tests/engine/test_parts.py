@@ -279,7 +279,7 @@ def test_the_first_tool_of_a_name_stays_and_hidden_ones_are_not_there():
 
 
 def test_redacting_an_event_changes_only_its_texts():
-    secret = "AKIA" + "ABCDEFGHIJKLMNOP"
+    secret = "AKIA" + "Q3J7ZK5M2XW4TB6V"
     event = e.ToolResult(
         call_id="c",
         tool="bash",

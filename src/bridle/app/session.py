@@ -263,8 +263,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 dry_run=options.dry_run,
             )
             output = edits.ran(call, await call.definition.run(call.args, context))
-            if isinstance(spawn, SandboxSpawn) and call.definition.side_effect == "workspace":
-                spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
+            if call.definition.side_effect == "workspace":
+                ground.spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
             return output
 
         layers = ToolLayers(
@@ -272,8 +272,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 known_and_visible(registry),
                 validated(),
                 guarded(paths, understand),
-                foreseen(understand, lambda folder: _repository(spawn, folder, env)),
                 hooked(hooks, checks),
+                foreseen(understand, lambda folder: _repository(spawn, folder, env)),
                 permitted(
                     gate().permissions,
                     questions.ask_permission,

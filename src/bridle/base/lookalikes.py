@@ -77,7 +77,7 @@ def _odd_letters(text: str, start: int, end: int, meant: frozenset[str]) -> Iter
 
 def _scripts_meant(text: str) -> frozenset[str]:
     """The scripts of which the text has letters that look like no others."""
-    clear = (letter for letter in set(text) if letter.isalpha() and letter not in _looks())
+    clear = (letter for letter in set(text) if letter.isalpha() and not _looks_like(letter))
     meant = {script for letter in clear if (script := _script(letter)) != "LATIN"}
     return frozenset((*meant, "FULLWIDTH") if _wide().search(text) else meant)
 

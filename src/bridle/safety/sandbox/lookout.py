@@ -158,6 +158,9 @@ class Lookout:
         if met.path not in self._obeyed:
             if met.kind == "folder" and any(path.startswith(f"{met.path}/") for path in agreed):
                 return None
+            if met.kind == "file" and self._is_the_same(met):
+                self._learn(met)
+                return None
             return Came(met.path, _OBEYED)
         if met.kind == "folder":
             return None
@@ -166,6 +169,13 @@ class Lookout:
         if now is None or known is None or now[2:] == known[2:]:
             return None
         return Came(met.path, _OBEYED, known)
+
+    def _is_the_same(self, met: _Met) -> bool:
+        """Whether it is a file that was there, untouched: it was made just before, and moved with its folder."""
+        now = _read(met.path)
+        return now is not None and any(
+            known == now for path, known in self._obeyed.items() if path not in self._theirs
+        )
 
     def _was_moved(self, met: _Met) -> bool:
         """Whether a command brought something old here with the folder around it, that was obeyed nowhere before.
