@@ -3,17 +3,21 @@
 import json
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from bare_machine import has_landlock, needs_a_bare_machine, on_a_bare_machine
 from bridle.protocol.events import ToolResult
+from bridle.safety.sandbox.control_group import writable_parents
 from cli_kit import Place, Ran
 
 MOST = 1_048_576
 FEW = "sandbox.max_file_mib=1"
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+COUNTED = writable_parents() is not None
+needs_a_group = pytest.mark.skipif(not COUNTED, reason="no control group is ours to write here")
 needs_landlock = pytest.mark.skipif(not has_landlock(), reason="this kernel has no Landlock")
 
 
@@ -90,8 +94,40 @@ def test_a_project_may_lower_the_limit_and_not_raise_it(place: Place) -> None:
     assert (wrong.code, "a whole number above 0" in wrong.err) == (2, True)
 
 
-def test_what_has_no_limit_is_said(place: Place) -> None:
-    shown = place.bridle("sandbox").out
+def test_what_is_limited_and_what_is_not_is_said(place: Place) -> None:
+    shown = place.bridle("sandbox", "--set", "sandbox.max_processes=77").out
     assert "no file above 16 GiB" in shown
-    assert "memory and the number of processes are not limited" in shown
-    assert "memory and the number of processes are not limited" in place.bridle("doctor", "--offline").out
+    none = "memory and the number of processes are not limited"
+    assert ("of all commands together 77 processes" in shown) == (none not in shown) == COUNTED
+    assert (none in place.bridle("doctor", "--offline").out) != COUNTED
+
+
+@needs_bubblewrap
+@needs_a_group
+def test_ten_processes_too_many_cannot_be_started_and_the_limit_is_named(place: Place) -> None:
+    script = "for n in $(seq 30); do sleep 30 & done; jobs -r | wc -l; kill $(jobs -p); exit 3"
+    ran = place.bridle("sandbox", "run", "--set", "sandbox.max_processes=20", "--", "bash", "-c", script)
+    assert int(ran.out or "0") < 20
+    assert "may have at most 20 processes together (sandbox.max_processes)" in ran.err
+
+
+@needs_bubblewrap
+@needs_a_group
+def test_a_command_that_takes_more_memory_than_it_may_is_ended_and_the_limit_is_named(place: Place) -> None:
+    script = "print(len(bytearray(200 << 20)))"
+    asked = ("sandbox", "run", "--set", "sandbox.max_memory_mib=100", "--", sys.executable, "-c", script)
+    ran = place.bridle(*asked)
+    assert (ran.code, ran.out) == (128 + signal.SIGKILL, "")
+    assert "may use at most 100 MiB together (sandbox.max_memory_mib)" in ran.err
+
+
+@needs_bubblewrap
+@needs_a_group
+def test_a_group_goes_with_its_engine_and_with_the_next_one_after_a_kill(place: Place) -> None:
+    parents = writable_parents()
+    assert parents is not None
+    left = Path(parents.processes) / f"bridle-{2**22 + 1}.0"
+    left.mkdir()
+    place.bridle("sandbox", "run", "--", "true")
+    groups = [path.name for path in Path(parents.processes).glob("bridle-*")]
+    assert [name for name in groups if not Path("/proc", name[7:].partition(".")[0]).exists()] == []

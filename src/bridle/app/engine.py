@@ -160,6 +160,7 @@ class Engine:
             await self.multiplexer.close()
         finally:
             await self._processes.close()
+            self._sandbox.close()
             await self.models.close()
             await self._housekeeping.close()
             with ExitStack() as closing:

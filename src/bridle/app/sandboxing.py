@@ -98,6 +98,8 @@ def session_policy(
         scratch=scratch,
         required=settings.required,
         max_file_mib=settings.max_file_mib,
+        max_processes=settings.max_processes,
+        max_memory_mib=settings.max_memory_mib,
     )
 
 

@@ -78,6 +78,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = False
     writable: tuple[str, ...] = ()
     max_file_mib: int = 16_384
+    max_processes: int = 4_096
+    max_memory_mib: int = 1_048_576
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +180,8 @@ def session_settings(
             required=bool(tiers.get("sandbox.required")),
             writable=tuple(tiers.get("sandbox.writable") or ()),
             max_file_mib=tiers.get("sandbox.max_file_mib"),
+            max_processes=tiers.get("sandbox.max_processes"),
+            max_memory_mib=tiers.get("sandbox.max_memory_mib"),
         ),
         paths=tiers.get("paths") or "workspace",
         allowed_paths=tuple(tiers.get("allowed_paths") or ()),

@@ -33,6 +33,7 @@ from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandbox.choosing import GAPS, Chooser, Chosen
 from bridle.safety.sandbox.confinement import Confinement, confinement_of
 from bridle.safety.sandbox.container import container_around
+from bridle.safety.sandbox.control_group import Most, memory_mib, writable_parents
 from bridle.safety.sandbox.limits import OPEN_FILES, UNLIMITED
 from bridle.safety.sandboxed import makes_a_repository
 from bridle.safety.spawn import OWN_NETWORK
@@ -148,6 +149,7 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
         return unwritten(gone)
     finally:
         await processes.close()
+        machine.close()
 
 
 async def _until_over(process: Process) -> int | None:
@@ -314,7 +316,11 @@ def _limits(settings: SandboxSettings) -> tuple[str, str]:
         if settings.max_file_mib >= 1024
         else f"{settings.max_file_mib} MiB"
     )
-    return f"no file above {size}", f"at most {OPEN_FILES:,} open files; {UNLIMITED}"
+    together = UNLIMITED
+    if writable_parents() is not None:
+        most = memory_mib(Most(settings.max_processes, settings.max_memory_mib))
+        together = f"of all commands together {settings.max_processes:,} processes and {most:,} MiB of memory"
+    return f"no file above {size}", f"at most {OPEN_FILES:,} open files; {together}"
 
 
 def _required(settings: SandboxSettings) -> tuple[str, str]:
@@ -377,10 +383,14 @@ def sandbox_row(tiers: Tiers, env: Mapping[str, str]) -> tuple[Status, str]:
         network=tiers.get("sandbox.network") or "inherit",
         required=bool(tiers.get("sandbox.required")),
         container=container_around(env),
+        counted=writable_parents() is not None,
     )
 
 
-def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container: str) -> tuple[Status, str]:
+def row_of(
+    chosen: Chosen, *, mode: str, network: str, required: bool, container: str, counted: bool = False
+) -> tuple[Status, str]:
+    """`counted`: memory and processes of commands are."""
     inside = "" if container == "none" else f", inside {container}"
     if mode == "off":
         return "warn", 'off: commands run with your rights (sandbox.mode = "off")'
@@ -392,7 +402,8 @@ def row_of(chosen: Chosen, *, mode: str, network: str, required: bool, container
     if network == "filtered" and chosen.way.name not in OWN_NETWORK:
         return "fail", sentence("NoNetworkFilter", {})
     is_weak = chosen.way.name in GAPS
-    gaps = f"; {GAPS[chosen.way.name]}; {UNLIMITED}" if is_weak else f"; {UNLIMITED}"
+    said = (GAPS.get(chosen.way.name, ""), "" if counted else UNLIMITED)
+    gaps = "".join(f"; {words}" for words in said if words)
     if network == "inherit":
         return (
             "warn",

@@ -279,6 +279,18 @@ SETTINGS: tuple[Setting, ...] = (
         "The largest file a sandboxed command may make, in MiB.",
         default=16_384,
     ),
+    Setting(
+        "sandbox.max_processes",
+        WHOLE,
+        "How many processes the commands of a session may have together, where the system counts them.",
+        default=4_096,
+    ),
+    Setting(
+        "sandbox.max_memory_mib",
+        WHOLE,
+        "How much memory they may use together, in MiB, where the system counts it; at most nine tenths of it all.",
+        default=1_048_576,
+    ),
     Setting("sandbox.writable", TEXTS, "More folders commands may write to.", default=[]),
     Setting("context.sources", TEXTS, "Instruction files to look for.", default=["AGENTS.md"]),
     Setting(

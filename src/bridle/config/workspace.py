@@ -66,7 +66,13 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
 }
 """For each value in force, those that allow nothing it does not allow. `strict` and `safe` differ both ways."""
 
-AT_MOST = ("budget.usd_per_session", "budget.max_steps", "sandbox.max_file_mib")
+AT_MOST = (
+    "budget.usd_per_session",
+    "budget.max_steps",
+    "sandbox.max_file_mib",
+    "sandbox.max_processes",
+    "sandbox.max_memory_mib",
+)
 COVERED_HOSTS = "sandbox.hosts"
 RULES = "permissions.rules"
 HOOKS = "hooks"

@@ -170,7 +170,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     become one, for the same reason. `agreed` are files that later runs obey and that a person let it
     change; `git_tree`: git may change any, to what they are in a commit. `required`: where nothing can enforce it, the
     command does not start. `hosts` are the rules for what is reached while the network is "filtered". `max_file_mib` is
-    the largest file it may make. `variables` are laid over the cleaned environment: what Bridle itself tells the
+    the largest file it may make; `max_processes` and `max_memory_mib` are for all commands of a session together, where
+    the system counts that. `variables` are laid over the cleaned environment: what Bridle itself tells the
     command.
     """
 
@@ -187,6 +188,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     git_tree: bool = False
     required: bool = False
     max_file_mib: int = 16_384
+    max_processes: int = 4_096
+    max_memory_mib: int = 1_048_576
     variables: Mapping[str, str] = {}
 
 

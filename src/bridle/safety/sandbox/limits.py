@@ -2,7 +2,8 @@
 
 A file has a largest size, a crash leaves no copy of the memory lying about, and not every number of files can be open.
 Memory and the number of processes have no such limits: those that the kernel has (RLIMIT_AS, RLIMIT_NPROC) count what
-Node, Go and Java only reserve, and the processes of the person besides.
+Node, Go and Java only reserve, and the processes of the person besides. They are counted in a `control_group`, where
+there is one.
 
 Limits are inherited. They are set on a command that waits at its gate, from outside; one that has no gate is started by
 a shell that sets its own.
@@ -11,7 +12,7 @@ a shell that sets its own.
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 OPEN_FILES = 65_536
@@ -29,15 +30,21 @@ _MET = ("File size limit exceeded", "File too large")
 _SIGXFSZ = 25
 
 
+def _count_nowhere(_pid: int) -> None:
+    pass
+
+
 class Limits(NamedTuple):
-    """`file_mib`: the largest file a command may make."""
+    """`file_mib`: the largest file a command may make. `count` puts a process where it is counted with others."""
 
     file_mib: int = 16_384
+    count: Callable[[int], None] = _count_nowhere
 
     def set_on(self, pid: int) -> None:
         """Raises `OSError` where another user's process runs under that number, or none."""
         for kind, both in self._lowered():
             resource.prlimit(pid, kind, both)
+        self.count(pid)
 
     def starting(self, argv: Sequence[str]) -> tuple[str, ...]:
         """What starts `argv` with these limits."""

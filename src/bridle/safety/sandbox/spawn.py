@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bridle.engine.ports import Hosts
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
+    from bridle.safety.sandbox.control_group import ControlGroup
     from bridle.safety.sandbox.limits import Limits
     from bridle.safety.sandbox.lookout import Came, Lookout
     from bridle.safety.sandbox.proxy import Outside
@@ -96,6 +97,7 @@ class SandboxSpawn:
         self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
+        self._groups: dict[tuple[int, int], ControlGroup] = {}
 
     @property
     def adapter(self) -> str:
@@ -203,7 +205,9 @@ class SandboxSpawn:
         from bridle.safety.sandbox.limits import Limits
         from bridle.safety.sandbox.starting import HeldBack, start
 
-        place, limits = self._place_of(policy.workspace), Limits(policy.max_file_mib)
+        place = self._place_of(policy.workspace)
+        group = self._group(policy)
+        limits = Limits(policy.max_file_mib, group.take)
         for tries_left in reversed(range(_TRIES)):
             border = _Border(
                 adapter,
@@ -213,6 +217,7 @@ class SandboxSpawn:
                 lookout=self._lookout,
                 policy=policy,
                 outside=self._outside,
+                group=group,
             )
             launch = None
             try:
@@ -256,6 +261,22 @@ class SandboxSpawn:
         """Files that later runs obey were changed by somebody who may."""
         for lookout in self._lookouts.values():
             lookout.learn(paths)
+
+    def close(self) -> None:
+        """No command runs any more."""
+        for group in self._groups.values():
+            group.close()
+        self._groups.clear()
+
+    def _group(self, policy: SpawnPolicy) -> ControlGroup:
+        """One for all commands that are to be counted together."""
+        most = (policy.max_processes, policy.max_memory_mib)
+        found = self._groups.get(most)
+        if found is None:
+            from bridle.safety.sandbox.control_group import ControlGroup, Most, writable_parents
+
+            found = self._groups[most] = ControlGroup(writable_parents(), Most(*most))
+        return found
 
     def _lookout(self, folders: tuple[str, ...]) -> Lookout:
         """One for all commands in these folders: what it knows of them is from the one before."""
@@ -349,7 +370,9 @@ class _Border:
         lookout: Callable[[tuple[str, ...]], Lookout],
         policy: SpawnPolicy,
         outside: Outside | None,
+        group: ControlGroup,
     ) -> None:
+        self._group = group
         self._adapter = adapter
         self._limits = limits
         self._look = look
@@ -487,6 +510,8 @@ class _Border:
         if exit_code and self._limits.was_met(exit_code, output):
             most = f"{self._limits.file_mib:,} MiB here (sandbox.max_file_mib)"
             notes.append(f"[sandbox: a file of a command may have at most {most}]\n")
+        if exit_code and (met := self._group.met()):
+            notes.append(f"[sandbox: {met}]\n")
         unreached = [f"[sandbox: {note}]\n" for note in self._way_out.notes()] if self._way_out else []
         notes += unreached
         if self._confinement and not unreached and (exit_code or any(sign in output for sign in _SIGNS)):

@@ -73,6 +73,8 @@ async def start(
     finally:
         for fd in launch.pass_fds:
             os.close(fd)
+    if not launch.limits:
+        limits.count(process.pid)
     launch.started(process.pid)
     if launch.gate is not None:
         try:

@@ -1,0 +1,185 @@
+"""A control group of the kernel's, in which the commands of one engine are counted together: processes and memory.
+
+It can be had where the kernel's groups are there and a part of them is ours to write: root, a systemd session of a
+person, a container that hands its own on. Both forms of the kernel's interface are known. Where there is none, nothing
+counts these two, and that is said.
+
+The group is made with the first command that waits at a gate, and goes with the engine; what a killed engine left is
+taken away by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bridle.base.files import read_limited
+
+_ROOT = "/sys/fs/cgroup"
+_NAME = "bridle-"
+_MAX_BYTES = 64 * 1024
+_SHARE = 0.9
+"""No command needs all of the machine's memory; without some left nobody could stop it."""
+
+
+class Most(NamedTuple):
+    """How much the commands of an engine may use together."""
+
+    processes: int
+    memory_mib: int
+
+
+def memory_mib(most: Most) -> int:
+    """What is really allowed of a machine's memory."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return min(most.memory_mib, int(machine * _SHARE))
+
+
+class Parents(NamedTuple):
+    """The folders in which groups may be made: one for both controllers, or one for each in the older form."""
+
+    processes: str
+    memory: str
+    older: bool
+
+
+class ControlGroup:
+    """The group of this process. Harmless where there is none: `holds` says so."""
+
+    def __init__(self, parents: Parents | None, most: Most) -> None:
+        self._folders: tuple[str, ...] = ()
+        self._events: dict[str, tuple[str, str]] = {}
+        self._met: dict[str, int] = {}
+        self.most = most
+        if parents is not None:
+            with contextlib.suppress(OSError):
+                self._make(parents)
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._folders)
+
+    def take(self, pid: int) -> None:
+        """Counts this process and what it starts from now on. A group that cannot any more holds nothing."""
+        try:
+            for folder in self._folders:
+                _write(os.path.join(folder, "cgroup.procs"), pid)
+        except ProcessLookupError:
+            return  # it has ended
+        except OSError:
+            self.close()
+
+    def met(self) -> str:
+        """Which limit commands have met since this was last asked, in a few words; empty if none."""
+        words = {
+            "processes": f"the commands of a session may have at most {self.most.processes:,} processes together "
+            "(sandbox.max_processes)",
+            "memory": f"the commands of a session may use at most {memory_mib(self.most):,} MiB together "
+            "(sandbox.max_memory_mib)",
+        }
+        for name, (file, key) in self._events.items():
+            now = _count(file, key)
+            before, self._met[name] = self._met.get(name, 0), now
+            if now > before:
+                return words[name]
+        return ""
+
+    def close(self) -> None:
+        """Nothing runs in it any more."""
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        self._folders = ()
+
+    def _make(self, parents: Parents) -> None:
+        name = f"{_NAME}{os.getpid()}.{os.urandom(4).hex()}"
+        folders = tuple(dict.fromkeys(os.path.join(parent, name) for parent in parents[:2]))
+        for parent in dict.fromkeys(parents[:2]):
+            _sweep(parent)
+        processes, memory = folders[0], folders[-1]
+        limit = "memory.limit_in_bytes" if parents.older else "memory.max"
+        try:
+            for folder in folders:
+                os.mkdir(folder)
+            _write(os.path.join(processes, "pids.max"), self.most.processes)
+            _write(os.path.join(memory, limit), memory_mib(self.most) << 20)
+        except OSError:
+            for folder in folders:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+            raise
+        killed = "memory.oom_control" if parents.older else "memory.events"
+        self._events = {
+            "processes": (os.path.join(processes, "pids.events"), "max"),
+            "memory": (os.path.join(memory, killed), "oom_kill"),
+        }
+        self._folders = folders
+
+
+def writable_parents(own: str = "/proc/self/cgroup", root: str = _ROOT) -> Parents | None:
+    """Where this process may make groups that count both; None where it may not."""
+    try:
+        lines = read_limited(own, _MAX_BYTES).data.decode().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    groups = {
+        kinds: path for _, kinds, path in (line.split(":", 2) for line in lines if line.count(":") >= 2)
+    }
+    if (path := groups.get("")) is not None:
+        here = os.path.normpath(f"{root}/{path}")
+        for parent in (os.path.dirname(here), here):  # a group that has processes can hand nothing on
+            if _hands_on(parent, root) and os.access(os.path.join(parent, "cgroup.procs"), os.W_OK):
+                return Parents(parent, parent, older=False)
+    found = {
+        kind: os.path.normpath(f"{root}/{kind}/{path}")
+        for kinds, path in groups.items()
+        for kind in kinds.split(",")
+        if kind in ("pids", "memory")
+    }
+    if len(found) == 2 and all(os.access(folder, os.W_OK) for folder in found.values()):
+        return Parents(found["pids"], found["memory"], older=True)
+    return None
+
+
+def _hands_on(parent: str, root: str) -> bool:
+    """Whether groups made there count both."""
+    if parent != root and not parent.startswith(f"{root}/"):
+        return False
+    try:
+        handed = read_limited(os.path.join(parent, "cgroup.subtree_control"), _MAX_BYTES).data.split()
+    except OSError:
+        return False
+    return {b"pids", b"memory"} <= set(handed) and os.access(parent, os.W_OK)
+
+
+def _sweep(parent: str) -> None:
+    """Takes away the groups of engines that are gone."""
+    for name in _left(parent):
+        with contextlib.suppress(OSError):  # somebody lives in it
+            os.rmdir(os.path.join(parent, name))
+
+
+def _left(parent: str) -> Iterator[str]:
+    for name in os.listdir(parent):
+        number = name.removeprefix(_NAME).partition(".")[0]
+        if name.startswith(_NAME) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
+            yield name
+
+
+def _count(file: str, key: str) -> int:
+    try:
+        lines = read_limited(file, _MAX_BYTES).data.decode("ascii", "replace").splitlines()
+    except OSError:
+        return 0
+    pairs = (line.split() for line in lines)
+    return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == key), 0)
+
+
+def _write(path: str, value: int) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, str(value).encode())
+    finally:
+        os.close(fd)
