@@ -40,7 +40,7 @@ def whole(place: Place) -> str:
 
 
 def paused(person: Sitting, place: Place) -> None:
-    person.sees("No space left: changes and commands are paused", "read it.script")
+    person.sees("No space left: changes and commands are paused")
     assert (place.work / "filled").exists()
     assert not (place.work / "after").exists()
 

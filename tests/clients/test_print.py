@@ -116,7 +116,9 @@ async def printed(
 
 @pytest.mark.requirement("D13.15")
 async def test_a_run_creates_a_session_sends_the_prompt_and_prints_the_last_answer() -> None:
-    connection = Replay(started(), *step("not this"), *step("the "), e.TextDelta(text="answer"), ended())
+    timing = e.TurnTiming(durations_ms={"turn.total": 6_040.0})
+    played = (started(), *step("not this"), *step("the "), e.TextDelta(text="answer"), timing, ended())
+    connection = Replay(*played)
     assert await printed(connection) == (0, "the answer\n", [NAMED, "done     6.0 s · 1 step"])
     assert connection.sent == [
         CREATE,

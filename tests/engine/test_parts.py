@@ -301,7 +301,7 @@ async def test_the_function_that_runs_a_tool_is_given_and_dispatch_adds_no_polic
         seen.append((call.name, call.input))
         return ToolOutput(outcome="error" if call.name == "rm" else "ok", content=call.name)
 
-    journal = Journal(session="s", log=KeptLog(), clock=clock, bus=Bus(1), conversation=Conversation())
+    journal = Journal(session="s", log=KeptLog(), clock=clock, bus=None, conversation=Conversation())
     dispatcher = Dispatcher(
         journal=journal,
         clock=clock,

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.conformance.clock import FakeClock
-from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.steps import Reply, Step
@@ -49,7 +48,7 @@ class Retried:
         self._log = ListLog()
         self._errors = list(errors)
         self._journal = Journal(
-            session="sess_1", log=self._log, clock=self.clock, bus=Bus(1), conversation=Conversation()
+            session="sess_1", log=self._log, clock=self.clock, bus=None, conversation=Conversation()
         )
         self._layer = retry(clock=self.clock, random=random)
 

@@ -125,7 +125,6 @@ def stored_undo(
 ) -> Generator[StoredUndo]:
     """Opens a stored session for undoing, and closes it. Raises `SessionBusy` where it runs elsewhere."""
     from bridle.config.tiers import load
-    from bridle.engine.bus import Bus
     from bridle.safety.path_guard import workspace_policy
     from bridle.safety.sensitive import SECRET_FILES
     from bridle.safety.sight import sight
@@ -147,7 +146,7 @@ def stored_undo(
             session=row.id,
             log=log,
             clock=clock,
-            bus=Bus(conversation.last_id + 1),
+            bus=None,
             conversation=conversation,
         )
         journal.originator = Ids(clock.now_ms, os.urandom).new("cli")

@@ -99,7 +99,7 @@ class Printer:
         self._calls: dict[str, str] = {}
         self._paid: set[str] = set()
         self._not_run = 0
-        self._begun_ms = 0
+        self._took_ms = 0.0
         self._mode = "default"
         self._sandbox = ""
         self._network = ""
@@ -170,9 +170,10 @@ class Printer:
             match envelope.event:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
-                    self._begun_ms = envelope.ts_ms
+                case e.TurnTiming(durations_ms=durations_ms):
+                    self._took_ms = durations_ms.get("turn.total", 0)
                 case e.TurnEnded() as ended if own_turn:
-                    return self._turn_ended(ended, envelope.ts_ms)
+                    return self._turn_ended(ended)
                 case _:
                     pass
         return 1
@@ -254,7 +255,7 @@ class Printer:
         if changed and isinstance(path, str) and path not in self._result.changed_files:
             self._result.changed_files.append(path)
 
-    def _turn_ended(self, ended: e.TurnEnded, ts_ms: int) -> int:
+    def _turn_ended(self, ended: e.TurnEnded) -> int:
         result = self._result
         result.final_response = "".join(self._text)
         ended = self._judged(ended)
@@ -262,7 +263,7 @@ class Printer:
         result.success = ended.stop == "end_turn"
         if not result.success:
             result.error = {"name": ended.reason or ended.stop, "message": ended.message or ended.stop}
-        self._say(self._closing_line(ended, ts_ms))
+        self._say(self._closing_line(ended))
         if result.success:
             return 0
         return self._interrupted_code if ended.stop == "cancelled" else exit_code_of(ended.reason)
@@ -279,11 +280,11 @@ class Printer:
                 return _failed(ended, "SchemaMismatch", problem=problem)
         return ended
 
-    def _closing_line(self, ended: e.TurnEnded, ts_ms: int) -> str:
+    def _closing_line(self, ended: e.TurnEnded) -> str:
         word = "done" if self._result.success else "ended"
         changed = len(self._result.changed_files)
         facts = [
-            f"{(ts_ms - self._begun_ms) / 1000:.1f} s",
+            f"{self._took_ms / 1000:.1f} s",
             counted(ended.steps, "step"),
             *self._cost_words(),
         ]

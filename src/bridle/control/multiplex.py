@@ -95,6 +95,13 @@ class Multiplexer:
         return InProcessConnection(self, client, self._hello)
 
     async def handle(self, client: Client, command: AnyCommand) -> Accepted:
+        """Carries a command out. A reply that names an event comes when that event is kept, as the event does."""
+        accepted = await self._carry_out(client, command)
+        if accepted.event is not None and (session := self._sessions.get(accepted.session or "")):
+            await session.journal.committed()
+        return accepted
+
+    async def _carry_out(self, client: Client, command: AnyCommand) -> Accepted:
         match command:
             case CreateSession():
                 _refuse_words_of_people(client, command)
@@ -122,7 +129,6 @@ class Multiplexer:
             case SendInput():
                 session = self.session(command.session)
                 number = session.accept(client, command.content, command.mode)
-                await session.journal.committed()
                 return Accepted(session=session.id, event=number)
             case CancelTurn():
                 self.session(command.session).cancel(client)
@@ -172,7 +178,6 @@ class Multiplexer:
         if text is None:
             raise CommandRefused("UnknownSlash", name=command.name)
         number = session.accept(client, (TextBlock(text=text),), "queue")
-        await session.journal.committed()
         return Accepted(session=session.id, event=number)
 
     async def follow(self, session: str, since: int) -> AsyncIterator[Envelope]:

@@ -1,7 +1,8 @@
 """Events to many readers: one ring, one cursor per reader, bounded memory whatever a reader does.
 
 Publishing never waits. A reader that falls out of the ring is told with `StreamGap` and goes on with what is there;
-everything it missed is in the log.
+everything it missed is in the log. What is too large for the ring stands there without content: a reader takes it from
+the log, where everything durable is before it is published.
 """
 
 from __future__ import annotations
@@ -28,11 +29,20 @@ class Published(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+class _TooLarge(msgspec.Struct, frozen=True):
+    """The place of an event that is larger than the ring: its envelope without content."""
+
+    envelope: Envelope
+
+
+_NO_EVENT = StreamGap(first=0, last=0, reason="slow")
+
+
 class Bus:
     """The ring. `next_id` is the id the next durable event will have."""
 
     def __init__(self, next_id: int, *, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
-        self._ring: deque[Published] = deque()
+        self._ring: deque[Published | _TooLarge] = deque()
         self._first = 0
         self._next_id = next_id
         self._oldest_id = next_id
@@ -44,8 +54,11 @@ class Bus:
         self._error: BaseException | None = None
 
     def publish(self, envelope: Envelope, payload: bytes) -> None:
-        self._ring.append(Published(envelope, payload))
-        self._bytes += len(payload)
+        if len(payload) <= self._ring_bytes:
+            self._ring.append(Published(envelope, payload))
+            self._bytes += len(payload)
+        elif envelope.id is not None:
+            self._ring.append(_TooLarge(msgspec.structs.replace(envelope, event=_NO_EVENT)))
         if envelope.id is not None:
             self._next_id = envelope.id + 1
         while len(self._ring) > self._ring_events or self._bytes > self._ring_bytes:
@@ -84,15 +97,22 @@ class Bus:
                 continue
             published = self._ring[position - self._first]
             position += 1
-            last_id = published.envelope.id or last_id
-            yield published
+            number = published.envelope.id
+            if number is not None and number <= last_id:
+                continue  # it was read from the log before it was told
+            if isinstance(published, _TooLarge):
+                for stored in _stored(await log.since(last_id, limit=1)):
+                    yield stored
+            else:
+                yield published
+            last_id = number or last_id
         if self._error is not None:
             raise self._error
 
     def _drop_oldest(self) -> None:
         dropped = self._ring.popleft()
         self._first += 1
-        self._bytes -= len(dropped.payload)
+        self._bytes -= len(dropped.payload) if isinstance(dropped, Published) else 0
         if dropped.envelope.id is not None:
             self._oldest_id = dropped.envelope.id + 1
 

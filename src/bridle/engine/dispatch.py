@@ -179,8 +179,11 @@ class Dispatcher:
             output = _crashed(call, fault)
         finally:
             progress.stop()
-        self._conclude(requested, output, self._elapsed_ms(begun), results)
+        number = self._conclude(requested, output, self._elapsed_ms(begun), results)
+        if call.begun and call.begun[-1].mutating:
+            self._journal.owe(number)
         if self._watcher is not None:
+            await self._journal.committed()
             await self._watcher.tool_ended(call, results[call.id])
 
     def _conclude(
@@ -189,7 +192,7 @@ class Dispatcher:
         output: ToolOutput,
         duration_ms: int | None,
         results: dict[str, ToolResult],
-    ) -> None:
+    ) -> int:
         result = ToolResult(
             call_id=call.call_id,
             tool=call.tool,
@@ -201,7 +204,7 @@ class Dispatcher:
             duration_ms=duration_ms if output.outcome not in ("denied", "blocked") else None,
         )
         results[call.call_id] = result
-        self._journal.emit(result)
+        return self._journal.emit(result)
 
     def _cancelled(self, call: ToolCall, ran_ms: int) -> ToolOutput:
         """A command that had begun may have changed something: the model is told what can be known of that."""

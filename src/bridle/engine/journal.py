@@ -1,10 +1,14 @@
 """The one place where an event comes into being: stamped, redacted, encoded once, appended, folded, published.
 
 The fold sees the event as it was stored, so the model, the log, every client and a resumed session read the same text.
+Readers hear of it when its row survives the death of this process, not before: what was told is kept, and an id never
+comes back with other content. While the disk is full people see what happens without ids, as nothing that is kept; it
+comes again with its id once it is.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
@@ -13,17 +17,29 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
 from bridle.base.secret_openings import might_hold_secret
-from bridle.engine.bus import Bus
+from bridle.engine.bus import RING_EVENTS, Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import SessionLog
 from bridle.protocol.codec import encode_payload, kind_of
-from bridle.protocol.events import AnyEvent, DurableEvent, Envelope, LiveEvent, PermissionRequested
+from bridle.protocol.errors import StoreError, sentence
+from bridle.protocol.events import (
+    AnyEvent,
+    Degraded,
+    DurableEvent,
+    Envelope,
+    LiveEvent,
+    Notice,
+    PermissionRequested,
+)
 
 E = TypeVar("E", bound=AnyEvent)
 
 
 class Journal:
-    """The events of one session, from the holder of its run lock. `watch` hears of those of `watched` kinds."""
+    """The events of one session, from the holder of its run lock. `watch` hears of those of `watched` kinds.
+
+    Without a `bus` nobody follows: the events are only stored.
+    """
 
     def __init__(
         self,
@@ -31,7 +47,7 @@ class Journal:
         session: str,
         log: SessionLog,
         clock: Clock,
-        bus: Bus,
+        bus: Bus | None,
         conversation: Conversation,
         secrets: Callable[[], Iterable[str]] = tuple,
         watched: Collection[str] = (),
@@ -48,6 +64,12 @@ class Journal:
         self.secrets = secrets
         self._watched = watched
         self._watch = watch
+        self._untold: deque[tuple[Envelope, bytes]] = deque()
+        self._kept_id = conversation.last_id
+        self._owed_id = 0
+        self._stuck = self._told_full = False
+        if bus is not None:
+            log.listen(self._heard, self._waits_for_room)
 
     def emit(self, event: DurableEvent, *, originator: str | None = None) -> int:
         """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed."""
@@ -56,15 +78,61 @@ class Journal:
         envelope = self._envelope(event, number, originator)
         self._log.append(envelope, payload)
         self.conversation.apply(envelope)
-        self._bus.publish(envelope, payload)
+        if self._bus is not None:
+            self._untold.append((envelope, payload))
+            if self._stuck:
+                self._show_early(envelope, payload)
         if envelope.kind in self._watched:
             self._watch(envelope)
         return number
 
     def show(self, event: LiveEvent) -> None:
-        """Sends a live event to whoever is there. It is not stored and may be dropped."""
+        """Sends a live event to whoever is there, behind what is told first. It is not stored and may be dropped."""
         event, payload = self._clean(event)
-        self._bus.publish(self._envelope(event, None, None), payload)
+        if self._bus is None:
+            return
+        envelope = self._envelope(event, None, None)
+        if not self._untold:
+            self._bus.publish(envelope, payload)
+        elif len(self._untold) < RING_EVENTS:
+            self._untold.append((envelope, payload))
+
+    def disk_is_full(self) -> None:
+        """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
+        if not self._told_full and self._bus is not None:
+            self._told_full = True
+            event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))
+            self._bus.publish(self._envelope(event, None, None), encode_payload(event))
+
+    def disk_has_room(self) -> None:
+        """Says so where it was said to be full."""
+        if self._told_full:
+            self._told_full = False
+            self.emit(Notice(reason="RoomAgain", message=sentence("RoomAgain", {})))
+
+    def _heard(self, last_id: int, failure: StoreError | None) -> None:
+        """Rows up to `last_id` are kept, so they are told, and what was to be shown behind them."""
+        assert self._bus is not None
+        self._kept_id = max(self._kept_id, last_id)
+        while self._untold and (self._untold[0][0].id or 0) <= last_id:
+            self._bus.publish(*self._untold.popleft())
+        if failure is not None:
+            self._bus.close(failure)
+        elif self._stuck:
+            self._stuck = False
+            self.disk_has_room()
+
+    def _waits_for_room(self) -> None:
+        if not self._stuck:
+            self._stuck = True
+            self.disk_is_full()
+            for envelope, payload in self._untold:
+                self._show_early(envelope, payload)
+
+    def _show_early(self, envelope: Envelope, payload: bytes) -> None:
+        assert self._bus is not None
+        if envelope.id is not None:
+            self._bus.publish(msgspec.structs.replace(envelope, id=None), payload)
 
     def _clean(self, event: E) -> tuple[E, bytes]:
         """The event without secrets, and its bytes: no known shape, and no key in use whatever it looks like."""
@@ -80,6 +148,15 @@ class Journal:
 
     async def committed(self) -> None:
         await self._log.committed()
+
+    def owe(self, number: int) -> None:
+        """Event `number` is the outcome of a call that may have changed something."""
+        self._owed_id = number
+
+    async def outcomes_kept(self) -> None:
+        """Returns when no such outcome could be gone after a crash: then the model may hear of it."""
+        if self._owed_id > self._kept_id:
+            await self._log.committed()
 
     def _envelope(self, event: AnyEvent, number: int | None, originator: str | None) -> Envelope:
         conversation = self.conversation

@@ -20,7 +20,7 @@ from bridle.engine.ports import Room
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import Registry, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import StoreError, sentence
-from bridle.protocol.events import Degraded, Notice, ToolCallStarted
+from bridle.protocol.events import ToolCallStarted
 
 LOOK_FOR_ROOM_S = 1.0
 
@@ -68,7 +68,6 @@ def with_room(room: Room | None, journal: Journal, clock: Clock) -> ToolLayer:
 
     A call that waits here has not begun. What only reads goes on. Without a `room` nothing waits.
     """
-    told = False
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if room is None or not call.mutating:
@@ -83,17 +82,12 @@ def with_room(room: Room | None, journal: Journal, clock: Clock) -> ToolLayer:
                 await clock.sleep(LOOK_FOR_ROOM_S)  # what was to be kept for it did not fit; it has not begun
 
     async def until_there_is_room(room: Room) -> None:
-        nonlocal told
         if room.enough():
             return
-        if not told:
-            told = True
-            journal.emit(Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {})))
+        journal.disk_is_full()
         while not room.enough():
             await clock.sleep(LOOK_FOR_ROOM_S)
-        if told:
-            told = False
-            journal.emit(Notice(reason="RoomAgain", message=sentence("RoomAgain", {})))
+        journal.disk_has_room()
 
     return layer
 

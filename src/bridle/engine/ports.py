@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
 
@@ -123,13 +124,19 @@ class ChoosableProvider(Provider, Protocol):
 class SessionLog(Protocol):
     """The open log of one session, appended to only by the holder of its run lock.
 
-    Ids start at 1 and have no gaps. Appending never waits: rows are committed within 50 ms, in order. Once
+    Ids start at 1 and have no gaps. Appending never waits: rows are committed a few milliseconds later, in order. Once
     writing has failed, every later call raises `StoreError`.
     """
 
     @property
     def last_id(self) -> int: ...
     def append(self, envelope: Envelope, payload: bytes) -> None: ...
+    def listen(self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[], None]) -> None:
+        """Calls `heard` in the caller's event loop: with the last id each time rows have come to survive the death of
+        this process (whoever waits for them in `committed` goes on after that); once with the failure when writing
+        has failed. `stuck` is called when rows begin to wait for room on the disk."""
+        ...
+
     async def committed(self) -> None:
         """Returns when everything appended so far survives the death of this process."""
         ...

@@ -214,6 +214,8 @@ class Session:
         await self._at_end()
         try:
             self.journal.emit(SessionEnded(cause=cause))
+            if self._room is None or not self._room.stuck():
+                await self.journal.committed()
         except StoreError as failure:
             self._bus.close(failure)
         if self._watcher is not None:
@@ -326,6 +328,7 @@ class Session:
         message = sentence(ending.reason, ending.data) if ending.reason else None
         journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
         if self._watcher is not None:
+            await journal.committed()
             await self._watcher.turn_ended(ending.stop, ending.reason)
         if self._at_rest is not None:
             await self._at_rest()

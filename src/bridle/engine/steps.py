@@ -112,6 +112,7 @@ class Model:
             answers=conversation.answers,
         )
         step.emit(StepStarted(step=step.number, provider=prefix.provider, model=prefix.model))
+        await step.journal.outcomes_kept()
         answer = await self._read(provider, request, step.journal)
         calls = self._calls(step, answer)
         stop = _stop(answer, calls)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
+from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import reading
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.reading import LogName, Record
-from bridle.sessions.writer import LogTail, Writer
+from bridle.sessions.writer import Listener, LogTail, Writer
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_store import UndoStore
@@ -75,6 +76,9 @@ class StoredLog:
             raise ValueError(f"an event of {envelope.session} does not belong to {self.session}")
         self._ticket = self._writer.append(self._tail, envelope, payload)
         self._last_id += 1
+
+    def listen(self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[], None]) -> None:
+        self._writer.listen(self._tail, Listener(asyncio.get_running_loop(), heard, stuck))
 
     async def committed(self) -> None:
         await self._writer.wait(self._ticket, sync=False)
@@ -151,5 +155,6 @@ class StoredLog:
             if self._ticket:
                 self._writer.wait_blocking(self._ticket, sync=True)
         finally:
+            self._writer.deafen(self._tail)
             self._tail.tip.close()
             self._lock.release()

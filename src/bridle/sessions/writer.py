@@ -1,9 +1,10 @@
 """How rows get to disk: one thread, one connection, group commits.
 
 Appending puts a row in a queue and returns; so does a change of another table that belongs to the next rows. The thread
-commits what has gathered after 50 ms, or at once when somebody waits. A commit survives the death of the process; a
-sync of the write-ahead log makes it survive a power cut. The first failure is final: it is raised to everyone who waits
-and from every later call, and nothing after the failed row is written.
+commits what has gathered `LINGER_S` after the first of it, or at once when somebody waits, and tells who listens to a
+log how far it is kept. A commit survives the death of the process; a sync of the write-ahead log makes it survive a
+power cut. The first failure is final: it is raised to everyone who waits and listens and from every later call, and
+nothing after the failed row is written.
 
 A writer that `waits_for_room` makes one exception: while the disk is full, rows stay in memory and are tried again. Who
 waits without blocking waits on; who blocks is told.
@@ -17,9 +18,10 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -31,7 +33,7 @@ from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.tips import TipFile
 from bridle.sessions.write_ahead import WriteAheadLog
 
-GROUP_S = 0.05
+LINGER_S = 0.002
 BATCH_ROWS = 500
 INLINE_BYTES = 4096
 RETRY_S = 1.0
@@ -65,10 +67,24 @@ Change = Callable[[Connection], None]
 
 
 class _Waiter(msgspec.Struct, frozen=True):
+    """Without a `loop` it is a thread that blocks."""
+
     ticket: int
     sync: bool
     settle: Callable[[StoreError | None], None]
-    blocks: bool = False
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """Who is told in `loop` how far a log is kept, of the failure, and when rows begin to wait for room."""
+
+    loop: asyncio.AbstractEventLoop
+    heard: Callable[[int, StoreError | None], None]
+    stuck: Callable[[], None]
+
+
+_News: TypeAlias = tuple[asyncio.AbstractEventLoop | None, Callable[[], None]]
+"""Something to call, and the event loop to call it in."""
 
 
 class Writer:
@@ -82,6 +98,7 @@ class Writer:
         self._rows: deque[_Row | Change] = deque()
         self._jobs: deque[tuple[Callable[[Connection], Any], _Outcome[Any]]] = deque()
         self._waiters: list[_Waiter] = []
+        self._listeners: dict[int, Listener] = {}
         self._thread: threading.Thread | None = None
         self._closing = False
         self._error: StoreError | None = None
@@ -99,6 +116,14 @@ class Writer:
     def append(self, tail: LogTail, envelope: Envelope, payload: bytes) -> int:
         """Queues a row, never waits, and returns the ticket to wait for."""
         return self._queue(_Row(tail, envelope, payload))
+
+    def listen(self, tail: LogTail, listener: Listener) -> None:
+        with self._wake:
+            self._listeners[tail.key] = listener
+
+    def deafen(self, tail: LogTail) -> None:
+        with self._wake:
+            self._listeners.pop(tail.key, None)
 
     def change(self, change: Change) -> None:
         """Queues a change of other tables. It is committed before, or together with, every row appended later.
@@ -127,22 +152,13 @@ class Writer:
         """Returns when the row of `ticket` is committed, with `sync` when it is on the disk."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-
-        def settle(error: StoreError | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and with it whoever waited
-                loop.call_soon_threadsafe(_settle, done, error)
-
-        if self._must_wait(_Waiter(ticket, sync, settle)):
+        if self._must_wait(_Waiter(ticket, sync, partial(_settle, done), loop)):
             await done
 
     def wait_blocking(self, ticket: int, *, sync: bool) -> None:
         """The same for callers without an event loop."""
         done: _Outcome[None] = _Outcome()
-
-        def settle(error: StoreError | None) -> None:
-            _fulfil(done, error)
-
-        if self._must_wait(_Waiter(ticket, sync, settle, blocks=True)):
+        if self._must_wait(_Waiter(ticket, sync, partial(_fulfil, done))):
             done.result()
 
     def close(self) -> None:
@@ -183,7 +199,7 @@ class Writer:
             if self._error is None and self._reached(waiter):
                 return False
             self._ready()
-            if waiter.blocks and self._full is not None:
+            if waiter.loop is None and self._full is not None:
                 raise StoreError(self._full.reason, **self._full.data)
             self._waiters.append(waiter)
             self._wake.notify()
@@ -218,15 +234,14 @@ class Writer:
     def _gather(self) -> bool:
         """Waits until there is something to do; False when all is done and the writer is closing.
 
-        While rows keep coming it looks every `GROUP_S` by itself: an append need not wake it, which would cost more
-        than the append. When a whole `GROUP_S` brought nothing it falls asleep until it is woken.
+        It is woken by the first row, by who waits and by a full batch; the rows of the next moment come along without.
         """
         with self._wake:
-            if not self._wake.wait_for(self._is_urgent, GROUP_S) and not self._rows:
+            if not self._has_work():
                 self._asleep = True
                 self._wake.wait_for(self._has_work)
                 self._asleep = False
-                self._wake.wait_for(self._is_urgent, GROUP_S)
+            self._wake.wait_for(self._is_urgent, LINGER_S)
             return bool(self._rows or self._jobs or self._waiters or self._synced < self._committed)
 
     def _has_work(self) -> bool:
@@ -251,6 +266,7 @@ class Writer:
             rows = [self._rows.popleft() for _ in range(min(len(self._rows), BATCH_ROWS))]
         if rows and not self._kept(connection, rows):
             return
+        kept = {row.tail.key: row.tail.event_id for row in rows if isinstance(row, _Row)}
         with self._wake:
             self._committed += len(rows)
             sync = self._closing or any(
@@ -259,7 +275,7 @@ class Writer:
         if sync:
             self._wal.sync()
             self._synced = self._committed
-        self._settle_waiters()
+        self._tell(kept)
 
     def _kept(self, connection: Connection, queued: list[_Row | Change]) -> bool:
         """Commits what was queued; False when it has to wait for room, and is the first in the queue again."""
@@ -280,32 +296,45 @@ class Writer:
         return True
 
     def _wait_for_room(self, queued: list[_Row | Change], failure: StoreError) -> None:
+        if self._full is None:
+            _deliver([(one.loop, one.stuck) for one in self._listeners.values()])
         with self._wake:
             self._rows.extendleft(reversed(queued))
             self._full = failure
-            for waiter in [waiter for waiter in self._waiters if waiter.blocks]:
+            for waiter in [waiter for waiter in self._waiters if waiter.loop is None]:
                 self._waiters.remove(waiter)
                 waiter.settle(failure)
             self._wake.wait_for(lambda: self._closing or bool(self._jobs), RETRY_S)
 
-    def _settle_waiters(self) -> None:
+    def _tell(self, kept: Mapping[int, int]) -> None:
+        """Whoever waited goes on, and who listens hears how far its log is kept.
+
+        In one go and in this order: who waited finds everything told, and is first to do something about it.
+        """
         with self._wake:
+            news: list[_News] = []
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
                 if self._reached(waiter):
-                    waiter.settle(None)
+                    news.append((waiter.loop, partial(waiter.settle, None)))
                 else:
                     self._waiters.append(waiter)
+            for key, last_id in kept.items():
+                if listener := self._listeners.get(key):
+                    news.append((listener.loop, partial(listener.heard, last_id, None)))
+        _deliver(news)
 
     def _fail(self, error: StoreError) -> None:
         with self._wake:
             self._error = error
-            for waiter in self._waiters:
-                waiter.settle(error)
-            for _, done in self._jobs:
-                done.set_exception(error)
+            news: list[_News] = [
+                (one.loop, partial(one.heard, 0, error)) for one in self._listeners.values()
+            ]
+            news += [(waiter.loop, partial(waiter.settle, error)) for waiter in self._waiters]
+            news += [(None, partial(done.set_exception, error)) for _, done in self._jobs]
             self._waiters.clear()
             self._jobs.clear()
+        _deliver(news)
 
 
 class _Outcome(Generic[Result]):
@@ -393,6 +422,24 @@ def _stored(connection: Connection, rows: list[_Row]) -> list[tuple[Any, ...]]:
         where = (tail.key, tail.event_id, kind, ts_ms, originator)
         stored.append((*where, *place, inline, blob, salt, digest, tail.chain))
     return stored
+
+
+def _deliver(news: Iterable[_News]) -> None:
+    """Calls everything, in order; what belongs to one event loop in one go, for each one wakes it."""
+    by_loop: dict[asyncio.AbstractEventLoop | None, list[Callable[[], None]]] = {}
+    for loop, call in news:
+        by_loop.setdefault(loop, []).append(call)
+    for loop, calls in by_loop.items():
+        if loop is None:
+            _call_all(calls)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and with it whoever waited
+                loop.call_soon_threadsafe(_call_all, calls)
+
+
+def _call_all(calls: Iterable[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
 
 
 def _settle(done: asyncio.Future[None], error: StoreError | None) -> None:

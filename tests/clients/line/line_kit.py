@@ -198,12 +198,12 @@ class Scene:
     def __init__(self, *past: e.AnyEvent) -> None:
         self.sent: list[AnyCommand] = []
         self.refuse: BridleError | None = None
-        self._past = len(past)
         self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
         self._next = 1
-        self.ts_ms = 0
+        self.ts_ms = self._turn_ms = 0
         for event in past:
             self.tell(event)
+        self._past = self._next - 1
 
     @property
     def hello(self) -> Handshake:
@@ -213,6 +213,11 @@ class Scene:
         for event in events:
             live = isinstance(event, e.ToolCallProgress | e.Presence)
             self.ts_ms += after_ms
+            if isinstance(event, e.TurnStarted):
+                self._turn_ms = self.ts_ms
+            elif isinstance(event, e.TurnEnded):
+                took_ms = float(self.ts_ms - self._turn_ms)
+                self.tell(e.TurnTiming(durations_ms={"turn.total": took_ms}), after_ms=0)
             envelope = e.Envelope(
                 id=None if live else self._next,
                 kind=type(event).__name__,

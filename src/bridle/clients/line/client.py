@@ -229,6 +229,8 @@ class _Client:
             self._leave(0)
 
     def _on_event(self, envelope: e.Envelope) -> None:
+        if self._view.was_shown_early(envelope):
+            return
         self._view.take(envelope)
         if envelope.id is not None and envelope.id <= self._opened_at:
             self._screen.fold(envelope)

@@ -80,7 +80,7 @@ class Screen:
         self._partial = False
         self._said: set[str] = set() if said is None else said  # sentences that are said once
         self._in_turn = False
-        self._begun_ms = 0
+        self._took_ms = 0.0
         self._turn = Tally()
         self.session = Tally()
         self._answer: list[str] = []
@@ -174,14 +174,15 @@ class Screen:
                 self.running = ""
             case e.TurnStarted():
                 self._in_turn = True
-                self._begun_ms = envelope.ts_ms
                 self._turn = Tally()
             case e.CostIncremented():
                 self._turn.add(event)
                 self.session.add(event)
+            case e.TurnTiming(durations_ms=durations_ms):
+                self._took_ms = durations_ms.get("turn.total", 0)
             case e.TurnEnded():
                 self._in_turn = False
-                self._turn_ended(event, envelope.ts_ms)
+                self._turn_ended(event)
             case e.Degraded():
                 self.degraded(event)
                 return
@@ -269,12 +270,12 @@ class Screen:
             self._said.add(event.message)
             self.say(line if line.endswith(kept) else line + kept, indent="  ")
 
-    def _turn_ended(self, event: e.TurnEnded, ts_ms: int) -> None:
+    def _turn_ended(self, event: e.TurnEnded) -> None:
         self._end_text()
         self.running = ""
         if event.message and event.message not in self._said:
             self.say(visible(event.message))
-        seconds = max(0, ts_ms - self._begun_ms) / 1000
+        seconds = self._took_ms / 1000
         took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
         steps = f"{event.steps} step" if event.steps == 1 else f"{event.steps} steps"
         now = self._standing(self._turn)

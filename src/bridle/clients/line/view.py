@@ -31,6 +31,7 @@ class SessionView:
         self.mode: e.Mode = "default"
         self.turns = 0
         self.last_id = 0
+        self._early: list[e.AnyEvent] = []
         self.degraded: dict[str, e.Degraded] = {}
         self.created: e.SessionCreated | None = None
         self.grants: dict[str, e.GrantAdded] = {}
@@ -64,6 +65,18 @@ class SessionView:
         found = number in self._queued
         self._queued.discard(number)
         return self._begun if found else ""
+
+    def was_shown_early(self, envelope: e.Envelope) -> bool:
+        """Whether this is the second coming of an event: on a full disk it is shown before it has an id."""
+        if envelope.id is None:
+            if not isinstance(envelope.event, e.LiveEvent):
+                self._early.append(envelope.event)
+            return False
+        if envelope.event not in self._early:
+            return False
+        self._early.remove(envelope.event)
+        self.last_id = envelope.id
+        return True
 
     def take(self, envelope: e.Envelope) -> None:
         """One more event."""
