@@ -116,6 +116,8 @@ class Lookout:
                 self._theirs.add(met.path)
             if met.theirs or is_beneath_any(met.path, agreed):
                 self._learn(met)
+            elif met.path in self._theirs and self._is_orphaned(met.path):
+                came.append(Came(met.path, _OBEYED))
             elif changed_ns < first:
                 if self._was_moved(met):
                     came.append(Came(_entry(met), _OBEYED))
@@ -166,7 +168,8 @@ class Lookout:
             return None
         known = self._obeyed[met.path]
         now = _read(met.path, known)
-        if now is None or known is None or now[2:] == known[2:]:
+        unread = now is not None and now.content is None and not now.link
+        if now is None or known is None or (now[2:] == known[2:] and not unread):
             return None
         return Came(met.path, _OBEYED, known)
 
@@ -176,6 +179,16 @@ class Lookout:
         return now is not None and any(
             known == now for path, known in self._obeyed.items() if path not in self._theirs
         )
+
+    def _is_orphaned(self, path: str) -> bool:
+        """Whether the repository that it came with is gone, so that it speaks for the folder around it now."""
+        folder = os.path.dirname(path)
+        while folder not in self._roots and len(folder) > 1:
+            if os.path.lexists(os.path.join(folder, _GIT)):
+                return False
+            folder = os.path.dirname(folder)
+        self._theirs.discard(path)
+        return True
 
     def _was_moved(self, met: _Met) -> bool:
         """Whether a command brought something old here with the folder around it, that was obeyed nowhere before.
