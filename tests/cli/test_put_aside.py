@@ -33,6 +33,24 @@ def test_a_person_brings_back_what_was_put_aside(place: Place) -> None:
     assert (place.work / "src/AGENTS.md.put-aside-2").read_text() == "Be kind.\n"
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_changed_since_it_was_shown_stays_aside(place: Place, folder: bool) -> None:
+    path = aside(place)
+    shown = path
+    if folder:
+        path.unlink()
+        path.mkdir()
+        path = path / "inner.md"
+        path.write_text("Be quick.\n")
+    with sitting(place, "sandbox", "give-back", str(shown)) as person:
+        person.sees("[y/N]")
+        path.write_text("Be evil.\n")
+        person.types("y\r")
+        person.sees("has changed")
+        assert person.ends() == 3, person.text
+    assert (place.work / "src/AGENTS.md").read_text() == "Be kind.\n"
+
+
 def test_enter_brings_nothing_back(place: Place) -> None:
     path = aside(place)
     with sitting(place, "sandbox", "give-back", str(path)) as person:
