@@ -229,6 +229,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Whether one of a file's names looks like it holds secrets."""
         return any(is_secret_like(name, self.secret_files) for name in names)
 
+    def is_second_name(self, path: str) -> bool:
+        """Whether a file has another name in a private place."""
+        return self.private is not None and self.private.hold_second_name(_target_of(path).status)
+
     def seen(self, written: str, cwd: str, target: Target) -> _Seen:
         """What there is to know of a file that was written so in `cwd` and leads there. A hard link has several names.
 
@@ -553,7 +557,7 @@ def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
                     if skips_hidden and entry.name.startswith("."):
                         continue
                     if not entry.is_dir(follow_symlinks=False):
-                        if place.holds_secrets(entry.path):
+                        if place.holds_secrets(entry.path) or place.is_second_name(entry.path):
                             return True
                     elif depth < GLANCE_DEPTH and entry.name not in NOT_OURS and entry.name != ".git":
                         folders.append((entry.path, depth + 1))
@@ -614,6 +618,8 @@ def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Ite
         beside = tracked is not None and leads_elsewhere(os.path.dirname(path))
         if fits and not is_folder and (beside or os.path.islink(path) or place.holds_secrets(path)):
             yield _file(path, use, cwd, place)
+        elif fits and not is_folder and place.is_second_name(path):
+            yield _Touched(access=use.access, resolved=path, secret=True, private=True)
 
 
 def _is_odd(name: str, *, expanded: bool) -> bool:
