@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import Place
+from cli_kit import BRIDLE, Place
 from cli_terminal import sitting
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -124,3 +124,25 @@ def test_a_repository_that_was_led_elsewhere_is_found_at_the_next_start(place: P
     ran = place.bridle("run", "-m", "demo", "hello")
     assert ".git/commondir" in ran.err
     assert not (place.work / ".git/commondir").exists()
+
+
+@pytest.mark.parametrize("mode", ["555", "311", "000"])
+def test_rights_that_a_command_takes_away_keep_nothing_in_its_place(place: Place, mode: str) -> None:
+    """As a person without root's rights, who cannot look into such a folder, or rename something in it, any more."""
+    dropped = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps=-all"]
+    as_person = [] if os.geteuid() else dropped
+    if as_person and shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed")
+    (place.work / "src").mkdir()
+    ran = subprocess.run(
+        [*as_person, *BRIDLE, "sandbox", "run", "--", "sh", "-c", f"echo Be quick. > src/AGENTS.md; chmod {mode} src"],
+        cwd=place.work,
+        env=place.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert "src/AGENTS.md was put aside" in ran.stderr
+    assert not (place.work / "src/AGENTS.md").exists()

@@ -428,3 +428,12 @@ async def test_a_long_file_that_later_runs_obey_is_no_exception(box: Box) -> Non
     await box.run("true")
     _, output = await box.run("echo evil >> src/AGENTS.md")
     assert "src/AGENTS.md was put aside" in output
+
+
+async def test_a_file_that_could_not_be_read_before_is_no_exception(box: Box) -> None:
+    (box.workspace / "src").mkdir()
+    os.mkfifo(box.workspace / "src/CLAUDE.md")
+    await box.run("true")
+    _, output = await box.run("echo evil > x; mv -f x src/CLAUDE.md")
+    assert "CLAUDE.md was put aside" in output
+    assert not (box.workspace / "src/CLAUDE.md").exists()
