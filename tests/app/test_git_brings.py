@@ -240,3 +240,29 @@ async def test_what_was_put_aside_is_told_to_the_model_and_to_the_person(
     assert ["pkg/AGENTS.md.put-aside-1" in message for message in told] == [True]
     assert any("pkg/AGENTS.md.put-aside-1" in result.content for result in of_kind(events, ToolResult))
     assert not (shop.folder / "pkg/AGENTS.md").exists()
+
+
+async def test_a_pull_that_asks_nobody_opens_nothing_for_what_stands_beside_it(shop: Shop) -> None:
+    await shop.run("git pull -q; git reset -q other; git checkout -q -- AGENTS.md")
+    assert (shop.folder / "AGENTS.md").read_text() == "Be kind.\n"
+
+
+async def test_a_pull_of_a_branch_that_follows_another_here_asks(shop: Shop) -> None:
+    shop.git("branch", "-q", "-u", "other")
+    result, _ = await shop.run("git pull -q")
+    assert result.outcome == "denied"
+    assert (shop.folder / "AGENTS.md").read_text() == "Be kind.\n"
+
+
+@pytest.mark.parametrize(
+    "change", ["git remote add more ./evil.git", "git config remote.more.url ./evil.git"]
+)
+async def test_a_pull_from_a_remote_that_a_command_named_asks(behind: Shop, change: str) -> None:
+    behind.git("clone", "-q", "--bare", str(behind.folder / "origin.git"), str(behind.folder / "evil.git"))
+    pull = "git pull -q more main"
+    model = scripted(call("bash", command=change), call("bash", command=pull), say("Done."))
+    async with harness(model, folder=str(behind.folder), mode="yolo", answers=False) as session:
+        events = await session.turn_of(await session.send("go"))
+    first, second = of_kind(events, ToolResult)
+    assert (first.outcome, second.outcome) == ("ok", "denied"), first.content
+    assert (behind.folder / "AGENTS.md").read_text() == "Be kind.\n"

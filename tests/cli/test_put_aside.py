@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import Place
+from cli_kit import BRIDLE, Place
 from cli_terminal import sitting
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -31,6 +31,24 @@ def test_a_person_brings_back_what_was_put_aside(place: Place) -> None:
     assert (place.work / "src/AGENTS.md").read_text() == "Be quick.\n"
     assert not path.exists()
     assert (place.work / "src/AGENTS.md.put-aside-2").read_text() == "Be kind.\n"
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_changed_since_it_was_shown_stays_aside(place: Place, folder: bool) -> None:
+    path = aside(place)
+    shown = path
+    if folder:
+        path.unlink()
+        path.mkdir()
+        path = path / "inner.md"
+        path.write_text("Be quick.\n")
+    with sitting(place, "sandbox", "give-back", str(shown)) as person:
+        person.sees("[y/N]")
+        path.write_text("Be evil.\n")
+        person.types("y\r")
+        person.sees("has changed")
+        assert person.ends() == 3, person.text
+    assert (place.work / "src/AGENTS.md").read_text() == "Be kind.\n"
 
 
 def test_enter_brings_nothing_back(place: Place) -> None:
@@ -106,3 +124,25 @@ def test_a_repository_that_was_led_elsewhere_is_found_at_the_next_start(place: P
     ran = place.bridle("run", "-m", "demo", "hello")
     assert ".git/commondir" in ran.err
     assert not (place.work / ".git/commondir").exists()
+
+
+@pytest.mark.parametrize("mode", ["555", "311", "000"])
+def test_rights_that_a_command_takes_away_keep_nothing_in_its_place(place: Place, mode: str) -> None:
+    """As a person without root's rights, who cannot look into such a folder, or rename something in it, any more."""
+    dropped = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps=-all"]
+    as_person = [] if os.geteuid() else dropped
+    if as_person and shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed")
+    (place.work / "src").mkdir()
+    ran = subprocess.run(
+        [*as_person, *BRIDLE, "sandbox", "run", "--", "sh", "-c", f"echo Be quick. > src/AGENTS.md; chmod {mode} src"],
+        cwd=place.work,
+        env=place.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert "src/AGENTS.md was put aside" in ran.stderr
+    assert not (place.work / "src/AGENTS.md").exists()

@@ -256,6 +256,17 @@ class Contents(NamedTuple):
     truncated: bool
 
 
+def open_up(folder: str) -> None:
+    """Gives the owner back every right to a folder, which may not be reached through a link. Raises OSError, as it
+    does where the system cannot open a folder without reading it."""
+    fd = open_beneath(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
+    try:
+        mode = os.fstat(fd).st_mode & 0o7777
+        os.chmod(f"/proc/self/fd/{fd}", mode | 0o700)
+    finally:
+        os.close(fd)
+
+
 def read_limited(source: int | str, limit: int) -> Contents:
     """Read at most `limit` bytes from an open descriptor (from where it stands; it stays open) or from a
     file.

@@ -222,6 +222,13 @@ class Repository:
         keys = [record.partition(b"\n")[0] for record in answer.output.split(b"\0")]
         return frozenset(os.fsdecode(key)[len("remote.") : -len(".url")] for key in keys if key)
 
+    async def followed_remote(self) -> str:
+        """Where the branch that is checked out gets its commits from: a name, an address, a dot for this repository."""
+        key = f"branch.{await self.branch()}.remote\n"
+        answer = await self._ask("config", names=(r"^branch\..*\.remote$",))
+        records = map(os.fsdecode, answer.output.split(b"\0"))
+        return "".join([record.removeprefix(key) for record in records if record.startswith(key)][-1:])
+
     async def filters(self) -> tuple[str, ...]:
         """The configured filters that the attributes give at least one file to."""
         answer = await self._ask("config", names=(_FILTERS,))

@@ -34,6 +34,7 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise CommandRefused("GiveBackRefused")
         place = os.path.join(os.path.dirname(aside), name[1])
+        seen = _state(aside)
         say("".join(f"{visible(line, newlines=False)}\n" for line in _shown(aside)))
         try:
             answer = typed_line(
@@ -44,10 +45,20 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
         if answer.strip().lower() not in ("y", "yes"):
             say("It stays aside.\n")
             continue
+        if _state(aside) != seen:
+            raise CommandRefused("GiveBackChanged", path=visible(path, newlines=False))
         put_aside(Came(place, "makes room"))
         os.rename(aside, place)
         say("It is back.\n")
     return 0
+
+
+def _state(path: str) -> list[tuple[str, int, int]]:
+    """What tells that something in it was changed: no command can set when the kernel saw that."""
+    files = [os.path.join(above, name) for above, folders, names in os.walk(path) for name in (*folders, *names)]
+    return [
+        (file, status.st_ino, status.st_ctime_ns) for file in (path, *files) if (status := os.lstat(file))
+    ]
 
 
 def _shown(path: str) -> Iterator[str]:

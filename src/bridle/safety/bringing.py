@@ -30,6 +30,7 @@ _WITH_VALUE = frozenset(
     {"-b", "-B", "-c", "-C", "--orphan", "-m", "-s", "--source", "-X", "--onto", "-S", "--strategy"}
 )
 _GOES_ON = frozenset({"--continue", "--skip", "--abort", "--quit"})
+_NAMING_REMOTES = frozenset({"remote", "config"})
 _MOST_NAMED = 3
 
 
@@ -43,18 +44,25 @@ class _Verb(NamedTuple):
 
 def foreseen(understand: Understand, repository: Callable[[str], Repository]) -> ToolLayer:
     """Notes on a call what its git commands would bring. Beside other work, which would find these files open too, git
-    may bring none: then the call is denied, and says so."""
+    may bring none: then the call is denied, and says so.
+
+    Once a command has named other places for git to get things from, a person is asked about what comes from any.
+    """
+    remotes_are_theirs = True
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        nonlocal remotes_are_theirs
         if not any("git" in part.text for part in call.parts) or getattr(call.args, "escalate", ""):
             return await proceed(call)
         command = next(subject.value for subject in call.subjects if subject.kind == "command")
         start = next((subject.resolved for subject in call.subjects if subject.kind == "path"), "")
         parts = understand(command, start).parts
+        if not call.by_person and any(map(_names_remotes, parts)):
+            remotes_are_theirs = False
         verbs = _verbs(parts, start)
         if not verbs:
             return await proceed(call)
-        found = await _look(verbs, repository)
+        found = await _look(verbs, repository, trusts_remotes=remotes_are_theirs and len(verbs) == 1)
         alone = all(part.command_class == "read_only" or _verb(part, "") is not None for part in parts)
         if not alone and found.files:
             names = [path.removeprefix(f"{start}/") for path in found.files[:_MOST_NAMED]]
@@ -63,6 +71,15 @@ def foreseen(understand: Understand, repository: Callable[[str], Repository]) ->
         return await proceed(msgspec.structs.replace(call, foreseen=found) if alone else call)
 
     return layer
+
+
+def _names_remotes(part: Part) -> bool:
+    """Whether a command may tell git where to get things from."""
+    return (
+        part.command_class != "read_only"
+        and part.words[:1] == ("git",)
+        and not _NAMING_REMOTES.isdisjoint(part.words)
+    )
 
 
 def _verbs(parts: Sequence[Part], start: str) -> list[_Verb]:
@@ -94,7 +111,10 @@ def _verb(part: Part, folder: str) -> _Verb | None:
     return None
 
 
-async def _look(verbs: Sequence[_Verb], repository: Callable[[str], Repository]) -> Foreseen:
+async def _look(
+    verbs: Sequence[_Verb], repository: Callable[[str], Repository], *, trusts_remotes: bool
+) -> Foreseen:
+    """Without `trusts_remotes` nobody knows what a pull brings: a person has not said where from, or others follow."""
     from bridle.base.git_repository import GitFailed
 
     files: dict[str, None] = {}
@@ -106,8 +126,9 @@ async def _look(verbs: Sequence[_Verb], repository: Callable[[str], Repository])
             names = await _names(verb, git)
         except GitFailed:
             continue  # git will say so itself
-        unasked = unasked or (verb.name == "pull" and names == ())
-        if names is None:
+        pulls = verb.name == "pull" and names == ()
+        unasked = unasked or (pulls and trusts_remotes)
+        if names is None or (pulls and not trusts_remotes):
             unknown = True
             continue
         files |= {os.path.join(top, name): None for name in names if is_held_file(name)}
@@ -119,8 +140,10 @@ async def _names(verb: _Verb, git: Repository) -> Sequence[str] | None:
     revisions = [word for word in _before_paths(verb.words) if not word.startswith("-")]
     match verb.name:
         case "pull":
-            known = await git.remotes()
-            return () if not revisions or revisions[0] in known else None
+            remote = revisions[0] if revisions else await git.followed_remote()
+            if remote == "." and not revisions:
+                return [*await _merged(git, ["@{upstream}"], ())]  # known, unlike what comes from a remote
+            return () if not remote or remote in await git.remotes() else None
         case "merge":
             return await _merged(git, revisions or ["@{upstream}"], verb.words)
         case "cherry-pick" | "revert":

@@ -48,6 +48,7 @@ _PIECES = compiled_later(r"[=:,@]")
 _ADDRESS = compiled_later(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
+_COPY_FOLDERS = frozenset({"cp", "tar", "bsdtar", "zip", "7z", "rsync", "scp", "rclone"})
 MAX_WALKED = 20_000
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 """How many files a search is followed through; where there are more, which ones it finds is not known."""
@@ -227,6 +228,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def holds_secrets(self, *names: str) -> bool:
         """Whether one of a file's names looks like it holds secrets."""
         return any(is_secret_like(name, self.secret_files) for name in names)
+
+    def is_second_name(self, path: str) -> bool:
+        """Whether a file has another name in a private place."""
+        return self.private is not None and self.private.hold_second_name(_target_of(path).status)
 
     def seen(self, written: str, cwd: str, target: Target) -> _Seen:
         """What there is to know of a file that was written so in `cwd` and leads there. A hard link has several names.
@@ -497,6 +502,9 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         private = place.private is not None and place.private.lie_below(roots)
         if secret or private or _searches_ours(roots, place):
             yield _Touched(access="read", resolved=None, secret=secret or private, private=private)
+    elif part.command_class != "read_only" and place.private is not None:
+        if _hands_on_private(part, program, cwd, place.private):
+            yield _Touched(access="read", resolved=None, secret=True, private=True)
 
 
 def _sought(words: Sequence[str | None]) -> Iterator[str]:
@@ -549,7 +557,7 @@ def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
                     if skips_hidden and entry.name.startswith("."):
                         continue
                     if not entry.is_dir(follow_symlinks=False):
-                        if place.holds_secrets(entry.path):
+                        if place.holds_secrets(entry.path) or place.is_second_name(entry.path):
                             return True
                     elif depth < GLANCE_DEPTH and entry.name not in NOT_OURS and entry.name != ".git":
                         folders.append((entry.path, depth + 1))
@@ -584,6 +592,9 @@ def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Ite
     """
     folder = _file(path, use, cwd, place)
     yield folder
+    if folder.outside and folder.resolved is not None and place.private is not None:
+        if place.private.may_be_found(folder.resolved, below.names):
+            yield _Touched(access=use.access, resolved=None, secret=True, private=True)
     if not folder.harmless or folder.resolved is None:
         return
 
@@ -607,6 +618,8 @@ def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Ite
         beside = tracked is not None and leads_elsewhere(os.path.dirname(path))
         if fits and not is_folder and (beside or os.path.islink(path) or place.holds_secrets(path)):
             yield _file(path, use, cwd, place)
+        elif fits and not is_folder and place.is_second_name(path):
+            yield _Touched(access=use.access, resolved=path, secret=True, private=True)
 
 
 def _is_odd(name: str, *, expanded: bool) -> bool:
@@ -674,15 +687,27 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
 
 def _leads_out(part: Part, cwd: str, place: Place) -> bool:
     """Whether a word, or what stands behind an option, may be a path outside, a secret or what later runs obey."""
+    pieces = _pieces(part.words[len((part.key or "").split()) :])
+    return any(_is_elsewhere(piece, cwd, place) for piece in pieces if piece not in ("", ".", "./..."))
+
+
+def _pieces(words: Iterable[str | None]) -> set[str]:
+    """The words, and what may be a path in them; one that is not known may be any."""
     pieces: set[str] = set()
-    for word in part.words[len((part.key or "").split()) :]:
+    for word in words:
         text = word or "/"
         if text.startswith("-"):
             text = text.partition("=")[2] if text.startswith("--") else text[2:]
         pieces.add(text)
         if _PIECES.search(text):
             pieces.update(_PIECES.split(_ADDRESS.sub("", text)))
-    return any(_is_elsewhere(piece, cwd, place) for piece in pieces if piece not in ("", ".", "./..."))
+    return pieces
+
+
+def _hands_on_private(part: Part, program: str, cwd: str, places: PrivatePlaces) -> bool:
+    """Whether a program that is not known to only read is given a private place, or all of a folder that has one."""
+    named = {os.path.normpath(os.path.join(cwd, piece)) for piece in _pieces(part.words[1:]) if piece}
+    return any(map(places.hold, named)) or (program in _COPY_FOLDERS and places.lie_below(named - {"/"}))
 
 
 def _is_elsewhere(path: str, cwd: str, place: Place) -> bool:

@@ -1,4 +1,5 @@
-"""What a search or a listing may show of the files below a folder. Names are compared, nothing is looked up."""
+"""What a search or a listing may show of the files below a folder. Names are compared; a file is looked up only for
+what it holds, since it may have another name."""
 
 from __future__ import annotations
 
@@ -27,7 +28,16 @@ def sight(policy: PathPolicy, denied: Callable[[str], bool]) -> Sight:
     def shows_content(path: str) -> bool:
         if not shows_name(path):
             return False
-        secret = looks_secret(path) or (private is not None and private.hold(path))
+        secret = looks_secret(path) or (
+            private is not None and (private.hold(path) or private.hold_second_name(_status(path)))
+        )
         return not secret or policy.named_by_user(path, "read")
 
     return Sight(shows_name=shows_name, shows_content=shows_content)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None

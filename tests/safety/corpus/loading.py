@@ -40,6 +40,14 @@ class Tricky(Entry, frozen=True):
     family: str = ""
 
 
+class Hostile(Entry, frozen=True):
+    """A command that would do harm, and what would come of it."""
+
+    command: str
+    why: str
+    family: str = ""
+
+
 class Ordinary(Entry, frozen=True):
     """A command of every day. `quiet`: it must run without a question in mode default; else `why` not."""
 
@@ -96,6 +104,14 @@ def tricky() -> tuple[Tricky, ...]:
     return tuple(
         msgspec.convert(case | {"family": family["name"]}, Tricky)
         for family in _read("tricky.toml")["family"]
+        for case in family["cases"]
+    )
+
+
+def hostile() -> tuple[Hostile, ...]:
+    return tuple(
+        msgspec.convert(case | {"family": family["name"]}, Hostile)
+        for family in _read("hostile.toml")["family"]
         for case in family["cases"]
     )
 

@@ -352,8 +352,7 @@ async def test_what_nobody_obeys_and_what_goes_is_left_alone(box: Box) -> None:
 async def test_what_came_with_a_new_repository_is_put_aside_where_it_is_moved(box: Box) -> None:
     (box.workspace / "src").mkdir()
     assert await box.run("git init -q new; echo evil > new/AGENTS.md") == (0, "")
-    assert await box.run("rm -r new/.git") == (0, "")
-    _, output = await box.run("rm -r src; mv new src")
+    _, output = await box.run("rm -r src new/.git; mv new src")
     assert "src/AGENTS.md was put aside" in output
     assert not (box.workspace / "src/AGENTS.md").exists()
 
@@ -399,3 +398,42 @@ async def test_two_commands_at_once_do_not_hide_what_one_of_them_made(box: Box) 
     await first.stop()
     assert "put aside" in first.blocked("") + output
     assert not (box.workspace / "src/AGENTS.md").exists()
+
+
+async def test_what_cannot_be_renamed_as_usual_is_put_aside_all_the_same(box: Box) -> None:
+    (box.workspace / "src/.cursor").mkdir(parents=True)
+    await box.run("true")
+    taken = "for n in {1..10000}; do : > src/AGENTS.md.put-aside-$n; done; echo evil > src/AGENTS.md"
+    _, output = await box.run(taken)
+    assert "src/AGENTS.md was put aside" in output
+    assert not os.path.lexists(box.workspace / "src/AGENTS.md")
+    long = "r" * 251 + ".mdc"
+    _, output = await box.run(f"echo evil > src/.cursor/{long}")
+    assert f"{long} was put aside" in output
+    assert not os.path.lexists(box.workspace / "src/.cursor" / long)
+
+
+async def test_what_came_with_a_repository_is_put_aside_when_that_is_gone(box: Box) -> None:
+    await box.run("true")
+    assert await box.run("git init -q new; echo evil > new/AGENTS.md") == (0, "")
+    _, output = await box.run("rm -rf new/.git")
+    assert "new/AGENTS.md was put aside" in output
+    assert not (box.workspace / "new/AGENTS.md").exists()
+
+
+async def test_a_long_file_that_later_runs_obey_is_no_exception(box: Box) -> None:
+    file = box.workspace / "src/AGENTS.md"
+    file.parent.mkdir()
+    file.write_text("mine\n" * 100_000)
+    await box.run("true")
+    _, output = await box.run("echo evil >> src/AGENTS.md")
+    assert "src/AGENTS.md was put aside" in output
+
+
+async def test_a_file_that_could_not_be_read_before_is_no_exception(box: Box) -> None:
+    (box.workspace / "src").mkdir()
+    os.mkfifo(box.workspace / "src/CLAUDE.md")
+    await box.run("true")
+    _, output = await box.run("echo evil > x; mv -f x src/CLAUDE.md")
+    assert "CLAUDE.md was put aside" in output
+    assert not (box.workspace / "src/CLAUDE.md").exists()

@@ -8,7 +8,9 @@ cannot be held in its place. What came to be is renamed where it is, so nothing 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import time
 from typing import TYPE_CHECKING
 
 from bridle.base.files import open_beneath, read_limited
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 PUT_ASIDE = ".put-aside"
 _MAX_BYTES = 4_096
+_MAX_NAME_BYTES = 255
+_MOST_NUMBERED = 100
+_MOST_DIGITS = 24
 
 
 def put_right(confinement: Confinement) -> tuple[str, ...]:
@@ -89,6 +94,8 @@ def _put_back(path: str, kept: Kept | None) -> str:
     folder, name = os.path.split(path)
     where = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        if (mode := os.fstat(where).st_mode & 0o7777) & 0o300 != 0o300:  # the command took the right to rename
+            os.fchmod(where, mode | 0o300)
         with contextlib.suppress(FileNotFoundError):
             free = _free_name(name, where)
             os.rename(name, free, src_dir_fd=where, dst_dir_fd=where)
@@ -106,10 +113,13 @@ def _put_back(path: str, kept: Kept | None) -> str:
 
 
 def _free_name(name: str, where: int) -> str:
-    for number in range(1, 10_000):
-        candidate = f"{name}{PUT_ASIDE}-{number}"
+    """A command may have taken the first names, or made this one so long that none fits behind it."""
+    room = _MAX_NAME_BYTES - len(PUT_ASIDE) - _MOST_DIGITS
+    short = os.fsdecode(os.fsencode(name)[:room])
+    for number in itertools.chain(range(1, _MOST_NUMBERED), iter(time.time_ns, 0)):
+        candidate = f"{short}{PUT_ASIDE}-{number}"
         try:
             os.lstat(candidate, dir_fd=where)
         except FileNotFoundError:
-            return candidate
-    raise FileExistsError(name)
+            break
+    return candidate

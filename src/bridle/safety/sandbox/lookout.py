@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from bridle.base.files import read_limited
+from bridle.base.files import open_up, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.safety.paths import is_beneath_any
 from bridle.safety.sandbox.git_places import GitPlaces, repository_at
@@ -108,7 +108,7 @@ class Lookout:
         self._running.remove(began)
         came: list[Came] = []
         above = ""
-        for met in self._walk(LATER_S, held):
+        for met in self._walk(LATER_S, held, since_ns=first):
             if above and met.path.startswith(above):
                 continue
             changed_ns = _changed_ns(met)
@@ -116,6 +116,8 @@ class Lookout:
                 self._theirs.add(met.path)
             if met.theirs or is_beneath_any(met.path, agreed):
                 self._learn(met)
+            elif met.path in self._theirs and self._is_orphaned(met.path):
+                came.append(Came(met.path, _OBEYED))
             elif changed_ns < first:
                 if self._was_moved(met):
                     came.append(Came(_entry(met), _OBEYED))
@@ -166,7 +168,8 @@ class Lookout:
             return None
         known = self._obeyed[met.path]
         now = _read(met.path, known)
-        if now is None or known is None or now[2:] == known[2:]:
+        unread = now is None or (now.content is None and not now.link)
+        if not unread and known is not None and now is not None and now[2:] == known[2:]:
             return None
         return Came(met.path, _OBEYED, known)
 
@@ -176,6 +179,16 @@ class Lookout:
         return now is not None and any(
             known == now for path, known in self._obeyed.items() if path not in self._theirs
         )
+
+    def _is_orphaned(self, path: str) -> bool:
+        """Whether the repository that it came with is gone, so that it speaks for the folder around it now."""
+        folder = os.path.dirname(path)
+        while folder not in self._roots and len(folder) > 1:
+            if os.path.lexists(os.path.join(folder, _GIT)):
+                return False
+            folder = os.path.dirname(folder)
+        self._theirs.discard(path)
+        return True
 
     def _was_moved(self, met: _Met) -> bool:
         """Whether a command brought something old here with the folder around it, that was obeyed nowhere before.
@@ -203,9 +216,15 @@ class Lookout:
             self._obeyed[met.path] = _read(met.path, self._obeyed.get(met.path))
 
     def _walk(
-        self, limit_s: float, held: Collection[str] = (), *, before_command: bool = False
+        self,
+        limit_s: float,
+        held: Collection[str] = (),
+        *,
+        before_command: bool = False,
+        since_ns: int | None = None,
     ) -> Iterator[_Met]:
-        """Everything that counts, nearest first; what is in a folder after the folder itself."""
+        """Everything that counts, nearest first; what is in a folder after the folder itself. A folder that cannot be
+        looked into, since then, is opened for its owner."""
         until_s = time.monotonic() + limit_s
         before, self._folders = self._folders, {}
         level = [(root, False, False) for root in self._roots]
@@ -219,7 +238,13 @@ class Lookout:
                         path: seen for path, seen in before.items() if path not in self._folders
                     }
                     return
-                seen = _seen(path, before.get(path), depends=depends, before_command=before_command)
+                seen = _seen(
+                    path,
+                    before.get(path),
+                    depends=depends,
+                    before_command=before_command,
+                    since_ns=since_ns,
+                )
                 if seen is None:
                     continue
                 self._folders[path], own = seen, theirs
@@ -242,8 +267,13 @@ class Lookout:
             level = below
 
 
-def _seen(path: str, known: _Folder | None, *, depends: bool, before_command: bool) -> _Folder | None:
+def _seen(
+    path: str, known: _Folder | None, *, depends: bool, before_command: bool, since_ns: int | None
+) -> _Folder | None:
     try:
+        status = os.lstat(path)
+        if since_ns is not None and status.st_ctime_ns >= since_ns and status.st_mode & 0o500 != 0o500:
+            open_up(path)
         ctime_ns = os.lstat(path).st_ctime_ns
         if known is not None and known.ctime_ns == ctime_ns:
             if known.settled:

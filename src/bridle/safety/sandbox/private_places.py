@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from bridle.safety.paths import SessionFolders, is_beneath, is_beneath_any
-from bridle.safety.sensitive import SECRET_FILES
+from bridle.safety.sensitive import SECRET_FILES, is_secret_like
 
 # fmt: off
 _SECRETS_IN_HOME = (
@@ -173,6 +174,15 @@ class PrivatePlaces:
         )
         return bool(below) and any(
             place.startswith(below) and os.path.lexists(place.rstrip("/")) for place in self._places
+        )
+
+    def may_be_found(self, root: str, names: Sequence[str]) -> bool:
+        """Whether a search below a resolved folder for files of these names, or of any, would come by one."""
+        if not self.lie_below((root,)):
+            return False
+        last = [place.rstrip("/").rpartition("/")[2] for place in self._places] if names else []
+        return not names or any(
+            fnmatchcase(place, name) or is_secret_like(name, SECRET_FILES) for name in names for place in last
         )
 
     @functools.cached_property
