@@ -127,6 +127,13 @@ async def test_after_a_no_and_where_nobody_answers_nothing_changes(
     assert shop.status() == ""
 
 
+async def test_nobody_is_told_of_a_rule_that_would_not_let_git_bring_them(shop: Shop) -> None:
+    result, _ = await shop.run("git checkout other")
+    assert result.content.endswith(
+        "Only a person changes what later runs obey. To allow it: --allow-policy-changes"
+    )
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -125,6 +125,9 @@ READABLE = {
     "a test": '[ -n "$x" ] && npm test',
     "an ordinary loop": 'for f in src/*.py; do wc -l "$f"; done',
     "a commit": "git add -A && git commit -m x && ./build.sh",
+    "another branch": "git checkout other",
+    "a pull": "git pull && git log -1",
+    "a stash": "git stash && npm test",
 }
 
 
