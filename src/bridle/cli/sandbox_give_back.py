@@ -26,28 +26,35 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
     """Shows each and asks. What stands in its place is put aside in turn, so that nothing is lost."""
     for path in paths:
         aside = os.path.join(cwd, path)
+        shown = visible(path, newlines=False)
         name = _NAME.fullmatch(os.path.basename(aside))
-        if name is None or not os.path.lexists(aside):
-            raise UsageError(
-                f"{visible(path, newlines=False)} was not put aside: its name would end in {PUT_ASIDE}-1"
-            )
+        if name is None:
+            raise UsageError(f"{shown} was not put aside: its name would end in {PUT_ASIDE}-1")
+        if not os.path.lexists(aside):
+            raise UsageError(f"There is no {shown}")
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise CommandRefused("GiveBackRefused")
-        place = os.path.join(os.path.dirname(aside), name[1])
-        say("".join(f"{visible(line, newlines=False)}\n" for line in _shown(aside)))
         try:
-            answer = typed_line(
-                f"Bring it back as {visible(os.path.relpath(place, cwd), newlines=False)}? [y/N] "
-            )
-        except EOFError:
-            answer = ""
-        if answer.strip().lower() not in ("y", "yes"):
-            say("It stays aside.\n")
-            continue
-        put_aside(Came(place, "makes room"))
-        os.rename(aside, place)
-        say("It is back.\n")
+            _give_back(aside, os.path.join(os.path.dirname(aside), name[1]), cwd)
+        except OSError as problem:
+            raise UsageError(f"{shown} cannot be brought back ({problem.strerror}); it stays aside") from None
     return 0
+
+
+def _give_back(aside: str, place: str, cwd: str) -> None:
+    say("".join(f"{visible(line, newlines=False)}\n" for line in _shown(aside)))
+    try:
+        answer = typed_line(
+            f"Bring it back as {visible(os.path.relpath(place, cwd), newlines=False)}? [y/N] "
+        )
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        say("It stays aside.\n")
+        return
+    put_aside(Came(place, "makes room"))
+    os.rename(aside, place)
+    say("It is back.\n")
 
 
 def _shown(path: str) -> Iterator[str]:
