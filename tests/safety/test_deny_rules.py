@@ -171,6 +171,7 @@ async def test_what_can_be_read_and_was_there_before_is_judged_as_without_the_ru
     assert (found.verdict, found.step) == ("allow", 6), found
 
 
+@pytest.mark.requirement("D11.3")
 async def test_no_saved_yes_lifts_it(scene: Scene) -> None:
     env = {"PATH": SYSTEM_PATH, "HOME": scene.home, "BRIDLE_HOME": f"{scene.home}/bridle"}
     given = SessionOptions(deny=("bash(curl*)",))
