@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridle.app.explaining import explain, standing
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion
@@ -124,6 +125,17 @@ async def test_after_a_no_and_where_nobody_answers_nothing_changes(
     result, _ = await shop.run(command, answer)
     assert result.outcome == "denied"
     assert shop.git("rev-parse", "HEAD", "--abbrev-ref", "HEAD") == before
+    assert shop.status() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [("git checkout other", "ask"), ("git checkout plain", "allow"), ("git checkout other; touch x", "deny")],
+)
+async def test_it_is_explained_as_it_would_be_judged(shop: Shop, command: str, verdict: str) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(shop.folder.parent)}
+    told = await explain(standing(env, cwd=str(shop.folder), mode="auto"), "bash", {"command": command})
+    assert (told.verdict, told.for_person) == (verdict, verdict == "ask")
     assert shop.status() == ""
 
 
