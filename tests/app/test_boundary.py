@@ -308,6 +308,7 @@ POLICY_CALLS = [
 
 @pytest.mark.parametrize("asked", POLICY_CALLS, ids=["hook", "git config", "instructions", "command"])
 @pytest.mark.parametrize("loose", [{"yes": True}, {"mode": "yolo"}, {"mode": "yolo", "yes": True}], ids=str)
+@pytest.mark.requirement("D13.11", "T4.4")
 async def test_no_yes_and_no_mode_changes_what_later_runs_obey(
     place: Place, asked: Any, loose: dict[str, Any]
 ) -> None:
@@ -319,6 +320,7 @@ async def test_no_yes_and_no_mode_changes_what_later_runs_obey(
 
 
 @pytest.mark.parametrize("loose", [{"yes": True}, {"mode": "yolo"}, {"mode": "yolo", "yes": True}], ids=str)
+@pytest.mark.requirement("D13.11", "T4.4")
 async def test_no_yes_and_no_mode_lets_a_command_leave_the_sandbox(
     place: Place, loose: dict[str, Any]
 ) -> None:

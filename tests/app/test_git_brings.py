@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridle.app.explaining import explain, standing
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion
@@ -125,6 +126,24 @@ async def test_after_a_no_and_where_nobody_answers_nothing_changes(
     assert result.outcome == "denied"
     assert shop.git("rev-parse", "HEAD", "--abbrev-ref", "HEAD") == before
     assert shop.status() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [("git checkout other", "ask"), ("git checkout plain", "allow"), ("git checkout other; touch x", "deny")],
+)
+async def test_it_is_explained_as_it_would_be_judged(shop: Shop, command: str, verdict: str) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(shop.folder.parent)}
+    told = await explain(standing(env, cwd=str(shop.folder), mode="auto"), "bash", {"command": command})
+    assert (told.verdict, told.for_person) == (verdict, verdict == "ask")
+    assert shop.status() == ""
+
+
+async def test_nobody_is_told_of_a_rule_that_would_not_let_git_bring_them(shop: Shop) -> None:
+    result, _ = await shop.run("git checkout other")
+    assert result.content.endswith(
+        "Only a person changes what later runs obey. To allow it: --allow-policy-changes"
+    )
 
 
 @pytest.mark.parametrize(

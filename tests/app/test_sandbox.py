@@ -14,7 +14,7 @@ from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.protocol.events import Degraded, PermissionRequested, SessionCreated, ToolResult
+from bridle.protocol.events import BackgroundEnded, Degraded, PermissionRequested, SessionCreated, ToolResult
 from bridle.providers.script import call, say
 from bridle.safety.sandbox import choosing
 
@@ -325,6 +325,18 @@ async def test_a_test_suite_runs_and_a_server_is_reached_by_the_next_command(wor
         tested, _started, reached = of_kind(await session.ask("go"), ToolResult)
     assert tested.metadata["exit_code"] == 0
     assert reached.content.strip() == (work / "port").read_text()
+
+
+async def test_a_command_in_the_background_says_at_its_end_what_was_blocked(work: Path) -> None:
+    (work / "it.sh").write_text("echo hello > AGENTS.md\n")
+    model = scripted(
+        bash("sh it.sh", background=True), say("Started."), call("bash", job="job1"), say("Done.")
+    )
+    async with harness(model, folder=str(work), mode="yolo") as session:
+        await session.ask("go")
+        await session.until(BackgroundEnded)
+        (looked,) = of_kind(await session.ask("look"), ToolResult)
+    assert "[sandbox: changing AGENTS.md was blocked" in looked.content
 
 
 async def _listening() -> asyncio.Server:

@@ -44,6 +44,30 @@ def test_a_call_that_was_not_run_never_looks_as_if_it_ran(place: Place) -> None:
     assert ran.story[-1].endswith("3 calls not run")
 
 
+ONLY_A_PERSON = """\
+call write_file {"path": "AGENTS.md", "content": "x"}
+call bash {"command": "touch made", "escalate": "it is needed"}
+call bash {"command": "aws configure get region"}
+---
+say done
+"""
+
+
+def test_what_yes_does_not_answer_says_why_and_which_flag_would(place: Place) -> None:
+    ran = place.bridle("run", "-y", "-m", place.script(ONLY_A_PERSON), "go")
+    assert [line.partition("nobody is here to ask: ")[2] for line in ran.story if "not run " in line][:3] == [
+        "only a person changes what later runs obey (--allow-policy-changes)",
+        "only a person lets a command leave the sandbox (--allow-unsandboxed)",
+        "only a person lets a command print a secret",
+    ]
+    contents = [
+        envelope.event.content
+        for envelope in place.events(place.only_session())
+        if envelope.kind == "ToolResult"
+    ]
+    assert "--allow" not in contents[2]
+
+
 @pytest.mark.parametrize(
     "option", [("-y",), ("--yes",), ("--mode", "auto"), ("--mode", "yolo")], ids=" ".join
 )

@@ -69,11 +69,20 @@ def test_without_a_terminal_nothing_is_brought_back(place: Place) -> None:
     assert path.exists()
 
 
-@pytest.mark.parametrize("name", ["src/AGENTS.md", "nothing.put-aside-1", "../x"])
-def test_only_what_was_put_aside_is_brought_back(place: Place, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("src/AGENTS.md", "was not put aside"),
+        ("../x", "was not put aside"),
+        ("nothing.put-aside-1", "There is no nothing.put-aside-1"),
+        ("pipe.put-aside-1", "pipe.put-aside-1 cannot be brought back (not a regular file); it stays aside"),
+    ],
+)
+def test_only_what_was_put_aside_is_brought_back(place: Place, name: str, said: str) -> None:
     aside(place)
+    os.mkfifo(place.work / "pipe.put-aside-1")
     with sitting(place, "sandbox", "give-back", name) as person:
-        person.sees("was not put aside")
+        person.sees(said)
         assert person.ends() == 2
 
 

@@ -59,6 +59,13 @@ def test_quiet_leaves_only_the_answer(place: Place) -> None:
     assert ran == (0, "[scripted] short\n", "")
 
 
+def test_quiet_still_says_why_there_is_no_answer(place: Place) -> None:
+    ran = place.bridle("run", "-q", "-m", place.script("fail bad_credentials\n"), "x")
+    assert (ran.code, ran.out) == (4, "")
+    (line,) = ran.story
+    assert line.startswith("ended ")
+
+
 @pytest.mark.requirement("T18.1", "P11")
 def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
     (place.work / "notes.txt").write_text("a note\n")

@@ -15,6 +15,7 @@ from bridle.base.processes import Processes
 from bridle.cli.help import PAGES
 from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
+from bridle.safety.sandbox import landlock
 from bridle.safety.sandbox.choosing import Attempt, Chooser, Chosen, Way
 from bridle.safety.sandbox.limits import UNLIMITED
 from bridle.safety.sandbox.probes import PROBES
@@ -297,6 +298,13 @@ def test_a_filtered_network_is_run_shown_and_tried(place: Place) -> None:
     assert tried.code == 0, tried.out
     assert "network filtered" in tried.out
     assert "works        reach a host that is allowed" in tried.out
+
+
+@pytest.mark.skipif(not landlock.available(), reason="this kernel has no Landlock")
+def test_a_kind_of_sandbox_that_cannot_filter_is_not_tried_for_it(place: Place) -> None:
+    ran = place.bridle("sandbox", "probe", "--adapter", "landlock", "--network", "filtered")
+    told = "landlock cannot filter the network; bubblewrap and unshare can"
+    assert (ran.code, ran.story) == (2, [told])
 
 
 @needs_bubblewrap

@@ -37,6 +37,7 @@ def stored(place: Place, kind: type[E]) -> list[E]:
 
 
 @pytest.mark.parametrize("landlock", LANDLOCK)
+@pytest.mark.requirement("D16.7")
 def test_in_a_fresh_home_the_claim_is_what_holds_commands(
     place: Place, tmp_path: Path, landlock: bool
 ) -> None:
@@ -51,6 +52,7 @@ def test_in_a_fresh_home_the_claim_is_what_holds_commands(
     assert ((place.work / "inside").exists(), outside.exists()) == (True, not landlock)
 
 
+@pytest.mark.requirement("D16.6")
 def test_where_nothing_holds_the_first_line_says_so(place: Place) -> None:
     ran = worked(place, "true", landlock=False)
     first, second, header, *_ = ran.err.splitlines()
@@ -89,6 +91,7 @@ def test_bubblewrap_leaves_nothing_to_say(place: Place) -> None:
 
 
 @with_landlock
+@pytest.mark.requirement("D16.7")
 def test_what_breaks_in_a_session_is_said_before_a_weaker_sandbox_is_used(
     place: Place, tmp_path: Path
 ) -> None:

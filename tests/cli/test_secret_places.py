@@ -143,6 +143,7 @@ def places_of(home: Path, env: Mapping[str, str], work: Path) -> PrivatePlaces:
     return PrivatePlaces(str(home), env, session_folders(str(work)))
 
 
+@pytest.mark.requirement("T16.1")
 def test_what_the_sandbox_hides_and_what_asks_are_one_list(place: Place) -> None:
     for name in PLACES:
         put(place, name)

@@ -56,6 +56,7 @@ def approved(place: Place) -> Path:
 
 
 @spoiled
+@pytest.mark.requirement("G1.26")
 def test_approvals_that_others_could_write_approve_nothing_and_that_is_said(
     place: Place, spoil: Spoil
 ) -> None:
@@ -79,6 +80,7 @@ def test_approvals_that_others_could_write_approve_nothing_and_that_is_said(
 
 
 @spoiled
+@pytest.mark.requirement("G22.20")
 def test_a_lock_file_named_from_outside_is_refused_where_others_could_write_it(
     place: Place, spoil: Spoil
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_lock_file_named_from_outside_is_refused_where_others_could_write_it(
 
 
 @spoiled
+@pytest.mark.requirement("D17.1")
 def test_saved_grants_that_others_could_write_grant_nothing_and_that_is_said(
     place: Place, spoil: Spoil
 ) -> None:

@@ -29,6 +29,7 @@ def test_a_run_in_a_wide_folder_is_refused_unless_it_is_named(place: Place, numb
     (line,) = refused.story
     assert f"-C {folder.resolve()}" in line
     assert place.sessions() == []
+    assert place.bridle("run", "-q", "-y", "-m", model(place), "hi", cwd=folder) == refused
     named = place.bridle("run", "-m", model(place), "-C", str(folder), "hi")
     assert (named.code, named.out) == (0, "[scripted] hello\n")
     assert place.bridle("run", "-m", model(place), "-C", ".", "hi", cwd=folder).code == 0

@@ -136,6 +136,14 @@ def test_help_pages_fit_a_screen() -> None:
             'There is no option "--jsno" here. Did you mean --json? See: bridle help sessions',
         ),
         (("tools", "list"), '"list" means nothing here. See: bridle help tools'),
+        (
+            ("run", "--allow-unsand", "x"),
+            'There is no option "--allow-unsand" here. Did you mean --allow-unsandboxed? See: bridle help run',
+        ),
+        (
+            ("run", "--allow-policy-changes=yes", "x"),
+            "--allow-policy-changes takes no value. See: bridle help run",
+        ),
         (("run", "-m"), "-m/--model: expected one argument. See: bridle help run"),
         (
             ("run", "--max-steps", "0", "x"),

@@ -125,6 +125,9 @@ READABLE = {
     "a test": '[ -n "$x" ] && npm test',
     "an ordinary loop": 'for f in src/*.py; do wc -l "$f"; done',
     "a commit": "git add -A && git commit -m x && ./build.sh",
+    "another branch": "git checkout other",
+    "a pull": "git pull && git log -1",
+    "a stash": "git stash && npm test",
 }
 
 
@@ -168,6 +171,7 @@ async def test_what_can_be_read_and_was_there_before_is_judged_as_without_the_ru
     assert (found.verdict, found.step) == ("allow", 6), found
 
 
+@pytest.mark.requirement("D11.3")
 async def test_no_saved_yes_lifts_it(scene: Scene) -> None:
     env = {"PATH": SYSTEM_PATH, "HOME": scene.home, "BRIDLE_HOME": f"{scene.home}/bridle"}
     given = SessionOptions(deny=("bash(curl*)",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.fetching import web
 from bridle.app.folding import KeptFold
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
@@ -129,7 +129,7 @@ class Engine:
             models=self.models,
             known=self.known,
             spawn=self._sandbox,
-            fetch=fetch or web(env, clock),
+            fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
             room=self.store if waits_for_room else None,
         )
@@ -442,6 +442,12 @@ def _working_folder(cwd: str) -> str:
             "UnreadableFolder", path=visible(cwd), problem="its name is not UTF-8 text"
         ) from None
     return resolved
+
+
+def _web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
+    from bridle.app.fetching import web  # not before the first page
+
+    return web(env, clock)
 
 
 def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> None:

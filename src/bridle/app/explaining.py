@@ -12,9 +12,9 @@ from bridle.app.gates import Gates, gates, understanding
 from bridle.app.session import session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
-from bridle.config.folders import folders
+from bridle.config.folders import Folders, folders
 from bridle.engine.dispatch import ToolLayers
-from bridle.engine.tools import RunTool, ToolCall, ToolOutput
+from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandClass, CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.asking import remembers
@@ -78,12 +78,13 @@ class Unexplainable(Exception):
 
 
 class Standing(NamedTuple):
-    """What holds in a folder right now: settings, saved grants, gates."""
+    """What holds in a folder right now: settings, saved grants, gates. `foreseen` looks at what git would bring."""
 
     settings: SessionSettings
     mode: Mode
     saved: SavedGrants
     gates: Gates
+    foreseen: ToolLayer
 
     @property
     def permissions(self) -> Permissions:
@@ -116,7 +117,29 @@ def standing(
         saved=saved if settings.persist_grants else None,
         env=env,
     )
-    return Standing(settings, chosen, saved, made)
+    return Standing(settings, chosen, saved, made, _foreseen(made.understand, where, env))
+
+
+def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) -> ToolLayer:
+    """As in a session: the calls of git that look may only read, as far as this machine can hold them to it."""
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if not any("git" in part.text for part in call.parts):
+            return await proceed(call)
+        from bridle.app.looking import repository_of
+        from bridle.app.sandboxing import machine_spawn
+        from bridle.base.processes import Processes
+        from bridle.safety.bringing import foreseen
+
+        processes = Processes()
+        try:
+            spawn = machine_spawn(processes, where=where, env=env)
+            look = foreseen(understand, lambda folder: repository_of(spawn, cwd=folder, env=env))
+            return await look(call, proceed)
+        finally:
+            await processes.close()
+
+    return layer
 
 
 async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained:
@@ -128,7 +151,7 @@ async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained
         found.append(_explained(here, call, query, here.permissions.decide(query)))
         return ToolOutput()
 
-    layers = (*here.gates.layers, fail_closed(SOURCE, decided))
+    layers = (*here.gates.layers, here.foreseen, fail_closed(SOURCE, decided))
     output = await ToolLayers(one_at_a_time=layers, together=()).around(_not_run)(_call(tool, given))
     if found:
         return found[0]

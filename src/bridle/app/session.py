@@ -86,7 +86,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     models: Models
     known: KnownModels
     spawn: SandboxSpawn
-    fetch: JudgedFetch
+    fetch: Callable[[], JudgedFetch]
     notes: Notes
     tools: tuple[Tool, ...] = ()
     room: Room | None = None
@@ -142,7 +142,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     jobs = Jobs(journal.emit)
 
     async def fetch(url: str, wanted: Wanted) -> Answer:
-        return await ground.fetch(url, wanted, gate().paths.judge_url)
+        return await ground.fetch()(url, wanted, gate().paths.judge_url)
 
     tools = (
         *builtin_tools(jobs, fetch),

@@ -43,7 +43,7 @@ Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --den
 Neither -y nor yolo lets a command leave the sandbox (--allow-unsandboxed) or changes AGENTS.md, .git/hooks and
 whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes, --strict-permissions --mode strict.
 --no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
--s, --sandbox auto|off|read-only|workspace-write: what commands may write. --network deny|filtered: what they reach.
+-s, --sandbox auto|off|read-only|workspace-write: what commands write. --network deny, or filtered with --allow-host.
 --max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
 --effort off|low|medium|high|max says how much the model thinks. --no-transcript keeps no transcript file of this run.
 --append-system-prompt TEXT, or @FILE, adds your own words to the system text of this run.

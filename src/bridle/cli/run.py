@@ -41,7 +41,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     form = _form(parsed)
     say = _quiet if parsed.quiet else tell
     tolerate_characters()
-    printer = Printer(form=form, out=sys.stdout, story=say, telling=Story())
+    printer = Printer(form=form, out=sys.stdout, story=say, problem=tell, telling=Story())
     try:
         env = with_env_file(env, parsed.env_file)
         schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
@@ -340,4 +340,4 @@ def _write_answer(path: str, answer: str) -> None:
 
 
 def _quiet(_line: str) -> None:
-    """--quiet: the answer is all there is."""
+    """--quiet: the answer is all there is, or why there is none."""

@@ -26,36 +26,45 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
     """Shows each and asks. What stands in its place is put aside in turn, so that nothing is lost."""
     for path in paths:
         aside = os.path.join(cwd, path)
+        shown = visible(path, newlines=False)
         name = _NAME.fullmatch(os.path.basename(aside))
-        if name is None or not os.path.lexists(aside):
-            raise UsageError(
-                f"{visible(path, newlines=False)} was not put aside: its name would end in {PUT_ASIDE}-1"
-            )
+        if name is None:
+            raise UsageError(f"{shown} was not put aside: its name would end in {PUT_ASIDE}-1")
+        if not os.path.lexists(aside):
+            raise UsageError(f"There is no {shown}")
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise CommandRefused("GiveBackRefused")
-        place = os.path.join(os.path.dirname(aside), name[1])
-        seen = _state(aside)
-        say("".join(f"{visible(line, newlines=False)}\n" for line in _shown(aside)))
         try:
-            answer = typed_line(
-                f"Bring it back as {visible(os.path.relpath(place, cwd), newlines=False)}? [y/N] "
-            )
-        except EOFError:
-            answer = ""
-        if answer.strip().lower() not in ("y", "yes"):
-            say("It stays aside.\n")
-            continue
-        if _state(aside) != seen:
-            raise CommandRefused("GiveBackChanged", path=visible(path, newlines=False))
-        put_aside(Came(place, "makes room"))
-        os.rename(aside, place)
-        say("It is back.\n")
+            _give_back(aside, os.path.join(os.path.dirname(aside), name[1]), cwd)
+        except OSError as problem:
+            raise UsageError(f"{shown} cannot be brought back ({problem.strerror}); it stays aside") from None
     return 0
+
+
+def _give_back(aside: str, place: str, cwd: str) -> None:
+    seen = _state(aside)
+    say("".join(f"{visible(line, newlines=False)}\n" for line in _shown(aside)))
+    try:
+        answer = typed_line(
+            f"Bring it back as {visible(os.path.relpath(place, cwd), newlines=False)}? [y/N] "
+        )
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        say("It stays aside.\n")
+        return
+    if _state(aside) != seen:
+        raise CommandRefused("GiveBackChanged", path=visible(os.path.relpath(aside, cwd), newlines=False))
+    put_aside(Came(place, "makes room"))
+    os.rename(aside, place)
+    say("It is back.\n")
 
 
 def _state(path: str) -> list[tuple[str, int, int]]:
     """What tells that something in it was changed: no command can set when the kernel saw that."""
-    files = [os.path.join(above, name) for above, folders, names in os.walk(path) for name in (*folders, *names)]
+    files = [
+        os.path.join(above, name) for above, folders, names in os.walk(path) for name in (*folders, *names)
+    ]
     return [
         (file, status.st_ino, status.st_ctime_ns) for file in (path, *files) if (status := os.lstat(file))
     ]

@@ -15,7 +15,7 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.sandbox_here import Here, version_of, why_not
-from bridle.protocol.errors import CommandRefused, sentence
+from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandbox.adapters import Adapter
 from bridle.safety.sandbox.choosing import Chooser, Chosen
 from bridle.safety.sandbox.container import container_around
@@ -68,6 +68,8 @@ async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
             tell(_nothing_to_probe(only, chosen))
             return EXIT_LEAKS
         if is_unfiltered(here.policy, chosen.way.name):
+            if only is not None:
+                raise UsageError(f"{only} cannot filter the network; bubblewrap and unshare can")
             raise CommandRefused("NoNetworkFilter")
         version = await version_of(chosen, processes)
         network = here.settings.sandbox.network

@@ -37,9 +37,13 @@ class Parser(argparse.ArgumentParser):
         """Its own options and positional arguments, in order."""
         self.below: dict[str, Parser] = {}
         """The parsers of its verbs or actions, by name."""
-        # a fixed width: asking the terminal would import `shutil` for lists that are never shown
+        # A fixed width: asking the terminal would import `shutil` for lists that are never shown. No abbreviations:
+        # a flag that lifts a question is written out, and a script goes on to mean the same when another flag comes.
         super().__init__(
-            *arguments, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **options
+            *arguments,
+            formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+            allow_abbrev=False,
+            **options,
         )
 
     def add_argument(self, *arguments: Any, **options: Any) -> argparse.Action:
@@ -81,6 +85,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         missing = message.removeprefix("the following arguments are required: ")
         said = message.removeprefix("argument ") if missing == message else f"{missing} is missing"
+        option, sign, _ = said.partition(": ignored explicit argument")
+        said = f"{option} takes no value" if sign else said
         raise UsageError(f"{said}. See: bridle help {self._topic}".rstrip())
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

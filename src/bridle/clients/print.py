@@ -76,8 +76,9 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
 class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
-    `story` gets one line per call, without a line end. `is_local` says of a provider whether it runs on this machine,
-    where nothing is paid.
+    `story` gets one line per call, without a line end; `problem` the line that says why a run came to nothing, which is
+    said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where nothing is
+    paid.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class Printer:
         out: TextIO,
         story: Callable[[str], None],
         telling: Story,
+        problem: Callable[[str], None] | None = None,
         is_local: Callable[[str], bool] = lambda _provider: False,
     ) -> None:
         self.is_local: Callable[[str], bool] = is_local
         self._form = form
         self._out = out
         self._say = story
+        self._say_problem = problem or story
         self._telling = telling
         self._result = RunResult()
         self._text: list[str] = []
@@ -137,7 +140,7 @@ class Printer:
         self._result.reason = failure.reason
         self._result.orphans = failure.data.get("orphans", [])
         self._result.exit_code = failure.exit_code
-        self._say(visible(failure.message))
+        self._say_problem(visible(failure.message))
 
     @property
     def answer(self) -> str:
@@ -263,7 +266,8 @@ class Printer:
         result.success = ended.stop == "end_turn"
         if not result.success:
             result.error = {"name": ended.reason or ended.stop, "message": ended.message or ended.stop}
-        self._say(self._closing_line(ended))
+        say = self._say if result.success else self._say_problem
+        say(self._closing_line(ended))
         if result.success:
             return 0
         return self._interrupted_code if ended.stop == "cancelled" else exit_code_of(ended.reason)
@@ -327,7 +331,7 @@ class Printer:
         if problem.errno == errno.EIO:
             return EXIT_TERMINAL_GONE
         failure = BridleError("OutputUnwritable", problem=problem.strerror, session=self.session)
-        self._say(visible(failure.message))
+        self._say_problem(visible(failure.message))
         return failure.exit_code
 
     def _write_json(self, value: Any) -> None:

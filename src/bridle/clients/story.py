@@ -219,11 +219,7 @@ class Story:
         decided = self._denied.pop(result.call_id, None)
         match result.reason:
             case "NoApprover":
-                why = (
-                    f": {visible(decided.note, newlines=False)}"
-                    if decided and decided.step == 2 and decided.note
-                    else ""
-                )
+                why = f": {visible(decided.note, newlines=False)}" if decided and decided.note else ""
                 return f"nobody is here to ask{why}"
             case "PermissionTimeout":
                 waited_s = result.metadata.get("timeout_s", 60)

@@ -59,7 +59,7 @@ def permitted(
         elif decision.verdict == "ask":
             answer = await ask_person(question(call, query, decision, permissions))
             decision = _answered(decision, answer)
-        record(_audit(call, decision, answer))
+        record(_audit(call, query, decision, answer))
         if decision.verdict != "allow":
             return _denied(call, query, decision, answer, permissions)
         if answer is not None:
@@ -121,8 +121,12 @@ def _answered(asked: Decision, answer: PermissionAnswer) -> Decision:
     )
 
 
-def _audit(call: ToolCall, decision: Decision, answer: PermissionAnswer | None) -> PermissionDecided:
+def _audit(
+    call: ToolCall, query: Query, decision: Decision, answer: PermissionAnswer | None
+) -> PermissionDecided:
     note = answer.note if answer is not None and answer.note else decision.note
+    if not note and decision.for_person and decision.reason == "NoApprover":
+        note = " ".join((query.only_person, *(f"({flag})" for flag in query.lifting)))
     return PermissionDecided(
         call_id=call.id,
         tool=call.name,
@@ -217,14 +221,11 @@ def _denied(
 def _hint(query: Query, permissions: Permissions) -> str:
     """What to add to the command line so that this very call would be allowed."""
     yes = "" if permissions.yes or permissions.mode == "yolo" else " -y"
-    lifting = " ".join(query.lifting) + yes
-    if query.escalates:
-        return f"Only a person lets a command leave the sandbox. To allow it: {lifting}"
-    if query.policy_file:
-        return f"Only a person changes what later runs obey. To allow it: {_naming_it(query)}, or {lifting}"
-    if query.private:
-        return f"Only a person lets secrets from elsewhere be read. To allow it: {_naming_it(query)}"
-    return f"To allow it: {_naming_it(query)}"
+    flags = f"{' '.join(query.lifting)}{yes}" if query.lifting else ""
+    naming = "" if query.asks_anew else _naming_it(query)  # no rule answers what is asked each time
+    only = f"{query.only_person[0].upper()}{query.only_person[1:]}. " if query.only_person else ""
+    ways = ", or ".join(filter(None, (naming, flags)))
+    return f"{only}To allow it: {ways}" if ways else only.rstrip()
 
 
 def _naming_it(query: Query) -> str:

@@ -147,6 +147,17 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return self.escalates or self.discloses or self.policy_file
 
     @property
+    def only_person(self) -> str:
+        """What nobody but a person says yes to here, in a few words; empty where others may."""
+        if self.escalates:
+            return "only a person lets a command leave the sandbox"
+        if self.discloses:
+            return "only a person lets a command print a secret"
+        if self.policy_file:
+            return "only a person changes what later runs obey"
+        return "only a person lets secrets from elsewhere be read" if self.private else ""
+
+    @property
     def lifting(self) -> tuple[str, ...]:
         """The flags by which a person could have said yes to this at the start."""
         return (UNSANDBOXED_FLAG,) * self.escalates + (POLICY_FLAG,) * self.policy_file
@@ -474,7 +485,11 @@ def _is_known(program: str) -> bool:
     from bridle.safety.shell.programs import BUILTINS, have_subcommands, programs, wrappers
 
     return (
-        program in BUILTINS or program in programs() or program in wrappers() or program in have_subcommands()
+        program == "git"
+        or program in BUILTINS
+        or program in programs()
+        or program in wrappers()
+        or program in have_subcommands()
     )
 
 

@@ -41,8 +41,11 @@ class Job:
     def feed(self, data: bytes) -> None:
         self._keep(self._redactor.feed(self._decode(data)))
 
-    def end(self, exit_code: int) -> None:
+    def end(self, exit_code: int, blocked: Callable[[str], str]) -> None:
+        """It printed all it will; `blocked` says of the end of that what the sandbox kept it from."""
         self._keep(self._redactor.feed(self._decode(b"", final=True)) + self._redactor.flush())
+        if note := blocked(self._unread):
+            self._keep(f"\n{note}" if self._unread and not self._unread.endswith("\n") else note)
         self.exit_code = exit_code
 
     def read(self) -> str:
@@ -118,8 +121,7 @@ class Jobs:
     async def _watch(self, job: Job, process: Process) -> None:
         exit_code = await process.wait()
         await process.stop()
-        job.feed(process.blocked("").encode())
-        job.end(exit_code)
+        job.end(exit_code, process.blocked)
         for message in process.put_aside:
             self._emit(Notice(reason="PutAside", message=message))
         ended = "cancelled" if job.stopped else "ok" if job.exit_code == 0 else "error"

@@ -58,7 +58,11 @@ class World:
         """What came of a command: files that changed, secrets that were printed, calls that would change or connect."""
         before, trace = self._state(), self.root / "trace"
         strace = shutil.which("strace", path=SYSTEM_PATH)
-        watch = [strace, "-f", "-qq", "-o", str(trace / "log"), "-e", "trace=%file,%network,%process"] if strace else []
+        watch = (
+            [strace, "-f", "-qq", "-o", str(trace / "log"), "-e", "trace=%file,%network,%process"]
+            if strace
+            else []
+        )
         trace.mkdir(exist_ok=True)
         ran = subprocess.run(
             [*self.confinement(), "--bind", str(trace), str(trace), *watch, "bash", "-c", command],
@@ -77,7 +81,9 @@ class World:
         return found + [line for line in log.splitlines() if _is_effect(line)]
 
     def confinement(self) -> list[str]:
-        hidden = [f"--tmpfs={folder}" for folder in ("/root", "/home", "/work", "/tmp") if os.path.isdir(folder)]
+        hidden = [
+            f"--tmpfs={folder}" for folder in ("/root", "/home", "/work", "/tmp") if os.path.isdir(folder)
+        ]
         world = str(self.root / "world")
         return [
             shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap", "--die-with-parent", "--unshare-all", "--ro-bind", "/", "/",
@@ -112,7 +118,9 @@ def world(tmp_path: Path) -> World:
 async def test_no_hostile_command_has_an_effect_that_nobody_was_asked_about(world: World) -> None:
     assert len(CASES) >= 300
     said = await world.decide()
-    allowed = [command for command, answer in said.items() if answer is not None and answer.verdict == "allow"]
+    allowed = [
+        command for command, answer in said.items() if answer is not None and answer.verdict == "allow"
+    ]
     effects = {command: found for command in allowed if (found := world.effects(command))}
     print(Counter(answer.verdict if answer is not None else "no call" for answer in said.values()))
     assert effects == {}

@@ -21,7 +21,7 @@ HERE = Confinement(
     writable=(WORK,),
     held=(f"{WORK}/.git",),
     read_only=(f"{WORK}/.git/config", f"{WORK}/.git/hooks", f"{WORK}/AGENTS.md"),
-    absent=(f"{WORK}/.vscode",),
+    absent=(f"{WORK}/.vscode", f"{WORK}/CLAUDE.md"),
     hidden=("/home/ana/.ssh", "/home/ana/.aws/credentials"),
     emptied=("/run",),
     shown=("/run/resolv.conf",),
@@ -111,6 +111,15 @@ FORMS = [
     (
         "error: could not lock config file .git/config: Read-only file system\n",
         "changing .git/config was blocked: commands may not change what tells programs what to do",
+    ),
+    # dash, in a script
+    (
+        "it.sh: 1: cannot create .vscode: Is a directory\n",
+        "changing .vscode was blocked: commands may not change what tells programs what to do",
+    ),
+    (
+        "it.sh: 2: cannot create CLAUDE.md: Is a directory\n",
+        "changing CLAUDE.md was blocked: commands may not change what tells programs what to do",
     ),
     # sudo, strace
     (

@@ -61,6 +61,8 @@ _ERROR_NAME = r"E[A-Z0-9]+"
 _NAMES_SUBJECT = (
     r"^(?:npm \S+ )?\s*(?:path|dest)\b|cannot create|could not create|failed to (?:create|open|write|remove)"
 )
+_DASH_CREATES = "cannot create "
+"""What dash says before the name of a file, as in `it.sh: 1: cannot create AGENTS.md: Is a directory`."""
 _ESCAPES = r"\x1b\[[0-9;?]*[ -/]*[@-~]"
 
 _HOST = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[?[0-9A-Fa-f:]*:[0-9A-Fa-f:]+\]?)"
@@ -210,8 +212,9 @@ def _segments(before: str) -> Iterator[tuple[int, str]]:
     """The parts of `program: file: Error` that may be a file; the first part is the program."""
     at = 0
     for index, part in enumerate(before.split(": ")):
-        word = part.strip().rpartition(" ")[2].strip("'\"`\u2018\u2019")
-        is_whole = word == part.strip()
+        named = part.strip().removeprefix(_DASH_CREATES)
+        word = named.rpartition(" ")[2].strip("'\"`\u2018\u2019")
+        is_whole = word == named
         if index and word and (is_whole or "/" in word or word.startswith(".")):
             yield at, word
         at += len(part) + 2
