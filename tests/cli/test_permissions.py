@@ -44,6 +44,12 @@ def test_a_call_that_was_not_run_never_looks_as_if_it_ran(place: Place) -> None:
     assert ran.story[-1].endswith("3 calls not run")
 
 
+def test_no_flag_is_named_that_would_not_lift_the_question(place: Place) -> None:
+    command = '{"command": "aws configure get region > AGENTS.md"}'
+    told = place.bridle("permissions", "explain", "--mode", "yolo", "bash", command).out
+    assert "only you no -y, mode or hook says yes to this\n" in told
+
+
 ONLY_A_PERSON = """\
 call write_file {"path": "AGENTS.md", "content": "x"}
 call bash {"command": "touch made", "escalate": "it is needed"}

@@ -159,7 +159,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lifting(self) -> tuple[str, ...]:
-        """The flags by which a person could have said yes to this at the start."""
+        """The flags by which a person could have said yes to this at the start; no flag lets a secret be printed."""
+        if self.discloses:
+            return ()
         return (UNSANDBOXED_FLAG,) * self.escalates + (POLICY_FLAG,) * self.policy_file
 
     @property
