@@ -178,7 +178,13 @@ async def test_a_private_place_is_for_a_person_however_a_command_comes_by_it(
 
 @pytest.mark.parametrize(
     "command",
-    ["find . -name 'hard*' | xargs cat", "find src -type f | xargs wc", "grep -r x src", "rg x", "diff -r src docs"],
+    [
+        "find . -name 'hard*' | xargs cat",
+        "find src -type f | xargs wc",
+        "grep -r x src",
+        "rg x",
+        "diff -r src docs",
+    ],
 )
 async def test_a_second_name_of_a_private_file_asks_where_a_search_comes_by_it(
     scene: Scene, command: str

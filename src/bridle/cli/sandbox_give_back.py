@@ -55,7 +55,9 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
 
 def _state(path: str) -> list[tuple[str, int, int]]:
     """What tells that something in it was changed: no command can set when the kernel saw that."""
-    files = [os.path.join(above, name) for above, folders, names in os.walk(path) for name in (*folders, *names)]
+    files = [
+        os.path.join(above, name) for above, folders, names in os.walk(path) for name in (*folders, *names)
+    ]
     return [
         (file, status.st_ino, status.st_ctime_ns) for file in (path, *files) if (status := os.lstat(file))
     ]

@@ -122,7 +122,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "What was put aside is brought back by a person at a terminal, who has seen it.", 3
     ),
     "GiveBackChanged": Sentence(
-        "{path} has changed since it was shown, so it stays aside. Look again: bridle sandbox give-back {path}", 3
+        "{path} has changed since it was shown, so it stays aside. Look again: bridle sandbox give-back {path}",
+        3,
     ),
     "PutAside": Sentence(
         "{path} was left by a command that was cut off: it {why}. It was put aside; to bring it back: "

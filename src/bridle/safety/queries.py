@@ -502,9 +502,12 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         private = place.private is not None and place.private.lie_below(roots)
         if secret or private or _searches_ours(roots, place):
             yield _Touched(access="read", resolved=None, secret=secret or private, private=private)
-    elif part.command_class != "read_only" and place.private is not None:
-        if _hands_on_private(part, program, cwd, place.private):
-            yield _Touched(access="read", resolved=None, secret=True, private=True)
+    elif (
+        part.command_class != "read_only"
+        and place.private is not None
+        and _hands_on_private(part, program, cwd, place.private)
+    ):
+        yield _Touched(access="read", resolved=None, secret=True, private=True)
 
 
 def _sought(words: Sequence[str | None]) -> Iterator[str]:
@@ -592,10 +595,15 @@ def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Ite
     """
     folder = _file(path, use, cwd, place)
     yield folder
-    if folder.outside and folder.resolved is not None and place.private is not None:
-        if place.private.may_be_found(folder.resolved, below.names):
-            yield _Touched(access=use.access, resolved=None, secret=True, private=True)
-    if not folder.harmless or folder.resolved is None:
+    if folder.resolved is None:
+        return
+    if (
+        folder.outside
+        and place.private is not None
+        and place.private.may_be_found(folder.resolved, below.names)
+    ):
+        yield _Touched(access=use.access, resolved=None, secret=True, private=True)
+    if not folder.harmless:
         return
 
     @functools.cache

@@ -1,7 +1,7 @@
 """Hostile commands: none has an effect that nobody was asked about.
 
-Each is decided as a session would in mode default, and none of those is run. What is allowed is run for real, in a world
-that is thrown away: nothing but its scratch folder is writable, no home of this machine is there, and no network.
+Each is decided as a session would in mode default. What is allowed is run for real, in a world that is thrown away:
+nothing but its scratch folder is writable, no home of this machine is there, and no network.
 """
 
 import os
@@ -22,7 +22,8 @@ SECRETS = (".netrc", ".pgpass", ".bash_history", ".ssh/id_rsa", ".aws/credential
 _HARMLESS_OPENS = re.compile(r'"/dev/(?:null|tty)"')
 _EFFECT = re.compile(
     r"^\d+ +(?:open|openat|creat|unlink|unlinkat|rename\w*|mkdir\w*|rmdir|link\w*|symlink\w*|chmod|fchmod\w*|chown|"
-    r"truncate|mknod\w*|mount|umount\w*|setxattr|utimensat)\((?!.* = -1 )|^\d+ +(?:connect|sendto|sendmsg|bind)\(.*AF_INET"
+    r"truncate|mknod\w*|mount|umount\w*|setxattr|utimensat)\((?!.* = -1 )"
+    r"|^\d+ +(?:connect|sendto|sendmsg|bind)\(.*AF_INET"
 )
 _ONLY_READS = re.compile(r"^\d+ +(?:open|openat)\((?!.*O_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND))")
 
@@ -58,7 +59,11 @@ class World:
         """What came of a command: files that changed, secrets that were printed, calls that would change or connect."""
         before, trace = self._state(), self.root / "trace"
         strace = shutil.which("strace", path=SYSTEM_PATH)
-        watch = [strace, "-f", "-qq", "-o", str(trace / "log"), "-e", "trace=%file,%network,%process"] if strace else []
+        watch = (
+            [strace, "-f", "-qq", "-o", str(trace / "log"), "-e", "trace=%file,%network,%process"]
+            if strace
+            else []
+        )
         trace.mkdir(exist_ok=True)
         ran = subprocess.run(
             [*self.confinement(), "--bind", str(trace), str(trace), *watch, "bash", "-c", command],
@@ -77,10 +82,13 @@ class World:
         return found + [line for line in log.splitlines() if _is_effect(line)]
 
     def confinement(self) -> list[str]:
-        hidden = [f"--tmpfs={folder}" for folder in ("/root", "/home", "/work", "/tmp") if os.path.isdir(folder)]
+        hidden = [
+            f"--tmpfs={folder}" for folder in ("/root", "/home", "/work", "/tmp") if os.path.isdir(folder)
+        ]
         world = str(self.root / "world")
         return [
-            shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap", "--die-with-parent", "--unshare-all", "--ro-bind", "/", "/",
+            shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap", "--die-with-parent", "--unshare-all",
+            "--ro-bind", "/", "/",
             *(word for option in hidden for word in option.split("=")), "--dev", "/dev", "--proc", "/proc",
             "--bind", world, world,
         ]  # fmt: skip
@@ -112,7 +120,9 @@ def world(tmp_path: Path) -> World:
 async def test_no_hostile_command_has_an_effect_that_nobody_was_asked_about(world: World) -> None:
     assert len(CASES) >= 300
     said = await world.decide()
-    allowed = [command for command, answer in said.items() if answer is not None and answer.verdict == "allow"]
+    allowed = [
+        command for command, answer in said.items() if answer is not None and answer.verdict == "allow"
+    ]
     effects = {command: found for command in allowed if (found := world.effects(command))}
     print(Counter(answer.verdict if answer is not None else "no call" for answer in said.values()))
     assert effects == {}

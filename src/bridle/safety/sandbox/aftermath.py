@@ -94,7 +94,9 @@ def _put_back(path: str, kept: Kept | None) -> str:
     folder, name = os.path.split(path)
     where = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if (mode := os.fstat(where).st_mode & 0o7777) & 0o300 != 0o300:  # the command took the right to rename
+        if (
+            mode := os.fstat(where).st_mode & 0o7777
+        ) & 0o300 != 0o300:  # the command took the right to rename
             os.fchmod(where, mode | 0o300)
         with contextlib.suppress(FileNotFoundError):
             free = _free_name(name, where)
