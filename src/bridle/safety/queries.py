@@ -714,7 +714,11 @@ def _pieces(words: Iterable[str | None]) -> set[str]:
 
 def _hands_on_private(part: Part, program: str, cwd: str, places: PrivatePlaces) -> bool:
     """Whether a program that is not known to only read is given a private place, or all of a folder that has one."""
-    named = {os.path.normpath(os.path.join(cwd, piece)) for piece in _pieces(part.words[1:]) if piece}
+    leading = [word for word in part.words[1:] if word is not None and ("/" in word or ".." in word)]
+    if not leading and places.inside_is_clear:
+        return False  # no other word leads out of the folder
+    words = leading if places.inside_is_clear else part.words[1:]
+    named = {os.path.normpath(os.path.join(cwd, piece)) for piece in _pieces(words) if piece}
     return any(map(places.hold, named)) or (program in _COPY_FOLDERS and places.lie_below(named - {"/"}))
 
 
