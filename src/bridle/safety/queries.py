@@ -519,9 +519,12 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         private = place.private is not None and place.private.lie_below(roots)
         if secret or private or _searches_ours(roots, place):
             yield _Touched(access="read", resolved=None, secret=secret or private, private=private)
-    elif part.command_class != "read_only" and place.private is not None:
-        if _hands_on_private(part, program, cwd, place.private):
-            yield _Touched(access="read", resolved=None, secret=True, private=True)
+    elif (
+        part.command_class != "read_only"
+        and place.private is not None
+        and _hands_on_private(part, program, cwd, place.private)
+    ):
+        yield _Touched(access="read", resolved=None, secret=True, private=True)
 
 
 def _sought(words: Sequence[str | None]) -> Iterator[str]:
@@ -609,10 +612,15 @@ def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Ite
     """
     folder = _file(path, use, cwd, place)
     yield folder
-    if folder.outside and folder.resolved is not None and place.private is not None:
-        if place.private.may_be_found(folder.resolved, below.names):
-            yield _Touched(access=use.access, resolved=None, secret=True, private=True)
-    if not folder.harmless or folder.resolved is None:
+    if folder.resolved is None:
+        return
+    if (
+        folder.outside
+        and place.private is not None
+        and place.private.may_be_found(folder.resolved, below.names)
+    ):
+        yield _Touched(access=use.access, resolved=None, secret=True, private=True)
+    if not folder.harmless:
         return
 
     @functools.cache
@@ -723,7 +731,11 @@ def _pieces(words: Iterable[str | None]) -> set[str]:
 
 def _hands_on_private(part: Part, program: str, cwd: str, places: PrivatePlaces) -> bool:
     """Whether a program that is not known to only read is given a private place, or all of a folder that has one."""
-    named = {os.path.normpath(os.path.join(cwd, piece)) for piece in _pieces(part.words[1:]) if piece}
+    leading = [word for word in part.words[1:] if word is not None and ("/" in word or ".." in word)]
+    if not leading and places.inside_is_clear:
+        return False  # no other word leads out of the folder
+    words = leading if places.inside_is_clear else part.words[1:]
+    named = {os.path.normpath(os.path.join(cwd, piece)) for piece in _pieces(words) if piece}
     return any(map(places.hold, named)) or (program in _COPY_FOLDERS and places.lie_below(named - {"/"}))
 
 

@@ -1,7 +1,7 @@
 """Hostile commands: none has an effect that nobody was asked about.
 
-Each is decided as a session would in mode default, and none of those is run. What is allowed is run for real, in a world
-that is thrown away: nothing but its scratch folder is writable, no home of this machine is there, and no network.
+Each is decided as a session would in mode default. What is allowed is run for real, in a world that is thrown away:
+nothing but its scratch folder is writable, no home of this machine is there, and no network.
 """
 
 import os
@@ -22,7 +22,8 @@ SECRETS = (".netrc", ".pgpass", ".bash_history", ".ssh/id_rsa", ".aws/credential
 _HARMLESS_OPENS = re.compile(r'"/dev/(?:null|tty)"')
 _EFFECT = re.compile(
     r"^\d+ +(?:open|openat|creat|unlink|unlinkat|rename\w*|mkdir\w*|rmdir|link\w*|symlink\w*|chmod|fchmod\w*|chown|"
-    r"truncate|mknod\w*|mount|umount\w*|setxattr|utimensat)\((?!.* = -1 )|^\d+ +(?:connect|sendto|sendmsg|bind)\(.*AF_INET"
+    r"truncate|mknod\w*|mount|umount\w*|setxattr|utimensat)\((?!.* = -1 )"
+    r"|^\d+ +(?:connect|sendto|sendmsg|bind)\(.*AF_INET"
 )
 _ONLY_READS = re.compile(r"^\d+ +(?:open|openat)\((?!.*O_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND))")
 
@@ -86,7 +87,8 @@ class World:
         ]
         world = str(self.root / "world")
         return [
-            shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap", "--die-with-parent", "--unshare-all", "--ro-bind", "/", "/",
+            shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap", "--die-with-parent", "--unshare-all",
+            "--ro-bind", "/", "/",
             *(word for option in hidden for word in option.split("=")), "--dev", "/dev", "--proc", "/proc",
             "--bind", world, world,
         ]  # fmt: skip

@@ -8,7 +8,6 @@ cannot be held in its place. What came to be is renamed where it is, so nothing 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import time
 from typing import TYPE_CHECKING
@@ -118,10 +117,10 @@ def _free_name(name: str, where: int) -> str:
     """A command may have taken the first names, or made this one so long that none fits behind it."""
     room = _MAX_NAME_BYTES - len(PUT_ASIDE) - _MOST_DIGITS
     short = os.fsdecode(os.fsencode(name)[:room])
-    for number in itertools.chain(range(1, _MOST_NUMBERED), iter(time.time_ns, 0)):
+    for number in range(1, _MOST_NUMBERED):
         candidate = f"{short}{PUT_ASIDE}-{number}"
         try:
             os.lstat(candidate, dir_fd=where)
         except FileNotFoundError:
-            break
-    return candidate
+            return candidate
+    return f"{short}{PUT_ASIDE}-{time.time_ns()}"
