@@ -196,8 +196,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
     long to show, piece by piece; `emit` records an event; `ask(id, question, choices)` puts
-    a question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight` is for tools that look at more files than the
-    call names.
+    a question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
+    is for tools that look at more files than the call names.
     """
 
     call: ToolCall
