@@ -20,14 +20,15 @@ _NEW_FILE_MODE = 0o666
 _NEW_FOLDER_MODE = 0o777
 _ACCESS_LIST = "system.posix_acl_access"
 _KEPT_ATTRIBUTES = ("user.", "system.", "security.selinux")
-"""How attributes begin that belong to a file whatever it holds; the kernel takes others away with each change itself."""
+"""How attributes begin that belong to a file whatever it holds. Others the kernel takes away with each change."""
 
 
 def replace_beneath(resolved_path: str, data: bytes) -> bool:
     """Writes the file and makes missing folders; True when there was no file before.
 
     An existing file keeps its mode, owner, group, extended attributes and access list; a new one gets what the umask
-    says. Raises OSError for a folder, a device, a file that may not be written or whose like cannot be made, and `PathChanged` when a symlink stands where the check saw none.
+    says. Raises OSError for a folder, a device, a file that may not be written or whose like cannot be made, and
+    `PathChanged` when a symlink stands where the check saw none.
     """
     folder, name = os.path.split(resolved_path)
     with _folder(folder) as where:
