@@ -23,18 +23,9 @@ def content_digest(data: bytes) -> str:
     return sha256(data[:MAX_DIGESTED_BYTES]).hexdigest()[:32]
 
 
-def digests(paths: Iterable[str]) -> dict[str, str]:
-    """The digests of those of these paths that are plain files and can be read. Blocks."""
-    from bridle.base.files import read_limited
-
-    found: dict[str, str] = {}
-    for path in paths:
-        try:
-            path.encode()  # a name that is no text cannot stand in an event
-            found[path] = content_digest(read_limited(path, MAX_DIGESTED_BYTES).data)
-        except (OSError, ValueError):
-            continue
-    return found
+def digests(contents: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+    """What `metadata.seen` says of these files, each given with what it holds."""
+    return {path: content_digest(data) for path, data in contents}
 
 
 def seen_in(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -57,10 +57,11 @@ async def _with_known(output: ToolOutput, changed: list[str]) -> ToolOutput:
     """The output, by which the model also knows the files its command changed, whatever it named."""
     if not changed:
         return output
-    from bridle.engine.known_files import SEEN, digests, seen_in
+    from bridle.base.files import read_each
+    from bridle.engine.known_files import MAX_DIGESTED_BYTES, SEEN, digests, seen_in
 
-    seen = seen_in(output.metadata) | await asyncio.to_thread(digests, changed)
-    return msgspec.structs.replace(output, metadata=output.metadata | {SEEN: seen})
+    now = await asyncio.to_thread(lambda: digests(read_each(changed, MAX_DIGESTED_BYTES)))
+    return msgspec.structs.replace(output, metadata=output.metadata | {SEEN: seen_in(output.metadata) | now})
 
 
 async def _begun(keeper: Keeper, call: ToolCall) -> Begun:

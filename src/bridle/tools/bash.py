@@ -142,9 +142,10 @@ async def _named_files(context: ToolContext, access: str) -> dict[str, str]:
     named = [each.resolved for each in context.call.named if each.kind == "path" and each.access == access]
     if not named:
         return {}
-    from bridle.engine.known_files import digests
+    from bridle.base.files import read_each
+    from bridle.engine.known_files import MAX_DIGESTED_BYTES, digests
 
-    return await asyncio.to_thread(digests, named)
+    return await asyncio.to_thread(lambda: digests(read_each(named, MAX_DIGESTED_BYTES)))
 
 
 async def _leave_running(args: BashArgs, context: ToolContext, jobs: Jobs) -> ToolOutput:
