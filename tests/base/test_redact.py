@@ -558,13 +558,15 @@ def test_no_opening_hides_inside_another():
         "SG.",
         "-----",
         "authorization: ",
+        "password=x1",
     ],
 )
-def test_hostile_text_costs_time_in_proportion_to_its_length(unit):
+@pytest.mark.parametrize("mask", [redact, redact_values])
+def test_hostile_text_costs_time_in_proportion_to_its_length(unit, mask):
     def cost(length):
-        text = (unit * (length // len(unit) + 1))[:length]
+        text = (unit * (length // len(unit) + 1))[:length] + "!"
         began = time.process_time()
-        redact(text)
+        mask(text)
         return time.process_time() - began
 
     cost(1000)

@@ -61,18 +61,23 @@ def redact_values(text: str, marker: Marker = stored_marker) -> str:
     openings = Openings(text, "", final=True)
     done, position = list[str](), 0
     plain_from = plain_to = 0
+    beyond = set[
+        int
+    ]()  # forms whose secrets go on behind the plain characters, from wherever among them they begin
     while found := openings.first_from(position):
         start, shape = found[0], _compiled(found[1])
         form, kept = _recognised(shape, text, start, text[max(start - BEFORE, 0) : start])
         value_at = start + len(kept)
-        if (
-            form is not None and not plain_from <= value_at < plain_to
-        ):  # else it goes as far as the one before it
+        if form is not None and not plain_from <= value_at < plain_to:  # else they end where they did before
             plain = _plain_value().match(text, value_at)
             plain_from, plain_to = plain.span() if plain else (value_at, value_at)
+            beyond.clear()
         # Whatever goes on behind the plain characters is not looked for: it may be long, and be looked for often.
         most = plain_to + _END_MARK
-        end = _masked_to(form, text, value_at, final=True, most=most)[0] if form is not None else start
+        if form is None or id(form) in beyond:
+            end = start
+        elif (end := _masked_to(form, text, value_at, final=True, most=most)[0]) > plain_to:
+            beyond.add(id(form))
         if form is not None and value_at < end <= plain_to:
             done += (text[position:value_at], marker(form.kind))
             position = end
