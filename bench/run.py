@@ -38,6 +38,7 @@ ROWS = {
     "barrier": "logs:barrier",
     "size": "parts:size",
     "redact": "parts:redaction",
+    "stall": "stalls:stall",
     "spawn": "parts:spawn",
     "sandbox": "sandboxing:added",
     "flood": "sandboxing:flood",

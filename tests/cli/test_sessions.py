@@ -87,7 +87,8 @@ def test_an_export_is_the_events_one_a_line_from_the_first_without_gaps(place: P
 
 def test_what_is_shown_of_a_session_is_what_was_said_and_done(place: Place) -> None:
     (place.work / "notes.txt").write_text("old\n")
-    script = 'say First.\ncall write_file {"path": "notes.txt", "content": "new\\n"}\n---\nsay Second.\n'
+    write = 'call write_file {"path": "notes.txt", "content": "new\\n"}\n'
+    script = f'call bash {{"command": "cat notes.txt"}}\n---\nsay First.\n{write}---\nsay Second.\n'
     place.bridle("run", "--mode", "auto", "-m", place.script(script), "change\x1b[31m it")
     shown = place.bridle("sessions", "show", place.only_session())
     assert (shown.code, shown.err) == (0, "")

@@ -58,6 +58,7 @@ class Bench:
             write=self.live.append,
             passed_gates=_at_once,
             partial=self.partial,
+            asked=True,
         )
         return await self._run(call)
 

@@ -19,6 +19,7 @@ async def test_one_place_is_replaced_and_the_result_shows_the_change(bench) -> N
     assert file.read_text() == "def total():\n    return 1\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o750
     assert output.content == "Edited cart.py: 1 replacement (+1 -1)."
+    assert [*output.metadata.pop("seen")] == [str(file)]
     assert output.metadata == {
         "path": "cart.py",
         "created": False,

@@ -40,6 +40,7 @@ async def test_a_page_says_where_the_next_one_begins(bench) -> None:
     (bench.workspace / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     output = await bench.run("read_file", path="a.txt", offset=3, limit=2)
     assert output.content == "3\tline 3\n4\tline 4\n[more lines follow: offset=5]\n"
+    assert [*output.metadata.pop("seen")] == [str(bench.workspace / "a.txt")]
     assert output.metadata == {"first_line": 3, "last_line": 4, "more": True}
 
 
@@ -49,6 +50,7 @@ async def test_at_most_2000_lines_come_at_once_whatever_is_asked(bench) -> None:
     assert output.metadata["last_line"] == MAX_LINES
     assert output.content.endswith("[more lines follow: offset=2001]\n")
     rest = await bench.run("read_file", path="a.txt", offset=2001)
+    assert rest.metadata.pop("seen") == output.metadata["seen"]
     assert rest.metadata == {"first_line": 2001, "last_line": 2500, "more": False}
 
 

@@ -12,6 +12,7 @@ async def test_a_new_file_and_its_folders_are_made(bench) -> None:
     output = await bench.run("write_file", path="src/new/a.py", content="one\ntwo\n")
     assert (bench.workspace / "src/new/a.py").read_text() == "one\ntwo\n"
     assert output.content == "Created src/new/a.py: 2 lines, 8 bytes."
+    assert [*output.metadata.pop("seen")] == [str(bench.workspace / "src/new/a.py")]
     assert output.metadata == {
         "path": "src/new/a.py",
         "created": True,

@@ -236,6 +236,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     @functools.cache
     def run_tool() -> RunTool:
         """The tool layers, built with the first call: an answer without calls needs none of it."""
+        from bridle.engine.known_files import KnownFiles
         from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
         from bridle.safety.bringing import foreseen
         from bridle.safety.guards import guarded, rechecked
@@ -246,6 +247,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         from bridle.tools.output import Spill, capped
 
         paths, understand, checks = gate().paths, gate().understand, gate().layers[1:]
+        known = KnownFiles(conversation.known_files)
         spill = Spill(os.path.join(ground.where.state, "outputs", log.session), log.outputs_key)
 
         async def execute(call: ToolCall) -> ToolOutput:
@@ -260,6 +262,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 emit=journal.emit,
                 ask=questions.ask,
                 sight=gate().sight,
+                known=known,
                 dry_run=options.dry_run,
             )
             output = edits.ran(call, await call.definition.run(call.args, context))

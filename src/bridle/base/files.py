@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import NamedTuple, cast
 
@@ -285,6 +285,16 @@ def read_limited(source: int | str, limit: int) -> Contents:
         return _read(fd, limit)
     finally:
         os.close(fd)
+
+
+def read_each(paths: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:
+    """What each of these files begins with. No plain file, no right to read it, or a name that is no text: left out."""
+    for path in paths:
+        try:
+            path.encode()
+            yield path, read_limited(path, limit).data
+        except (OSError, ValueError):
+            continue
 
 
 class Untrusted(OSError):

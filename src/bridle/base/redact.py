@@ -32,6 +32,8 @@ _SHORT = 10
 _ESCAPE = "\x1b"
 _MAX_ESCAPES = 16
 """So many escape sequences may follow each other without any text between them; more are dropped."""
+_PIECE = 8 * 1024
+"""A long text is looked at as if it came in pieces of this size, so that other threads can run in between."""
 _END_MARK = 80
 """No `until` matches more characters than this."""
 
@@ -58,15 +60,24 @@ def redact_values(text: str, marker: Marker = stored_marker) -> str:
     """
     openings = Openings(text, "", final=True)
     done, position = list[str](), 0
+    plain_from = plain_to = 0
+    beyond = set[
+        int
+    ]()  # forms whose secrets go on behind the plain characters, from wherever among them they begin
     while found := openings.first_from(position):
         start, shape = found[0], _compiled(found[1])
         form, kept = _recognised(shape, text, start, text[max(start - BEFORE, 0) : start])
         value_at = start + len(kept)
-        plain = _plain_value().match(text, value_at)
-        plain_to = plain.end() if plain else value_at
+        if form is not None and not plain_from <= value_at < plain_to:  # else they end where they did before
+            plain = _plain_value().match(text, value_at)
+            plain_from, plain_to = plain.span() if plain else (value_at, value_at)
+            beyond.clear()
         # Whatever goes on behind the plain characters is not looked for: it may be long, and be looked for often.
         most = plain_to + _END_MARK
-        end = _masked_to(form, text, value_at, final=True, most=most)[0] if form is not None else start
+        if form is None or id(form) in beyond:
+            end = start
+        elif (end := _masked_to(form, text, value_at, final=True, most=most)[0]) > plain_to:
+            beyond.add(id(form))
         if form is not None and value_at < end <= plain_to:
             done += (text[position:value_at], marker(form.kind))
             position = end
@@ -129,7 +140,11 @@ class StreamRedactor:
 
     def whole(self, text: str) -> str:
         """What `feed` and `flush` give for a text that is not cut. Between streams only."""
-        return self._ended_with(self._known.feed(text) + self._known.flush())
+        text = self._known.feed(text) + self._known.flush()
+        if len(text) <= _PIECE:
+            return self._ended_with(text)
+        pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+        return "".join((*(self._pass_on(piece, final=False) for piece in pieces), self._ended_with("")))
 
     def _ended_with(self, text: str) -> str:
         rest = self._pass_on(text, final=True)
@@ -222,7 +237,7 @@ class StreamRedactor:
             if found is None:
                 break
             shape = _compiled(found[1])
-            if not final and _is_open(shape, buffer, start):
+            if not final and len(buffer) - start <= HOLD_BACK_LIMIT and _is_open(shape, buffer, start):
                 break
             form, kept = _recognised(shape, buffer, start, self._before)
             if form is None:

@@ -11,6 +11,7 @@ are looked through for one literal after another, and as long as none is there, 
 
 import functools
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -31,6 +32,12 @@ _FIRST_SIZE = 32 * 1024
 _LEAST_SIZE = 200
 """What is looked through before anything is compiled that takes long: about the events of a short run. However short it
 is, a text counts as so long."""
+
+
+_PIECE = 8 * 1024
+"""So much is looked at in one go: nothing else in the process runs meanwhile, whatever thread this is done in."""
+_SCANNED = 256
+"""A scan knows within this many characters from where it matches that it does."""
 
 
 class First:
@@ -156,7 +163,9 @@ class Prefilter:
         if self._first.has(folded):
             present = [regex for literal, regex in _literals() if literal in folded]
             return any(regex.search(folded) for regex in present)
-        return any(scan.sign in folded and scan.regex.search(folded) for scan in _scans())
+        if len(folded) <= _PIECE:
+            return any(scan.sign in folded and scan.regex.search(folded) for scan in _scans())
+        return next(_regions(folded), None) is not None
 
 
 might_hold_secret = Prefilter(First())
@@ -166,22 +175,38 @@ def _folded(text: str) -> bytes:
     return text.encode("latin-1", "replace").translate(_FOLD)
 
 
-def _noticed(text: str) -> list[tuple[int, int]]:
-    """The parts of a text in which an opening may matter, in order and apart from each other."""
-    folded, parts = _folded(text), list[tuple[int, int]]()
-    for scan in _scans():
-        if scan.sign in folded and (first := scan.regex.search(folded)):
-            before, behind = scan.before, scan.behind
-            places = (match.start() for match in scan.regex.finditer(folded, first.start()))
-            parts += ((place - before, place + behind) for place in places)
-    parts.sort()
-    apart: list[tuple[int, int]] = []
-    for begin, end in parts:
-        if apart and begin <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
-        else:
-            apart.append((begin, end))
-    return apart
+def _noticed(text: str) -> Iterator[tuple[int, int]]:
+    """The parts of a text in which an opening may matter, in order. A long one goes on in the next, which overlaps."""
+    regions = _regions(_folded(text))
+    begin, end = next(regions, (0, 0))
+    for next_begin, next_end in regions:
+        if next_begin > end:
+            yield begin, end
+            begin, end = next_begin, next_end
+            continue
+        begin, end = min(begin, next_begin), max(end, next_end)
+        if end - begin > _PIECE:
+            yield begin, end
+            begin = end - _LONGEST_BEGINNING
+    if end:
+        yield begin, end
+
+
+def _regions(folded: bytes) -> Iterator[tuple[int, int]]:
+    """Where scans match, with what stands around it: piece by piece of the text, in each in order."""
+    scans = [scan for scan in _scans() if scan.sign in folded]
+    reached = [0] * len(scans)
+    for piece in range(0, len(folded), _PIECE):
+        end, found = piece + _PIECE, list[tuple[int, int]]()
+        for at, scan in enumerate(scans):
+            for match in scan.regex.finditer(folded, reached[at], end + _SCANNED):
+                if match.start() >= end:
+                    break
+                found.append((match.start() - scan.before, match.start() + scan.behind))
+                reached[at] = match.end()
+            reached[at] = max(reached[at], end)
+        found.sort()
+        yield from found
 
 
 def _has_opening(text: str) -> bool:

@@ -112,6 +112,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     spent_usd: float = 0.0
     counted: Counted | None = None
     todos: tuple[Todo, ...] = ()
+    known_files: dict[str, str] = {}
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -147,6 +148,7 @@ class Conversation:
         self.inputs: dict[int, PendingInput] = {}
         self.wire_ids: set[str] = set()
         self.todos: tuple[Todo, ...] = ()
+        self.known_files: dict[str, str] = {}
         self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
@@ -185,6 +187,7 @@ class Conversation:
                 spent_usd=self.spent_usd,
                 counted=self.counted,
                 todos=self.todos,
+                known_files=self.known_files,
             )
         )
 
@@ -214,6 +217,7 @@ class Conversation:
         conversation.inputs = folded.inputs
         conversation.wire_ids = folded.wire_ids
         conversation.todos = folded.todos
+        conversation.known_files = folded.known_files
         conversation._marks = folded.marks
         return conversation
 
@@ -333,6 +337,10 @@ class Conversation:
     def _tool_result(self, event: ToolResult, _envelope: Envelope) -> None:
         """Results reach the model in the order it asked, whatever order they came in."""
         self._persons_calls.pop(event.call_id, None)
+        if "seen" in event.metadata:
+            from bridle.engine.known_files import learn, seen_in  # answers without calls know no files
+
+            learn(self.known_files, seen_in(event.metadata))
         open_call = self._calls.get(event.call_id)
         if open_call is None:
             return

@@ -103,7 +103,7 @@ class Dispatcher:
         try:
             for group in runs(calls, self._concurrency):
                 for call in group:
-                    self._journal.emit(
+                    await self._journal.record(
                         ToolCallRequested(call_id=call.call_id, tool=call.tool, input=call.input, step=step)
                     )
                 await self._run_group(group, step, identity, results)
@@ -179,12 +179,23 @@ class Dispatcher:
             output = _crashed(call, fault)
         finally:
             progress.stop()
-        number = self._conclude(requested, output, self._elapsed_ms(begun), results)
+        number = await self._concluded(requested, output, self._elapsed_ms(begun), results)
         if call.begun and call.begun[-1].mutating:
             self._journal.owe(number)
         if self._watcher is not None:
             await self._journal.committed()
             await self._watcher.tool_ended(call, results[call.id])
+
+    async def _concluded(
+        self, call: RequestedCall, output: ToolOutput, duration_ms: int, results: dict[str, ToolResult]
+    ) -> int:
+        """`_conclude` that lets others go on meanwhile. Cancelled, it is done all the same: what ran has its result."""
+        result = results[call.call_id] = _result(call, output, duration_ms)
+        try:
+            return await self._journal.record(result)
+        except asyncio.CancelledError:
+            self._journal.emit(result)
+            raise
 
     def _conclude(
         self,
@@ -193,17 +204,7 @@ class Dispatcher:
         duration_ms: int | None,
         results: dict[str, ToolResult],
     ) -> int:
-        result = ToolResult(
-            call_id=call.call_id,
-            tool=call.tool,
-            outcome=output.outcome,
-            content=output.content,
-            reason=output.reason,
-            metadata=output.metadata,
-            evidence=output.evidence,
-            duration_ms=duration_ms if output.outcome not in ("denied", "blocked") else None,
-        )
-        results[call.call_id] = result
+        result = results[call.call_id] = _result(call, output, duration_ms)
         return self._journal.emit(result)
 
     def _cancelled(self, call: ToolCall, ran_ms: int) -> ToolOutput:
@@ -248,6 +249,19 @@ class _Gate:
 
 async def _open_gate() -> None:
     """A run of one call waits for nobody."""
+
+
+def _result(call: RequestedCall, output: ToolOutput, duration_ms: int | None) -> ToolResult:
+    return ToolResult(
+        call_id=call.call_id,
+        tool=call.tool,
+        outcome=output.outcome,
+        content=output.content,
+        reason=output.reason,
+        metadata=output.metadata,
+        evidence=output.evidence,
+        duration_ms=duration_ms if output.outcome not in ("denied", "blocked") else None,
+    )
 
 
 def _not_run(call: RequestedCall) -> ToolOutput:

@@ -8,6 +8,7 @@ comes again with its id once it is.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
@@ -33,6 +34,9 @@ from bridle.protocol.events import (
 )
 
 E = TypeVar("E", bound=AnyEvent)
+
+LONG_BYTES = 4 * 1024
+"""Looking for secrets in more than this may take longer than the loop should wait."""
 
 
 class Journal:
@@ -73,7 +77,16 @@ class Journal:
 
     def emit(self, event: DurableEvent, *, originator: str | None = None) -> int:
         """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed."""
-        event, payload = self._clean(event)
+        return self._append(*self._clean(event, encode_payload(event)), originator)
+
+    async def record(self, event: DurableEvent) -> int:
+        """`emit` for what may be long: secrets are looked for apart from the loop, which goes on meanwhile."""
+        payload = encode_payload(event)
+        if len(payload) <= LONG_BYTES:
+            return self._append(*self._clean(event, payload), None)
+        return self._append(*await asyncio.to_thread(self._clean, event, payload), None)
+
+    def _append(self, event: DurableEvent, payload: bytes, originator: str | None) -> int:
         number = self.conversation.last_id + 1
         envelope = self._envelope(event, number, originator)
         self._log.append(envelope, payload)
@@ -88,7 +101,7 @@ class Journal:
 
     def show(self, event: LiveEvent) -> None:
         """Sends a live event to whoever is there, behind what is told first. It is not stored and may be dropped."""
-        event, payload = self._clean(event)
+        event, payload = self._clean(event, encode_payload(event))
         if self._bus is None:
             return
         envelope = self._envelope(event, None, None)
@@ -134,9 +147,8 @@ class Journal:
         if envelope.id is not None:
             self._bus.publish(msgspec.structs.replace(envelope, id=None), payload)
 
-    def _clean(self, event: E) -> tuple[E, bytes]:
+    def _clean(self, event: E, payload: bytes) -> tuple[E, bytes]:
         """The event without secrets, and its bytes: no known shape, and no key in use whatever it looks like."""
-        payload = encode_payload(event)
         in_use = [secret for secret in self.secrets() if secret.encode() in payload]
         if in_use or might_hold_secret(payload):
             event = redacted(event, in_use)

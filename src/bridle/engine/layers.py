@@ -102,7 +102,7 @@ def recorded(journal: Journal, recheck: Recheck, stopwatch: Stopwatch) -> ToolLa
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if (refused := recheck(call)) is not None:
             return refused
-        journal.emit(
+        await journal.record(
             ToolCallStarted(
                 call_id=call.id,
                 tool=call.name,

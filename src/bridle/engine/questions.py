@@ -116,10 +116,10 @@ class Questions:
             id=number, future=asyncio.get_running_loop().create_future(), nobody=nobody, digest=digest
         )
         self._open[number] = question
-        self._journal.emit(event)
-        if not self._someone_is_here():
-            self._start_clock(question)
         try:
+            await self._journal.record(event)
+            if not self._someone_is_here():
+                self._start_clock(question)
             return await question.future
         finally:
             del self._open[number]

@@ -118,7 +118,7 @@ class Model:
         stop = _stop(answer, calls)
         if stop == "content_filter":
             calls = ()
-        step.emit(
+        await step.journal.record(
             StepEnded(
                 step=step.number,
                 stop=stop,

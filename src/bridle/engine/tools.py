@@ -16,6 +16,7 @@ from bridle.protocol.messages import ToolSchema
 
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
+    from bridle.engine.known_files import KnownFiles
     from bridle.engine.ports import Spawn, SpawnPolicy
 
 Concurrency: TypeAlias = Literal["serial", "parallel_safe", "exclusive"]
@@ -124,6 +125,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     applies, only the question is skipped. `must_ask` says why a person is to be asked even where the rules would allow.
     `parts` are the simple commands of a script, `named` the paths, resolved, and the addresses they are known to use.
     `foreseen` is there for git commands that change files; `agreed` are files later runs obey that a person let change.
+    `asked`: a person said yes to this very call.
     """
 
     id: str
@@ -148,6 +150,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     must_ask: str = ""
     foreseen: Foreseen | None = None
     agreed: tuple[str, ...] = ()
+    asked: bool = False
     policy: SpawnPolicy | None = None
 
     @property
@@ -182,13 +185,19 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 EVERYTHING = Sight()
 
 
+def _knows_nothing() -> KnownFiles:
+    from bridle.engine.known_files import KnownFiles
+
+    return KnownFiles({})
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running tool may use.
 
     `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
     long to show, piece by piece; `emit` records an event; `ask(id, question, choices)` puts
-    a question to a person and gives None when nobody can answer. `sight` is for tools that look at more files than the
-    call names.
+    a question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
+    is for tools that look at more files than the call names.
     """
 
     call: ToolCall
@@ -204,6 +213,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     invocation: str | None = None
     dry_run: bool = False
     sight: Sight = EVERYTHING
+    known: KnownFiles = msgspec.field(default_factory=_knows_nothing)
 
     @property
     def policy(self) -> SpawnPolicy:

@@ -164,6 +164,13 @@ SENTENCES: Mapping[str, Sentence] = {
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),
     "FileUnwritable": Sentence("{path} cannot be written: {problem}."),
+    "ChangedSinceRead": Sentence(
+        "{path} was not written: it changed since you last saw it. {change} Call again to replace it all the same."
+    ),
+    "NeverRead": Sentence(
+        "{path} was not written: it is there already and you never saw what it holds; read it first. "
+        "Call again to replace it all the same."
+    ),
     "TextNotFound": Sentence("{path} was not changed: {problem}."),
     "PatchDoesNotApply": Sentence("The patch does not fit: {problem}. Nothing was written."),
     "CannotStart": Sentence("The command could not be started: {problem}."),

@@ -64,6 +64,7 @@ def permitted(
             return _denied(call, query, decision, answer, permissions)
         if answer is not None:
             _keep(call, query, answer, permissions, record)
+            call = msgspec.structs.replace(call, asked=True)
         if query.obeyed:
             call = msgspec.structs.replace(call, agreed=query.obeyed)
         return await proceed(call)

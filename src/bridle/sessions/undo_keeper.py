@@ -122,6 +122,7 @@ class Keeper:
         self._unended: set[int] = set()
         self._unlooked = False
         self._untold: list[Kept] = []
+        self._changed: list[str] = []
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, call: ToolCall) -> Begun:
@@ -157,6 +158,11 @@ class Keeper:
         """What calls took from repositories since this was last asked, for people."""
         untold, self._untold = self._untold, []
         return [words for kept in untold if (words := _told(kept, self._ground.roots))]
+
+    def changed(self) -> list[str]:
+        """The files that commands made or changed since this was last asked, absolute."""
+        changed, self._changed = self._changed, []
+        return changed
 
     def _may_be_quick(self) -> bool:
         look = self._look
@@ -267,6 +273,7 @@ class Keeper:
             self._unlooked = False
             if kept.has_changes:
                 self._untold.append(kept)
+                self._changed += (change.name for change in kept.changes if change.after is not None)
         kept = msgspec.structs.replace(kept, missed=(*begun.missed, *kept.missed))
         store.end(begun.number, kept, keep.rest())
 

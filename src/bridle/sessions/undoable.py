@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.events import DurableEvent, Notice
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from bridle.sessions.undo_keeper import Begun, Keeper
 
 Result = TypeVar("Result")
+
+_MAX_TOLD = 200
+"""Of a command that changes more files than this, the model knows what it did to the first ones."""
 
 
 def undoable(
@@ -35,7 +40,7 @@ def undoable(
         with stopwatch.measure("undo.before"):
             begun = keeper.begin_at_once(call) or await _begun(keeper, call)
         try:
-            return await proceed(call)
+            output = await proceed(call)
         finally:
             with stopwatch.measure("undo.after"):
                 ran = bool(call.begun)
@@ -43,8 +48,20 @@ def undoable(
                     await to_the_end(keeper.end(begun, ran=ran))
                 for words in keeper.untold():
                     emit(Notice(reason="RepositoryDamaged", message=words))
+        return await _with_known(output, keeper.changed()[:_MAX_TOLD])
 
     return layer
+
+
+async def _with_known(output: ToolOutput, changed: list[str]) -> ToolOutput:
+    """The output, by which the model also knows the files its command changed, whatever it named."""
+    if not changed:
+        return output
+    from bridle.base.files import read_each
+    from bridle.engine.known_files import MAX_DIGESTED_BYTES, SEEN, digests, seen_in
+
+    now = await asyncio.to_thread(lambda: digests(read_each(changed, MAX_DIGESTED_BYTES)))
+    return msgspec.structs.replace(output, metadata=output.metadata | {SEEN: seen_in(output.metadata) | now})
 
 
 async def _begun(keeper: Keeper, call: ToolCall) -> Begun:

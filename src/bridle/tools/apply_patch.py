@@ -54,7 +54,11 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
     except NotPut as failure:
         path = relative_path(failure.path, context.cwd)
         return _failed("FileUnwritable", path, f"{failure.problem}; {_put_back(failure, context.cwd)}")
-    return _done(plan)
+    output, seen = _done(plan), dict[str, str]()
+    for state in plan.states:
+        if state.after is not None:
+            seen |= context.known.saw(state.path, state.after.encoded(state.after.text))["seen"]
+    return msgspec.structs.replace(output, metadata=output.metadata | {"seen": seen})
 
 
 def _done(plan: Plan) -> ToolOutput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import os
 import signal
@@ -106,6 +107,7 @@ def bash_tool(jobs: Jobs) -> Tool:
 
 async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
     output = _Decoded(context)
+    seen = await _named_files(context, "read")  # before: what changes meanwhile was perhaps not read
     process = await context.spawn(
         [_shell(context), "-c", args.command],
         cwd=context.call.resolved(args.workdir),
@@ -122,6 +124,7 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
     blocked = process.blocked(output.tail)
     for message in process.put_aside:
         context.emit(Notice(reason="PutAside", message=message))
+    seen |= await _named_files(context, "write")
     return ToolOutput(
         content=_trailer(exit_code, output.tail) + blocked,
         metadata={
@@ -129,8 +132,20 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
             "sandbox": process.sandbox,
             **({"blocked": True} if blocked else {}),
             **({"hosts": hosts} if (hosts := process.hosts()) else {}),
+            **({"seen": seen} if seen else {}),
         },
     )
+
+
+async def _named_files(context: ToolContext, access: str) -> dict[str, str]:
+    """The files that the command is known to read or write, each with the digest of what it holds now."""
+    named = [each.resolved for each in context.call.named if each.kind == "path" and each.access == access]
+    if not named:
+        return {}
+    from bridle.base.files import read_each
+    from bridle.engine.known_files import MAX_DIGESTED_BYTES, digests
+
+    return await asyncio.to_thread(lambda: digests(read_each(named, MAX_DIGESTED_BYTES)))
 
 
 async def _leave_running(args: BashArgs, context: ToolContext, jobs: Jobs) -> ToolOutput:

@@ -80,7 +80,7 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
         return _failed("FileUnwritable", path, problem)
     diff = await asyncio.to_thread(diff_of, path, file.text, edit.text)
     try:
-        replace_beneath(resolved, file.encoded(edit.text))
+        replace_beneath(resolved, data := file.encoded(edit.text))
     except OSError as problem:
         return _failed("FileUnwritable", path, problem.strerror or str(problem))
     times = f"{edit.replacements} replacement{'s' if edit.replacements != 1 else ''}"
@@ -94,6 +94,7 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
             "added": diff.added,
             "removed": diff.removed,
             "replacements": edit.replacements,
+            **context.known.saw(resolved, data),
         },
     )
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from bridle.base.files import open_beneath
+from bridle.base.files import open_beneath, read_limited
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import sentence
 
@@ -20,7 +20,6 @@ MAX_LINES = 2000
 MAX_BYTES = 1 << 20
 SPILL_PREFIX = "output:"
 
-_CHUNK = 1 << 16
 _BINARY_PROBE = 8192
 
 
@@ -57,9 +56,11 @@ async def read_file(args: ReadArgs, context: ToolContext) -> ToolOutput:
     spilled = _spilled_call(args.path)
     try:
         if spilled is None:
-            page = await asyncio.to_thread(_read, context.call.resolved(args.path), offset, limit)
+            resolved = context.call.resolved(args.path)
+            data, page = await asyncio.to_thread(_read, resolved, offset, limit)
+            seen = context.known.saw(resolved, data)
         elif (kept := context.spilled(spilled)) is not None:
-            page = await asyncio.to_thread(_page_of_spill, kept, offset, limit)
+            page, seen = await asyncio.to_thread(_page_of_spill, kept, offset, limit), {}
         else:
             return _failed(args.path, "this session keeps no such output (any more)")
     except Unreadable as refused:
@@ -68,7 +69,7 @@ async def read_file(args: ReadArgs, context: ToolContext) -> ToolOutput:
         return _failed(args.path, problem.strerror or str(problem))
     if not page.lines and page.seen:
         return _past_end(args.path, offset, page.seen)
-    return _shown(page)
+    return _shown(page, seen)
 
 
 def _page_of_spill(kept: Generator[bytes], offset: int, limit: int) -> Page:
@@ -79,8 +80,8 @@ def _page_of_spill(kept: Generator[bytes], offset: int, limit: int) -> Page:
             raise Unreadable(str(damaged)) from None
 
 
-def _read(path: str, offset: int, limit: int) -> Page:
-    """One page of the file. Nothing but this page is held in memory, however long the file is."""
+def _read(path: str, offset: int, limit: int) -> tuple[bytes, Page]:
+    """The file, which has at most 1 MB, and one page of it."""
     fd = open_beneath(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         status = os.fstat(fd)
@@ -89,9 +90,10 @@ def _read(path: str, offset: int, limit: int) -> Page:
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("it is not a regular file")
         _check_content(fd, status.st_size)
-        return page_of(_chunks(fd), offset, limit)
+        data = read_limited(fd, MAX_BYTES).data
     finally:
         os.close(fd)
+    return data, page_of(iter((data,)), offset, limit)
 
 
 def _check_content(fd: int, size: int) -> None:
@@ -100,11 +102,6 @@ def _check_content(fd: int, size: int) -> None:
         raise Unreadable(f"{shown}; use bash with sed -n, head or grep to see a part of it")
     if b"\0" in os.pread(fd, _BINARY_PROBE, 0):
         raise Unreadable("it is a binary file")
-
-
-def _chunks(fd: int) -> Iterator[bytes]:
-    while chunk := os.read(fd, _CHUNK):
-        yield chunk
 
 
 def page_of(chunks: Iterator[bytes], offset: int, limit: int) -> Page:
@@ -145,11 +142,12 @@ def page_of(chunks: Iterator[bytes], offset: int, limit: int) -> Page:
     return Page(offset, tuple(lines), cut=False, more=False, seen=seen)
 
 
-def _shown(page: Page) -> ToolOutput:
+def _shown(page: Page, seen: dict[str, Any]) -> ToolOutput:
     metadata: dict[str, Any] = {
         "first_line": page.first if page.lines else 0,
         "last_line": page.first + len(page.lines) - 1 if page.lines else 0,
         "more": page.more,
+        **seen,
     }
     if not page.lines:
         return ToolOutput(content="[the file is empty]\n", metadata=metadata)

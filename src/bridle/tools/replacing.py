@@ -18,25 +18,29 @@ from bridle.base.stand_ins import is_stand_in, may_be_stand_in, take_away
 _KEPT_AWAY = "a command still runs that must not be able to change it; write it when that one has ended"
 _NEW_FILE_MODE = 0o666
 _NEW_FOLDER_MODE = 0o777
+_ACCESS_LIST = "system.posix_acl_access"
+_KEPT_ATTRIBUTES = ("user.", "system.", "security.selinux")
+"""How attributes begin that belong to a file whatever it holds. Others the kernel takes away with each change."""
 
 
 def replace_beneath(resolved_path: str, data: bytes) -> bool:
     """Writes the file and makes missing folders; True when there was no file before.
 
-    An existing file keeps its mode; a new one gets what the umask says. Raises OSError for a folder, a device
-    or a file that may not be written, and `PathChanged` when a symlink stands where the check saw none.
+    An existing file keeps its mode, owner, group, extended attributes and access list; a new one gets what the umask
+    says. Raises OSError for a folder, a device, a file that may not be written or whose like cannot be made, and
+    `PathChanged` when a symlink stands where the check saw none.
     """
     folder, name = os.path.split(resolved_path)
     with _folder(folder) as where:
-        mode = _existing_mode(name, where, resolved_path)
+        existing = _existing(name, where, resolved_path)
         temporary = f".{os.urandom(12).hex()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        fd = os.open(temporary, flags, _NEW_FILE_MODE if mode is None else 0o600, dir_fd=where)
+        fd = os.open(temporary, flags, _NEW_FILE_MODE if existing is None else 0o600, dir_fd=where)
         try:
             try:
                 _write_all(fd, data)
-                if mode is not None:
-                    os.fchmod(fd, mode)
+                if existing is not None:
+                    _make_alike(fd, existing, _attributes(f"/proc/self/fd/{where}/{name}"), resolved_path)
             finally:
                 os.close(fd)
             os.replace(temporary, name, src_dir_fd=where, dst_dir_fd=where)
@@ -44,10 +48,49 @@ def replace_beneath(resolved_path: str, data: bytes) -> bool:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=where)
             raise
-    return mode is None
+    return existing is None
 
 
-def _existing_mode(name: str, where: int, shown: str) -> int | None:
+def _make_alike(fd: int, old: os.stat_result, attributes: dict[str, bytes], shown: str) -> None:
+    """Gives a new file what the old one has beside its content, or raises OSError and says what it cannot have."""
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(fd, old.st_uid, old.st_gid)
+        except OSError as problem:
+            whose = f"it belongs to user {old.st_uid} and group {old.st_gid}, and a changed file could not"
+            raise PermissionError(problem.errno, f"{whose}; use bash to change it in place", shown) from None
+    os.fchmod(fd, stat.S_IMODE(old.st_mode))  # after the owner, who takes the setuid bit away
+    given = _attributes(fd)
+    if _ACCESS_LIST in given and _ACCESS_LIST not in attributes:  # the folder has one for what is made in it
+        os.removexattr(fd, _ACCESS_LIST)
+        os.fchmod(fd, stat.S_IMODE(old.st_mode))
+    for name, value in attributes.items():
+        if given.get(name) == value:
+            continue
+        try:
+            os.setxattr(fd, name, value)
+        except OSError as problem:
+            lost = f"its attribute {name} could not be kept; use bash to change it in place"
+            raise OSError(problem.errno, lost, shown) from None
+
+
+def _attributes(file: int | str) -> dict[str, bytes]:
+    """The extended attributes that a changed file should have too; none where the system or the disk knows none."""
+    if not hasattr(os, "listxattr"):
+        return {}
+    follow = isinstance(file, int)
+    try:
+        names = os.listxattr(file, follow_symlinks=follow)
+        kept = (name for name in names if name.startswith(_KEPT_ATTRIBUTES))
+        return {name: os.getxattr(file, name, follow_symlinks=follow) for name in kept}
+    except OSError as problem:
+        if problem.errno in (errno.ENOTSUP, errno.ENOSYS, errno.ENOENT):  # or no /proc
+            return {}
+        raise
+
+
+def _existing(name: str, where: int, shown: str) -> os.stat_result | None:
     try:
         status = os.stat(name, dir_fd=where, follow_symlinks=False)
     except FileNotFoundError:
@@ -63,7 +106,7 @@ def _existing_mode(name: str, where: int, shown: str) -> int | None:
     # Replacing needs no right to write the old file; the person who took that right away meant it.
     if not os.access(name, os.W_OK, dir_fd=where):
         raise PermissionError(errno.EACCES, "it is read-only", shown)
-    return stat.S_IMODE(status.st_mode)
+    return status
 
 
 @contextlib.contextmanager

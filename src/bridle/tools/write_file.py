@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -20,10 +20,23 @@ from bridle.tools.replacing import replace_beneath
 from bridle.tools.text_files import would_lose_secret
 
 MAX_COMPARED_BYTES = 1 << 20
+MAX_SHOWN_LINES = 60
+MAX_LINE = 300
+"""Of what somebody else changed, so many lines are shown, and so much of each."""
 
 
 class WouldLoseSecret(Exception):
     """The new content has a mask where the file has the secret that was masked when it was read."""
+
+
+class NotSeen(Exception):
+    """The file holds what the model does not know, `now`; `known` is what it held when the model saw it, if kept."""
+
+    def __init__(self, reason: str, now: bytes, known: bytes | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.now = now
+        self.known = known
 
 
 class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,10 +52,12 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
     except UnicodeEncodeError:
         return _failed(path, "the content has characters that cannot be stored")
     try:
-        diff = await asyncio.to_thread(_compare, resolved, path, args.content)
+        diff = await asyncio.to_thread(_compare, resolved, path, args.content, context)
         created = replace_beneath(resolved, data)
     except OSError as problem:
         return _failed(path, problem.strerror or str(problem))
+    except NotSeen as unseen:
+        return _not_seen(path, unseen, context.known.saw(resolved, unseen.now))
     except WouldLoseSecret:
         return _failed(
             path,
@@ -59,11 +74,12 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
             "diff": diff.text if diff is not None else "",
             "added": diff.added if diff is not None else lines,
             "removed": diff.removed if diff is not None else None,
+            **context.known.saw(resolved, data),
         },
     )
 
 
-def _compare(resolved: str, path: str, new: str) -> Diff | None:
+def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff | None:
     """The change this write makes; None when the old content is no text of a size worth comparing."""
     try:
         fd = open_beneath(resolved, os.O_RDONLY | os.O_NONBLOCK)
@@ -80,6 +96,7 @@ def _compare(resolved: str, path: str, new: str) -> Diff | None:
         old, truncated = read_limited(fd, MAX_COMPARED_BYTES)
     finally:
         os.close(fd)
+    _check_seen(resolved, old, new, context)
     if truncated or len(new) > MAX_COMPARED_BYTES or b"\0" in old:
         return None
     try:
@@ -89,6 +106,37 @@ def _compare(resolved: str, path: str, new: str) -> Diff | None:
     if would_lose_secret(text, new):
         raise WouldLoseSecret
     return diff_of(path, text, new)
+
+
+def _check_seen(resolved: str, old: bytes, new: str, context: ToolContext) -> None:
+    """Raises `NotSeen` where the file holds what somebody else put there and nobody was asked about losing it.
+
+    The refusal makes it known, so a second call writes, unless the file has changed once more.
+    """
+    if not old or old == new.encode() or context.known.knows(resolved, old):
+        return
+    if context.known.digest(resolved) is not None:
+        raise NotSeen("ChangedSinceRead", old, context.known.content(resolved))
+    if not context.call.asked:
+        raise NotSeen("NeverRead", old)
+
+
+def _not_seen(path: str, unseen: NotSeen, metadata: dict[str, Any]) -> ToolOutput:
+    change = "Read it again to see what it holds."
+    if unseen.known is not None:
+        before, now = (data.decode("utf-8", "replace") for data in (unseen.known, unseen.now))
+        change = f"What changed:\n{_short(diff_of(path, before, now).text)}"
+    content = sentence(unseen.reason, {"path": path, "change": change})
+    return ToolOutput(outcome="error", reason=unseen.reason, content=content, metadata=metadata)
+
+
+def _short(diff: str) -> str:
+    lines = diff.splitlines(keepends=True)
+    more = len(lines) - MAX_SHOWN_LINES
+    shown = "".join(
+        line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…\n" for line in lines[:MAX_SHOWN_LINES]
+    )
+    return f"{shown}… {more} more lines\n" if more > 0 else shown
 
 
 def _failed(path: str, problem: str) -> ToolOutput:
