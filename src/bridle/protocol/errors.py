@@ -339,11 +339,6 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} has nothing about {sessions} any more, so nobody can tell whether events at their end were cut off. "
         "Look, and go on with what is there: bridle sessions repair"
     ),
-    "StoreLost": Sentence(
-        "{path} is damaged at its very beginning ({problem}), so nothing can be saved. Nothing was changed. "
-        "Move it away to begin anew.",
-        1,
-    ),
     "StoreInUse": Sentence(
         "{path} is in use by another Bridle. Nothing was changed; end it and try again.", 1
     ),

@@ -217,6 +217,7 @@ class Writer:
                 contextlib.closing(self._database.connect(writing=True)) as connection,
             ):
                 connection.set_wal_hook(self._wal.committed)
+                self._database.keep_head(connection)
                 while self._gather():
                     self._do_jobs(connection)
                     self._write(connection)
