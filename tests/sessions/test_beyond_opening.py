@@ -6,10 +6,9 @@ import pytest
 
 from bridle.protocol.errors import StoreError
 from bridle.sessions import repairing
-from bridle.sessions.database import Database
 from bridle.sessions.schema import MIGRATIONS
 from sessions.session_kit import filled, opened, put, words
-from sessions.test_repairing import contents, database, spoil, three_sessions
+from sessions.test_repairing import LARGE, contents, database, spoil, three_sessions
 
 PAGE = 4096
 
@@ -20,15 +19,23 @@ def cut(path, share=None, *, size=PAGE):
     os.truncate(path, left)
 
 
+def long_sessions(folder):
+    """Enough that half of the file is not only the beginnings of tables."""
+    three_sessions(folder)
+    for _ in range(2):
+        filled(folder, [*words(1500), LARGE, *words(500)])
+    return contents(folder)
+
+
 def begins_anew(folder):
     filled(folder, words(3))
 
 
 @pytest.mark.parametrize(
-    ("share", "least"), [(None, 0.9), (0.1, 0.75), (0.5, 0.25)], ids=["one page", "a tenth", "half"]
+    ("share", "least"), [(None, 0.98), (0.1, 0.8), (0.5, 0.35)], ids=["one page", "a tenth", "half"]
 )
 def test_of_a_file_cut_short_everything_that_is_still_there_is_saved(tmp_path, share, least):
-    before = three_sessions(tmp_path)
+    before = long_sessions(tmp_path)
     cut(tmp_path / "sessions.db", share)
     with pytest.raises(StoreError) as refused, opened(tmp_path) as store:
         store.list()
@@ -46,7 +53,25 @@ def test_of_a_file_cut_short_everything_that_is_still_there_is_saved(tmp_path, s
     begins_anew(tmp_path)
 
 
-@pytest.mark.parametrize("place", [17, 18, 25, 100, 2000, 4090])
+@pytest.mark.parametrize("place", [18, 20])
+def test_a_bit_that_only_changes_how_the_file_is_read_is_found_by_a_repair(tmp_path, place):
+    before = three_sessions(tmp_path)
+    spoil(tmp_path / "sessions.db", place)
+    assert not repairing.examine(database(tmp_path)).whole
+    assert repairing.repair(database(tmp_path)).damaged == ()
+    assert contents(tmp_path) == before
+    begins_anew(tmp_path)
+
+
+def test_a_file_that_says_it_cannot_be_written_is_damaged(tmp_path):
+    three_sessions(tmp_path)
+    spoil(tmp_path / "sessions.db", 18)
+    with pytest.raises(StoreError) as refused:
+        begins_anew(tmp_path)
+    assert refused.value.reason == "StoreDamaged"
+
+
+@pytest.mark.parametrize("place", [17, 25, 100, 2000, 4090])
 def test_one_bit_of_the_first_page_is_damage_and_costs_nothing(tmp_path, place):
     before = three_sessions(tmp_path)
     spoil(tmp_path / "sessions.db", place)
@@ -62,10 +87,8 @@ def test_one_bit_of_the_first_page_is_damage_and_costs_nothing(tmp_path, place):
 
 
 def test_the_first_page_of_a_file_that_was_brought_up_to_date_is_made_good_too(tmp_path):
-    older = database(tmp_path, migrations=MIGRATIONS[:3])
-    older.connect().close()
+    database(tmp_path, migrations=MIGRATIONS[:3]).connect().close()
     before = three_sessions(tmp_path)
-    assert isinstance(older, Database)
     spoil(tmp_path / "sessions.db", 2000)
     repairing.repair(database(tmp_path))
     assert contents(tmp_path) == before

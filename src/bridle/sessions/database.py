@@ -201,7 +201,9 @@ class Database:
             raise self._unopened(str(problem)) from None
         except apsw.BusyError:
             raise StoreError("StoreInUse", path=self.path) from None
-        except apsw.CorruptError as problem:
+        except (apsw.CorruptError, apsw.ReadOnlyError) as problem:
+            if isinstance(problem, apsw.ReadOnlyError) and not os.access(self.path, os.W_OK):
+                raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
             raise StoreError("StoreDamaged", path=self.path, problem=str(problem)) from problem
         except apsw.Error as problem:
             # Where the disk is full, SQLite cannot make its side files and calls that an I/O error.

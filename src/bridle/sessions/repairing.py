@@ -27,7 +27,7 @@ from bridle.sessions.rescuing import Rescued, rescue
 from bridle.sessions.salvaging import end_of_log, intact, logs_around, one_row
 from bridle.sessions.store import busy
 from bridle.sessions.tips import Tip, TipFile, tip_at
-from bridle.sessions.unopened import readable_copy
+from bridle.sessions.unopened import is_misread, readable_copy
 
 MOST_PROBLEMS = 20
 _SIDE_FILES = ("", "-wal", "-shm")
@@ -171,11 +171,18 @@ def _opened(database: Database) -> Connection | None:
 
     None where not even the list of tables can be read, or the file is shorter than it should be.
     """
+    with database.errors():
+        misread = is_misread(database.path)
     try:
-        return database.connect()
+        connection = database.connect()
     except StoreError as failure:
         if failure.reason != "StoreDamaged":
             raise
+    else:
+        if not misread:
+            return connection
+        connection.close()
+        return None
     try:
         return database.open_with(database.path, database.data_key())
     except apsw.Error:

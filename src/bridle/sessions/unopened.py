@@ -20,6 +20,9 @@ from bridle.sessions import head
 from bridle.sessions.database import Connection, Database
 
 PAGE_BYTES = 4096
+_PLAIN_BYTES = slice(16, 24)
+_PLAIN = bytes((16, 0, 2, 2, 64, 64, 32, 32))
+"""The part of the first page that is neither encrypted nor proven: the size of pages and how they are written."""
 _PAGES_AT_ONCE = 500
 _SCANNED = ("events", "blobs")
 _ADD_PAGE = "insert into sqlite_schema values('table', ?1, ?1, ?2, ?3)"
@@ -28,6 +31,16 @@ _EVENT_COLUMNS = (
 )
 _KEEP_EVENT = "insert or ignore into events values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KEEP_BLOB = "insert or ignore into blobs values(?, ?)"
+
+
+def is_misread(path: str) -> bool:
+    """Whether the file says of itself that its pages have another form than ours have.
+
+    Not while this process has it open: closing it once drops every lock of the process on it.
+    """
+    with open(path, "rb") as file:
+        first = file.read(_PLAIN_BYTES.stop)
+    return len(first) == _PLAIN_BYTES.stop and first[_PLAIN_BYTES] != _PLAIN
 
 
 def readable_copy(database: Database, folder: str) -> Connection:
