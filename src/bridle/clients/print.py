@@ -97,6 +97,7 @@ class Printer:
         self._result = RunResult()
         self._text: list[str] = []
         self._calls: dict[str, str] = {}
+        self._begun: set[str] = set()
         self._paid: set[str] = set()
         self._not_run = 0
         self._took_ms = 0.0
@@ -131,13 +132,19 @@ class Printer:
 
     def fail(self, failure: BridleError) -> None:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
-        if self._result.error is not None and self._result.error["message"] == failure.message:
+        if self._result.error is not None and self._result.error["message"].startswith(failure.message):
             return
-        self._result.error = {"name": failure.reason, "message": failure.message, **_coded(failure)}
+        message = failure.message + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
+        self._result.error = {"name": failure.reason, "message": message, **_coded(failure)}
         self._result.reason = failure.reason
         self._result.orphans = failure.data.get("orphans", [])
         self._result.exit_code = failure.exit_code
-        self._say(visible(failure.message))
+        self._say(visible(message))
+
+    def _what_had_begun(self) -> str:
+        """The calls nobody will ever hear the end of."""
+        begun = [words for call_id, words in self._calls.items() if call_id in self._begun]
+        return f" Had begun, and may have happened: {'; '.join(begun)}." if begun else ""
 
     @property
     def answer(self) -> str:
@@ -217,6 +224,8 @@ class Printer:
                 self._text.append(text)
             case e.ToolCallRequested():
                 self._calls[event.call_id] = describe_call(event.tool, event.input)
+            case e.ToolCallStarted(call_id=call_id):
+                self._begun.add(call_id)
             case e.ToolResult():
                 self._collect_result(event)
             case e.CostIncremented():
@@ -241,6 +250,7 @@ class Printer:
             self._say(visible(" · ".join(filter(None, facts)), newlines=False))
 
     def _collect_result(self, result: e.ToolResult) -> None:
+        self._begun.discard(result.call_id)
         self._not_run += did_not_run(result)
         if result.outcome in ("denied", "blocked"):
             self._result.denied.append(

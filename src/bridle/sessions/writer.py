@@ -326,6 +326,8 @@ class Writer:
         _deliver(news)
 
     def _fail(self, error: StoreError) -> None:
+        if self._committed and error.reason == "StoreUnwritable":  # which says that nothing was run
+            error = StoreError("StoreFailed", **error.data)
         with self._wake:
             self._error = error
             news: list[_News] = [
