@@ -59,6 +59,8 @@ def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
         made = import_lines(store.shelf, sys.stdin.buffer, cwd=here, profile="default")
     else:
         try:
+            if _is_backup(parsed.file):
+                return _restore(store, parsed)
             with open(parsed.file, "rb") as lines:
                 made = import_lines(store.shelf, lines, cwd=here, profile="default")
         except OSError as problem:
@@ -72,6 +74,23 @@ def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(
         f"{made}   imported: {_named(row)}, {turns}. It belongs to this folder; nothing in it was run.\n"
     )
+
+
+def _is_backup(path: str) -> bool:
+    from bridle.sessions.backup import is_backup
+
+    return os.path.isfile(path) and is_backup(path)
+
+
+def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
+    from bridle.cli import tell
+    from bridle.sessions.backup import restore
+
+    came = restore(store.shelf, parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
+    if parsed.json:
+        return say_json(came)
+    left = f" {came.left_out} left out: here already, or nothing in them." if came.left_out else ""
+    return say(f"{counted(len(came.sessions), 'session')} came in.{left} Nothing in them was run.\n")
 
 
 def _rename(store: SessionStore, parsed: argparse.Namespace) -> int:

@@ -48,6 +48,10 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 from bridle.cli.session_repair import repair
 
                 return repair(store, parsed)
+            case "backup":
+                from bridle.cli.session_repair import back_up
+
+                return back_up(store, parsed)
             case "rekey":
                 from bridle.cli.session_repair import rekey
 

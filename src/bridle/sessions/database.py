@@ -78,7 +78,7 @@ class Database:
         self._now_ms = now_ms
         self._notice = notice
         self._migrations = migrations
-        self._key_wrap = key_wrap
+        self.key_wrap = key_wrap
         self._key: str | None = None
 
     def exists(self) -> bool:
@@ -189,7 +189,7 @@ class Database:
             now_ms=self._now_ms,
             notice=self._notice,
             migrations=self._migrations,
-            key_wrap=self._key_wrap,
+            key_wrap=self.key_wrap,
         )
 
     @contextlib.contextmanager
