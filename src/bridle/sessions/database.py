@@ -92,7 +92,7 @@ class Database:
         whatever the wrap of the key raises.
         """
         with self.errors():
-            if self.exists() and _cannot_be_written(self.folder):
+            if self.exists() and cannot_be_written(self.folder):
                 if writing:
                     raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path)
                 return self._open_unwritable()
@@ -389,7 +389,8 @@ def copied(path: str, target: str) -> Generator[None]:
         yield
 
 
-def _cannot_be_written(folder: str) -> bool:
+def cannot_be_written(folder: str) -> bool:
+    """Whether nothing can be made in the folder."""
     try:
         mounted_so = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:
