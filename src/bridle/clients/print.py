@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -149,6 +149,11 @@ class Printer:
     @property
     def answer(self) -> str:
         return self._result.final_response
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the model asked for any tool."""
+        return bool(self._calls)
 
     @property
     def unwritten(self) -> bool:
@@ -315,9 +320,16 @@ class Printer:
         usd = self._result.cost.usd
         return [UNKNOWN_COST if usd is None else dollars(usd)]
 
-    def finish(self, *, log_digest: str | None = None) -> int:
-        """Prints the answer or the result, and returns the exit code."""
+    def finish(
+        self, *, log_digest: str | None = None, changed: Mapping[str, Sequence[str]] | None = None
+    ) -> int:
+        """Prints the answer or the result, and returns the exit code.
+
+        `changed` are the files that calls of the session changed, by the id of the call.
+        """
         result = self._result
+        files = (path for call_id in self._calls for path in (changed or {}).get(call_id, ()))
+        result.changed_files = list(dict.fromkeys((*result.changed_files, *files)))
         result.log_digest = log_digest
         if self._form == "json":
             self._write_json(result)
