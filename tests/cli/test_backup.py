@@ -34,14 +34,19 @@ def test_a_backup_is_made_while_something_runs_and_comes_in_again(place: Place, 
 
     assert place.bridle("sessions", "delete", "-y", session).code == 0
     came = place.bridle("sessions", "import", str(target))
-    assert came.out == "1 session came in. 1 left out: here already, or nothing in them. Nothing in them was run.\n"
+    assert (
+        came.out
+        == "1 session came in. 1 left out: here already, or nothing in them. Nothing in them was run.\n"
+    )
     assert contents(place)["first"] == before["first"]
     back = place.bridle("run", "-r", session, "-m", model, "again")
     assert (back.code, back.out) == (0, "[scripted] two\n")
 
 
 def test_a_backup_is_never_written_over_something(place: Place, tmp_path) -> None:
-    assert place.bridle("sessions", "backup", str(tmp_path / "none")).story == ["There is nothing stored here yet."]
+    assert place.bridle("sessions", "backup", str(tmp_path / "none")).story == [
+        "There is nothing stored here yet."
+    ]
     place.bridle("run", "-m", place.script(TALK), "first")
     for name in ("kept.db", "other.db.key"):
         (tmp_path / name).write_text("mine")

@@ -17,7 +17,9 @@ def test_a_log_that_cannot_be_written_any_more_ends_the_run_and_says_what_had_be
 ) -> None:
     os.mkfifo(place.work / "go")
     model = place.script(f"call bash\n    command: {TOUCHES}\n---\nsay done\n")
-    with place.started("run", "-y", "-s", "off", *([form] if form != "text" else []), "-m", model, "x") as running:
+    with place.started(
+        "run", "-y", "-s", "off", *([form] if form != "text" else []), "-m", model, "x"
+    ) as running:
         with open(place.work / "go", "w", encoding="utf-8") as go:  # opens when the command reads it
             resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
             go.write("go\n")

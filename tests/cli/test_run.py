@@ -373,6 +373,7 @@ def test_files_that_commands_changed_are_changed_files_too(place: Place) -> None
     ran = place.bridle("run", "--json", "-y", "-s", "off", "-m", model, "x")
     assert ran.code == 0, ran.err
     assert sorted(ran.result["changed_files"]) == ["b.txt", "gone.txt", "old.txt", "sub/new.txt"]
-    more = place.script("say y\n---\nsay y\n---\nsay y\n---\ncall bash\n    command: echo 3 > c.txt\n---\nsay done\n", "more")
+    waits = "say y\n---\n" * 3
+    more = place.script(f"{waits}call bash\n    command: echo 3 > c.txt\n---\nsay done\n", "more")
     again = place.bridle("run", "--stream-json", "-c", "-y", "-s", "off", "-m", more, "y")
     assert json.loads(again.out.splitlines()[-1])["changed_files"] == ["c.txt"], "those of this run only"

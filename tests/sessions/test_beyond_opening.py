@@ -95,7 +95,9 @@ def test_the_first_page_of_a_file_that_was_brought_up_to_date_is_made_good_too(t
 
 
 @pytest.mark.parametrize(
-    "left", [b"", b"no database at all", b"\x00" * (20 * PAGE + 5), b"\xff" * PAGE], ids=["nothing", "words", "zeros", "ones"]
+    "left",
+    [b"", b"no database at all", b"\x00" * (20 * PAGE + 5), b"\xff" * PAGE],
+    ids=["nothing", "words", "zeros", "ones"],
 )
 def test_whatever_stands_in_the_file_it_is_put_aside_and_new_sessions_work_at_once(tmp_path, left):
     three_sessions(tmp_path)

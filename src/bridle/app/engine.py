@@ -420,7 +420,10 @@ def store_to_look(env: Mapping[str, str]) -> Generator[SessionStore]:
     """
     from bridle.sessions.shelf import copied_where_unwritable
 
-    with copied_where_unwritable(folders(env).data) as folder, closing(session_store(env, folder=folder)) as store:
+    with (
+        copied_where_unwritable(folders(env).data) as folder,
+        closing(session_store(env, folder=folder)) as store,
+    ):
         yield store
 
 

@@ -63,7 +63,9 @@ def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
             with open(parsed.file, "rb") as lines:
                 made, rest = _import_lines(store, lines.readlines(), here, parsed.file + ".rest")
         except OSError as problem:
-            raise UsageError(f"{problem.filename or parsed.file} cannot be used ({problem.strerror})") from None
+            raise UsageError(
+                f"{problem.filename or parsed.file} cannot be used ({problem.strerror})"
+            ) from None
         except UsageError as refused:
             raise UsageError(f"{parsed.file}: {refused.message}") from None
     if parsed.json:

@@ -1,4 +1,4 @@
-"""`bridle sessions repair`, `backup` and `rekey`: the whole database looked at, what can be read saved, copied, or encrypted anew."""
+"""`bridle sessions repair`, `backup` and `rekey`: the whole database looked at and saved, copied, or encrypted anew."""
 
 from __future__ import annotations
 

@@ -300,7 +300,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2
     ),
     "StoreFailed": Sentence(
-        "Bridle cannot write its log any more ({path}: {problem}), so it stopped. What was stored before is whole.", 1
+        "Bridle cannot write its log any more ({path}: {problem}), so it stopped. What was stored before is whole.",
+        1,
     ),
     "DiskFull": Sentence(
         "No space left: changes and commands are paused, reading works. They continue when there is room."

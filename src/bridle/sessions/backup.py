@@ -1,7 +1,7 @@
 """A copy of everything that is stored, made while others write, and read back before it has its name.
 
-It is the database as it is, encrypted with the same key, and beside it the file of the key as it stands: both are needed,
-and whatever unlocks that key here. It comes in again as sessions (`restore`), or by hand as the database itself.
+It is the database as it is, encrypted with the same key, and beside it the file of the key as it stands: both are
+needed, and whatever unlocks that key here. It comes in again as sessions (`restore`), or by hand as the database.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def back_up(database: Database, path: str) -> Backup:
-    """Writes a backup. Raises `UsageError` where something has its name, and `StoreError` where not all could be read."""
+    """Writes a backup. Raises `UsageError` where something has its name, `StoreError` where not all can be read."""
     path = os.path.abspath(path)
     for taken in (path, path + KEY):
         if os.path.lexists(taken):

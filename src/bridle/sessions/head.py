@@ -48,4 +48,6 @@ def is_of(head: Head, key: str) -> bool:
 def _proof(roots: dict[str, int], key: str) -> bytes:
     from hmac import digest
 
-    return digest(bytes.fromhex(key), b"sessions.head\n" + msgspec.json.encode(roots, order="sorted"), "sha256")
+    return digest(
+        bytes.fromhex(key), b"sessions.head\n" + msgspec.json.encode(roots, order="sorted"), "sha256"
+    )

@@ -39,13 +39,11 @@ class UnreadableLine(UsageError):
         self.place = place
 
 
-def import_lines(
-    shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str, missing: str = ""
-) -> str:
+def import_lines(shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str, missing: str = "") -> str:
     """Makes a session of the lines of an export and returns its id. Raises `UsageError` naming the first bad line.
 
-    It is found by the id it had elsewhere too, unless somebody here has that id or name. Where its end is `missing`, the
-    session says so in these words.
+    It is found by the id it had elsewhere too, unless somebody here has that id or name. Where its end is `missing`,
+    the session says so in these words.
     """
     first: list[Envelope] = []
 
@@ -71,7 +69,12 @@ def import_lines(
 def _says_missing(last: Envelope, missing: str) -> Record:
     note = Notice(reason="EventsLost", message=missing)
     envelope = Envelope(
-        id=(last.id or 0) + 1, kind="Notice", session=last.session, originator="", ts_ms=last.ts_ms, event=note
+        id=(last.id or 0) + 1,
+        kind="Notice",
+        session=last.session,
+        originator="",
+        ts_ms=last.ts_ms,
+        event=note,
     )
     return Record(envelope, encode_payload(note))
 

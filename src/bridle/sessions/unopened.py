@@ -1,8 +1,8 @@
 """A database file that cannot be opened: cut short, or spoiled in the pages that list its tables.
 
-Everything is done to a copy. Its first page is made anew (`head` knows where the tables begin), and the events, which are
-most of it, are read from every page that holds some, whether anything still leads to that page or not: a page is read as
-if it were a whole table. What such a page says is proven later, by digests and links.
+Everything is done to a copy. Its first page is made anew (`head` knows where the tables begin), and the events, which
+are most of it, are read from every page that holds some, whether anything still leads to that page or not: a page is
+read as if it were a whole table. What such a page says is proven later, by digests and links.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def readable_copy(database: Database, folder: str) -> Connection:
     Raises `apsw.Error` where that is not possible.
     """
     kept = head.read(database.head_path)
-    roots = kept.roots if kept is not None else _roots_of_a_new_one(database.beside(os.path.join(folder, "new")))
+    roots = (
+        kept.roots if kept is not None else _roots_of_a_new_one(database.beside(os.path.join(folder, "new")))
+    )
     copy = os.path.join(folder, "sessions.db")
     _copy(database.path, copy)
     if os.path.exists(database.path + "-wal"):
@@ -134,7 +136,9 @@ def _gather(reader: Connection, writer: Connection, pages: int) -> None:
         _show_as_tables(writer, numbers)
         with _transaction(writer):
             for number in numbers:
-                writer.executemany(_KEEP_EVENT, filter(_is_event, _rows(reader, f"events_{number}", "log, id")))
+                writer.executemany(
+                    _KEEP_EVENT, filter(_is_event, _rows(reader, f"events_{number}", "log, id"))
+                )
                 writer.executemany(_KEEP_BLOB, filter(_is_blob, _rows(reader, f"blobs_{number}", "rowid")))
     _show_as_tables(writer, ())
 
@@ -142,7 +146,9 @@ def _gather(reader: Connection, writer: Connection, pages: int) -> None:
 def _show_as_tables(writer: Connection, numbers: Iterable[int]) -> None:
     """Makes tables of pages: each is read as the only one of a table of events, and of one of large contents."""
     with _transaction(writer):
-        writer.execute("delete from sqlite_schema where name glob 'events_[0-9]*' or name glob 'blobs_[0-9]*'")
+        writer.execute(
+            "delete from sqlite_schema where name glob 'events_[0-9]*' or name glob 'blobs_[0-9]*'"
+        )
         for number in numbers:
             events = f"create table events_{number}({_EVENT_COLUMNS}, primary key(log, id)) without rowid"
             blobs = f"create table blobs_{number}(sha256, bytes)"
@@ -165,7 +171,7 @@ def _rows(connection: Connection, table: str, order: str) -> list[tuple[Any, ...
     for way in ("", " desc"):
         by = ", ".join(f"{column}{way}" for column in order.split(", "))
         try:
-            found.extend(connection.execute(f"select * from {table} order by {by}"))
+            found.extend(connection.execute(f"select * from {table} order by {by}"))  # noqa: S608  our own names
         except apsw.Error:
             continue
         break
@@ -173,7 +179,9 @@ def _rows(connection: Connection, table: str, order: str) -> list[tuple[Any, ...
 
 
 def _is_event(row: tuple[Any, ...]) -> bool:
-    log, number, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, link = row
+    log, number, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, link = (
+        row
+    )
     return (
         all(isinstance(value, int) for value in (log, number, ts_ms))
         and all(isinstance(value, str) for value in (kind, originator))
