@@ -45,9 +45,9 @@ def test_a_store_that_cannot_be_opened_is_noted(place: Place):
     model = place.script("say hello\n")
     assert place.bridle("run", "-s", "off", "-m", model, "x").code == 0
     (place.data / "sessions.db").write_bytes(b"something else" * 1_000)
-    assert place.bridle("run", "-s", "off", "-m", model, "x").code == 2
+    assert place.bridle("run", "-s", "off", "-m", model, "x").code == 1
     (line,) = logged(place)
-    assert (line["level"], line["component"], line["reason"]) == ("error", "store", "StoreWrongKey")
+    assert (line["level"], line["component"], line["reason"]) == ("error", "store", "StoreDamaged")
 
 
 def test_doctor_says_where_it_is(place: Place):

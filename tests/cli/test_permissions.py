@@ -80,7 +80,7 @@ def test_what_yes_does_not_answer_says_why_and_which_flag_would(place: Place) ->
 def test_yes_and_the_generous_modes_run_everything(place: Place, option: tuple[str, ...]) -> None:
     ran, denied, made = run(place, *option)
     assert (ran.code, denied, made) == (0, {}, ["hi", "made", "new.txt"])
-    assert ran.result["changed_files"] == ["new.txt"]
+    assert ran.result["changed_files"] == ["new.txt", "made"]
 
 
 @pytest.mark.parametrize("mode", ["safe", "plan"])

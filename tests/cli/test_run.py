@@ -1,5 +1,6 @@
 """`bridle run`: where the answer goes, what the JSON says, and what the exit code means."""
 
+import json
 import os
 import subprocess
 import sys
@@ -367,3 +368,19 @@ def test_a_run_without_stdout_or_stderr_does_its_work(place: Place, closed: str)
     assert b"Traceback" not in done.stderr
     assert (place.work / "ran").exists()
     place.verify(place.only_session())
+
+
+def test_files_that_commands_changed_are_changed_files_too(place: Place) -> None:
+    (place.work / "old.txt").write_text("old")
+    (place.work / "gone.txt").write_text("gone")
+    command = "mkdir sub; echo 1 > sub/new.txt; echo 2 >> old.txt; rm gone.txt"
+    model = place.script(
+        f"call bash\n    command: {command}\n---\ncall write_file\n    path: b.txt\n    content: x\n---\nsay done\n"
+    )
+    ran = place.bridle("run", "--json", "-y", "-s", "off", "-m", model, "x")
+    assert ran.code == 0, ran.err
+    assert sorted(ran.result["changed_files"]) == ["b.txt", "gone.txt", "old.txt", "sub/new.txt"]
+    waits = "say y\n---\n" * 3
+    more = place.script(f"{waits}call bash\n    command: echo 3 > c.txt\n---\nsay done\n", "more")
+    again = place.bridle("run", "--stream-json", "-c", "-y", "-s", "off", "-m", more, "y")
+    assert json.loads(again.out.splitlines()[-1])["changed_files"] == ["c.txt"], "those of this run only"

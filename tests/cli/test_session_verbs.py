@@ -185,8 +185,31 @@ def test_an_import_of_something_else_says_which_line(place: Place) -> None:
     assert done.code == 2
     assert done.story[0].startswith("bad.jsonl: Line 1 is not an event of an export")
     assert place.bridle("sessions", "import", "missing.jsonl").story == [
-        "missing.jsonl cannot be read (No such file or directory)"
+        "missing.jsonl cannot be used (No such file or directory)"
     ]
+
+
+@pytest.mark.parametrize("cut", ["in the middle of a line", "by zeros"])
+def test_of_a_torn_export_the_valid_part_comes_in_and_the_rest_is_kept(place: Place, cut: str) -> None:
+    session = _ran(place)
+    lines = place.bridle("sessions", "export", session).out.encode().splitlines(keepends=True)
+    rest = lines[-2][:40] if cut == "in the middle of a line" else b"\x00" * 500 + lines[-1]
+    (place.work / "torn.jsonl").write_bytes(b"".join(lines[:-2]) + rest)
+    place.bridle("sessions", "delete", "-y", session)
+    done = place.bridle("sessions", "import", "torn.jsonl")
+    assert done.code == 0, done.err
+    kept = place.work / "torn.jsonl.rest"
+    assert f"Its end could not be read; that part is in {kept}." in done.out
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (rest, 0o600)
+    (row,) = place.sessions()
+    assert (row.title, row.imported_ms is not None) == ('part of "hello"', True)
+    *events, last = place.events(row.id)
+    assert len(events) == len(lines) - 2
+    assert last.event.message.endswith(f"could not be read from line {len(lines) - 1} on.")
+    again = place.bridle("sessions", "import", "torn.jsonl")
+    assert again.code == 2
+    assert "torn.jsonl.rest" in again.err
+    assert len(place.sessions()) == 1
 
 
 @pytest.mark.requirement("G34.4")

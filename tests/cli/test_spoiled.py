@@ -53,6 +53,20 @@ def test_what_a_killed_run_left_beside_the_database_is_read_too(place: Place, di
     assert checked.out.startswith("Everything is whole: 1 session,")
 
 
+def test_words_are_found_and_an_undo_is_shown_on_a_read_only_disk(place: Place, disk: SmallDisk) -> None:
+    model = place.script("call write_file\n    path: new.txt\n    content: words\n---\nsay whole cents\n")
+    disk.bridle("run", "-y", "-s", "off", "-m", model, "count the cart").does(READ_ONLY)
+    disk.bridle("sessions", "search", "whole cents").bridle("undo", "--dry-run").bridle("undo", "-y")
+    ran, found, shown, refused = disk.results()
+    assert ran.code == 0
+    assert (found.code, "whole cents" in found.out) == (0, True), found.err
+    assert shown.code == 0, shown.err
+    assert "new.txt" in shown.out
+    assert shown.out.endswith("Nothing was changed (--dry-run).\n")
+    assert refused.code == 2
+    assert "Read-only file system" in refused.err
+
+
 def spoil_an_event(place: Place) -> None:
     """Spoils a page that holds events, and not one without which nothing could be opened."""
     database = place.database()

@@ -299,7 +299,7 @@ def test_after_a_failed_write_every_call_says_so_and_what_was_committed_stays(tm
     out, err = python(FILL_THE_DISK, str(tmp_path)).communicate(timeout=50)
     assert err == ""
     session, *reasons = out.split()
-    assert reasons == ["StoreUnwritable"] * 7
+    assert reasons == ["StoreFailed"] * 7
     with opened(tmp_path) as store, closing(store.open(session)) as log:
         assert log.last_id >= 10
         assert (log.last_id - 10) % 100 == 0

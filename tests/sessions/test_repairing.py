@@ -66,18 +66,13 @@ def test_nothing_there_is_nothing_damaged(tmp_path):
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(place=st.integers(min_value=4096), flip=st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128]))
+@given(place=st.integers(min_value=0), flip=st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128]))
 def test_of_a_spoiled_file_everything_proven_is_saved_and_nothing_else(tmp_path_factory, place, flip):
     folder = tmp_path_factory.mktemp("spoiled")
     before = three_sessions(folder)
     spoil(folder / "sessions.db", place, flip)
     damaged = (folder / "sessions.db").read_bytes()
-    try:
-        report = repairing.repair(database(folder))
-    except StoreError as failure:
-        assert failure.reason in {"StoreWrongKey", "StoreLost"}
-        assert (folder / "sessions.db").read_bytes() == damaged
-        return
+    report = repairing.repair(database(folder))
     if report.whole:  # the byte belongs to nobody
         assert contents(folder) == before
         return

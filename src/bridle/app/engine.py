@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -405,11 +405,27 @@ async def running_engine(
         await engine.close()
 
 
-def session_store(env: Mapping[str, str]) -> SessionStore:
-    """The stored sessions, to look at. Nothing is created by looking."""
+def session_store(env: Mapping[str, str], *, folder: str | None = None) -> SessionStore:
+    """The stored sessions, to look at; with `folder`, those in a copy. Nothing is created by looking."""
     clock, where = SystemClock(), folders(env)
     stored = StoredKeys(where=where, env=env, clock=clock)
-    return SessionStore(where.data, ids=Ids(clock.now_ms, os.urandom), clock=clock, key_wrap=stored.log_key)
+    ids = Ids(clock.now_ms, os.urandom)
+    return SessionStore(folder or where.data, ids=ids, clock=clock, key_wrap=stored.log_key)
+
+
+@contextmanager
+def store_to_look(env: Mapping[str, str]) -> Generator[SessionStore]:
+    """The stored sessions, for what notes something while it looks.
+
+    Where their disk cannot be written, a copy that nobody else sees and that goes afterwards.
+    """
+    from bridle.sessions.shelf import copied_where_unwritable
+
+    with (
+        copied_where_unwritable(folders(env).data) as folder,
+        closing(session_store(env, folder=folder)) as store,
+    ):
+        yield store
 
 
 def session_environment(env: Mapping[str, str]) -> dict[str, str]:

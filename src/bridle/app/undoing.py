@@ -22,6 +22,7 @@ from bridle.engine.journal import Journal
 from bridle.engine.slash import SlashCommand, SlashEvent
 from bridle.protocol.events import Notice
 from bridle.safety.paths import Target, is_beneath_any, session_folders
+from bridle.sessions.reading import LogName
 from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
@@ -157,6 +158,30 @@ def stored_undo(
         )
     finally:
         log.close()
+
+
+def changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
+    """The files each call of a session changed, as undo saw it, whatever tool did it; by the id of the call.
+
+    What belongs to a repository itself is not among them.
+    """
+    from bridle.sessions.undo_store import UndoStore
+    from bridle.sessions.undo_tree import shown_below
+
+    shelf, row = store.shelf, store.find(session)
+    name = LogName(row.id, row.log, row.log_key)
+    kept = UndoStore(name, writer=shelf.writer, database=shelf.database, reader=shelf.reader)
+    with shelf.database.errors():
+        calls = kept.calls()
+    return {
+        call.call_id: [
+            shown_below(change.name, (row.cwd,))
+            for change in call.kept.changes
+            if any(state is not None and state.kind != "folder" for state in (change.before, change.after))
+            and ".git" not in change.name.split("/")
+        ]
+        for call in calls
+    }
 
 
 def _ground(paths: PathPolicy, where: Folders) -> Ground:

@@ -61,12 +61,13 @@ bridle sessions — everything that was done is kept, encrypted, on this machine
   search WORDS [--all]             where people or models said that; "two words" in quotes stand together
   export ID [--format F] [-o FILE] jsonl (as stored), markdown, or html: one page that needs nothing else;
                                    events or chain: a transcript for other tools
-  import FILE|-                    an exported jsonl comes in again, for this folder
+  import FILE|-                    an exported jsonl comes in again, for this folder; or a backup, as it was
   branch ID [--at TURN]            a new session that begins as that one was when the turn had ended
   diff ID [ID]                     what one changed; what two changed differently; --stat without the lines
   rename ID [TITLE]                without a title: none            pin ID [--off]      delete ID… [-y]
   prune [--dry-run]                lets go now what is older than sessions.retention_days
   repair [--check] [--json]        looks at every event; what is whole is saved, the damaged file is kept
+  backup FILE [--json]             a copy of everything, encrypted, with its key in FILE.key; others may be at work
   rekey                            a new key, and everything encrypted with it
 
 ID is any unique beginning of the id, the exact title, or a name given with --session. Go on: bridle -r ID, with the

@@ -54,7 +54,8 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         return printer.finish()
     env = unlocked(with_log_options(env, parsed), model=parsed.model)
     asyncio.run(_run(printer, create, content, parsed.timeout, env))
-    code = printer.finish(log_digest=None if form == "text" else _log_digest(printer.session, env))
+    digest, changed = (None, {}) if form == "text" else _looked_up(printer, env)
+    code = printer.finish(log_digest=digest, changed=changed)
     if printer.unwritten:
         silence_stdout()
     if parsed.output and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
@@ -305,17 +306,24 @@ def _named_session(parsed: argparse.Namespace, cwd: str, store: SessionStore) ->
     return found if found is not None and found.expired_ms is None else None
 
 
-def _log_digest(session: str | None, env: Mapping[str, str]) -> str | None:
-    """The last link of the session's chain: it stands for everything in the log."""
+def _looked_up(printer: Printer, env: Mapping[str, str]) -> tuple[str | None, dict[str, list[str]]]:
+    """The last link of the session's chain, which stands for everything in the log, and the files each call changed."""
+    session = printer.session
     if session is None:
-        return None
+        return None, {}
     store = session_store(env)
     try:
-        return store.digest(session)
+        return store.digest(session), _changed_files(store, session) if printer.has_calls else {}
     except BridleError:
-        return None
+        return None, {}
     finally:
         store.close()
+
+
+def _changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
+    from bridle.app.undoing import changed_files  # not before something may have changed
+
+    return changed_files(store, session)
 
 
 def _refuse_unwritable(path: str | None) -> None:

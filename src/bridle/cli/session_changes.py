@@ -52,26 +52,68 @@ def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, s
 
 
 def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
-    from bridle.sessions.importing import import_lines
-
     here = os.path.realpath(parsed.cwd)
+    rest = ""
     if parsed.file == "-":
-        made = import_lines(store.shelf, sys.stdin.buffer, cwd=here, profile="default")
+        made, rest = _import_lines(store, sys.stdin.buffer.readlines(), here, "import.rest")
     else:
         try:
+            if _is_backup(parsed.file):
+                return _restore(store, parsed)
             with open(parsed.file, "rb") as lines:
-                made = import_lines(store.shelf, lines, cwd=here, profile="default")
+                made, rest = _import_lines(store, lines.readlines(), here, parsed.file + ".rest")
         except OSError as problem:
-            raise UsageError(f"{parsed.file} cannot be read ({problem.strerror})") from None
+            raise UsageError(
+                f"{problem.filename or parsed.file} cannot be used ({problem.strerror})"
+            ) from None
         except UsageError as refused:
             raise UsageError(f"{parsed.file}: {refused.message}") from None
     if parsed.json:
-        return say_json({"session": made})
+        return say_json({"session": made, "rest": rest or None})
     row = store.find(made)
     turns = counted(row.turns, "turn")
+    torn = f" Its end could not be read; that part is in {visible(rest, newlines=False)}." if rest else ""
     return say(
-        f"{made}   imported: {_named(row)}, {turns}. It belongs to this folder; nothing in it was run.\n"
+        f"{made}   imported: {_named(row)}, {turns}. It belongs to this folder; nothing in it was run.{torn}\n"
     )
+
+
+def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str) -> tuple[str, str]:
+    """The session, and where the part went that could not be read; empty where there is none.
+
+    A file whose first line is no event is refused: nothing says that it was ever an export.
+    """
+    from bridle.sessions.importing import UnreadableLine, import_lines
+
+    try:
+        return import_lines(store.shelf, lines, cwd=here, profile="default"), ""
+    except UnreadableLine as torn:
+        whole = torn.place - 1
+        if not b"".join(lines[:whole]).strip():
+            raise
+    missing = f"The file this session was imported from could not be read from line {whole + 1} on."
+    with open(os.open(rest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as kept_beside:
+        kept_beside.writelines(lines[whole:])
+    made = import_lines(store.shelf, lines[:whole], cwd=here, profile="default", missing=missing)
+    store.rename(made, one_line(f'part of "{store.find(made).title}"'))
+    return made, os.path.abspath(rest)
+
+
+def _is_backup(path: str) -> bool:
+    from bridle.sessions.backup import is_backup
+
+    return os.path.isfile(path) and is_backup(path)
+
+
+def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
+    from bridle.cli import tell
+    from bridle.sessions.backup import restore
+
+    came = restore(store.shelf, parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
+    if parsed.json:
+        return say_json(came)
+    left = f" {came.left_out} left out: here already, or nothing in them." if came.left_out else ""
+    return say(f"{counted(len(came.sessions), 'session')} came in.{left} Nothing in them was run.\n")
 
 
 def _rename(store: SessionStore, parsed: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`bridle sessions repair` and `rekey`: the whole database looked at, what can be read saved, or encrypted anew."""
+"""`bridle sessions repair`, `backup` and `rekey`: the whole database looked at and saved, copied, or encrypted anew."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
+from bridle.clients.story import counted
 from bridle.protocol.errors import BridleError
 from bridle.sessions.store import SessionStore
 
@@ -38,3 +39,19 @@ def rekey(store: SessionStore) -> int:
         raise BridleError("NothingStored")
     rekeying.rekey(database)
     return say(f"Everything is encrypted with a new key: {visible(database.key_path)}\n")
+
+
+def back_up(store: SessionStore, parsed: argparse.Namespace) -> int:
+    from bridle.sessions import backup
+
+    database = store.shelf.database
+    if not database.exists():
+        raise BridleError("NothingStored")
+    made = backup.back_up(database, parsed.file)
+    if parsed.json:
+        return say_json(made)
+    path, key = visible(made.path, newlines=False), visible(made.key_path, newlines=False)
+    return say(
+        f"{path}   {counted(made.sessions, 'session')}, {made.events:,} events, read back and whole.\n"
+        f"{key}   its key, locked as it is here. Keep both. In again: bridle sessions import {path}\n"
+    )

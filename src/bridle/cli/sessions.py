@@ -10,7 +10,7 @@ from contextlib import closing
 
 from msgspec import Raw
 
-from bridle.app.engine import session_store
+from bridle.app.engine import session_store, store_to_look
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.session_words import age, day, notes
@@ -24,7 +24,8 @@ CHANGING = frozenset({"branch", "import", "rename", "pin", "delete", "prune"})
 
 
 def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    with closing(session_store(sessions_unlocked(env))) as store:
+    env = sessions_unlocked(env)
+    with store_to_look(env) if parsed.action == "search" else closing(session_store(env)) as store:
         match parsed.action:
             case "show":
                 return _show_json(store, parsed.id) if parsed.json else _show(store, parsed.id)
@@ -48,6 +49,10 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 from bridle.cli.session_repair import repair
 
                 return repair(store, parsed)
+            case "backup":
+                from bridle.cli.session_repair import back_up
+
+                return back_up(store, parsed)
             case "rekey":
                 from bridle.cli.session_repair import rekey
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from bridle.app.engine import session_store
+from bridle.app.engine import session_store, store_to_look
 from bridle.app.undoing import StoredUndo, stored_undo
 from bridle.base.visible import visible
 from bridle.cli import say, tell
@@ -29,7 +29,8 @@ EXIT_STOPPED = 1
 
 def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """Returns 0 when it was done or there was nothing to do, 1 when it was not done."""
-    with closing(session_store(sessions_unlocked(env))) as store:
+    env = sessions_unlocked(env)
+    with store_to_look(env) if parsed.dry_run else closing(session_store(env)) as store:
         row, what = _meant(store, parsed)
         with stored_undo(store, env, row.id, add_dirs=parsed.add_dir) as stored:
             for cut_off in stored.work.cut_off():

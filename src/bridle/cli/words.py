@@ -265,6 +265,9 @@ def _session_changes_words(action: Callable[[str], Parser]) -> None:
     repair = action("repair")
     repair.add_argument("--check", action="store_true")
     repair.add_argument("--json", action="store_true")
+    backup = action("backup")
+    backup.add_argument("file", metavar="FILE")
+    backup.add_argument("--json", action="store_true")
     action("rekey")
 
 

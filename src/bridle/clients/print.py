@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -100,6 +100,7 @@ class Printer:
         self._result = RunResult()
         self._text: list[str] = []
         self._calls: dict[str, str] = {}
+        self._begun: set[str] = set()
         self._paid: set[str] = set()
         self._not_run = 0
         self._took_ms = 0.0
@@ -134,17 +135,28 @@ class Printer:
 
     def fail(self, failure: BridleError) -> None:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
-        if self._result.error is not None and self._result.error["message"] == failure.message:
+        if self._result.error is not None and self._result.error["message"].startswith(failure.message):
             return
-        self._result.error = {"name": failure.reason, "message": failure.message, **_coded(failure)}
+        message = failure.message + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
+        self._result.error = {"name": failure.reason, "message": message, **_coded(failure)}
         self._result.reason = failure.reason
         self._result.orphans = failure.data.get("orphans", [])
         self._result.exit_code = failure.exit_code
-        self._say_problem(visible(failure.message))
+        self._say_problem(visible(message))
+
+    def _what_had_begun(self) -> str:
+        """The calls nobody will ever hear the end of."""
+        begun = [words for call_id, words in self._calls.items() if call_id in self._begun]
+        return f" Had begun, and may have happened: {'; '.join(begun)}." if begun else ""
 
     @property
     def answer(self) -> str:
         return self._result.final_response
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the model asked for any tool."""
+        return bool(self._calls)
 
     @property
     def unwritten(self) -> bool:
@@ -220,6 +232,8 @@ class Printer:
                 self._text.append(text)
             case e.ToolCallRequested():
                 self._calls[event.call_id] = describe_call(event.tool, event.input)
+            case e.ToolCallStarted(call_id=call_id):
+                self._begun.add(call_id)
             case e.ToolResult():
                 self._collect_result(event)
             case e.CostIncremented():
@@ -244,6 +258,7 @@ class Printer:
             self._say(visible(" · ".join(filter(None, facts)), newlines=False))
 
     def _collect_result(self, result: e.ToolResult) -> None:
+        self._begun.discard(result.call_id)
         self._not_run += did_not_run(result)
         if result.outcome in ("denied", "blocked"):
             self._result.denied.append(
@@ -309,9 +324,16 @@ class Printer:
         usd = self._result.cost.usd
         return [UNKNOWN_COST if usd is None else dollars(usd)]
 
-    def finish(self, *, log_digest: str | None = None) -> int:
-        """Prints the answer or the result, and returns the exit code."""
+    def finish(
+        self, *, log_digest: str | None = None, changed: Mapping[str, Sequence[str]] | None = None
+    ) -> int:
+        """Prints the answer or the result, and returns the exit code.
+
+        `changed` are the files that calls of the session changed, by the id of the call.
+        """
         result = self._result
+        files = (path for call_id in self._calls for path in (changed or {}).get(call_id, ()))
+        result.changed_files = list(dict.fromkeys((*result.changed_files, *files)))
         result.log_digest = log_digest
         if self._form == "json":
             self._write_json(result)

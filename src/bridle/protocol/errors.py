@@ -310,6 +310,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "StoreUnwritable": Sentence(
         "Cannot write {path} ({problem}). Bridle keeps its log there; nothing was run.", 2
     ),
+    "StoreFailed": Sentence(
+        "Bridle cannot write its log any more ({path}: {problem}), so it stopped. What was stored before is whole.",
+        1,
+    ),
     "DiskFull": Sentence(
         "No space left: changes and commands are paused, reading works. They continue when there is room."
     ),
@@ -349,11 +353,6 @@ SENTENCES: Mapping[str, Sentence] = {
     "TipsGone": Sentence(
         "{path} has nothing about {sessions} any more, so nobody can tell whether events at their end were cut off. "
         "Look, and go on with what is there: bridle sessions repair"
-    ),
-    "StoreLost": Sentence(
-        "{path} is damaged at its very beginning ({problem}), so nothing can be saved. Nothing was changed. "
-        "Move it away to begin anew.",
-        1,
     ),
     "StoreInUse": Sentence(
         "{path} is in use by another Bridle. Nothing was changed; end it and try again.", 1

@@ -51,7 +51,7 @@ class Connection(Protocol):
     def execute(self, statements: str, bindings: Sequence[Any] = (), /) -> Cursor: ...
     def executemany(self, statements: str, bindings: Iterable[Sequence[Any]], /) -> Cursor: ...
     def last_insert_rowid(self) -> int: ...
-    def pragma(self, name: str, value: str | int, /) -> Any: ...
+    def pragma(self, name: str, value: str | int = ..., /) -> Any: ...
     def set_busy_timeout(self, milliseconds: int, /) -> None: ...
     def set_wal_hook(self, hook: Callable[[Any, str, int], int], /) -> None: ...
     def wal_checkpoint(self) -> tuple[int, int]: ...
@@ -73,11 +73,12 @@ class Database:
         self.folder = folder
         self.path = os.path.join(folder, "sessions.db")
         self.key_path = os.path.join(folder, "sessions.key")
+        self.head_path = os.path.join(folder, "sessions.head")
         self.key_file = KeyFile(self.key_path, database_path=self.path, wrap=key_wrap)
         self._now_ms = now_ms
         self._notice = notice
         self._migrations = migrations
-        self._key_wrap = key_wrap
+        self.key_wrap = key_wrap
         self._key: str | None = None
 
     def exists(self) -> bool:
@@ -91,7 +92,7 @@ class Database:
         whatever the wrap of the key raises.
         """
         with self.errors():
-            if self.exists() and _cannot_be_written(self.folder):
+            if self.exists() and cannot_be_written(self.folder):
                 if writing:
                     raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path)
                 return self._open_unwritable()
@@ -160,7 +161,7 @@ class Database:
             if pending:
                 shutil.copyfile(wal, copy + "-wal")
             with contextlib.closing(self.open_with(copy, self.data_key())) as connection:
-                self._migrate(connection)
+                self.migrate(connection)
                 connection.pragma("wal_checkpoint", "truncate")
             return self.open_with(copy, self.data_key(), frozen=True)
 
@@ -188,7 +189,7 @@ class Database:
             now_ms=self._now_ms,
             notice=self._notice,
             migrations=self._migrations,
-            key_wrap=self._key_wrap,
+            key_wrap=self.key_wrap,
         )
 
     @contextlib.contextmanager
@@ -196,11 +197,13 @@ class Database:
         """Turns what SQLite and the file system raise into `StoreError`."""
         try:
             yield
-        except apsw.NotADBError:
-            raise StoreError("StoreWrongKey", path=self.path, key_path=self.key_path) from None
+        except apsw.NotADBError as problem:
+            raise self._unopened(str(problem)) from None
         except apsw.BusyError:
             raise StoreError("StoreInUse", path=self.path) from None
-        except apsw.CorruptError as problem:
+        except (apsw.CorruptError, apsw.ReadOnlyError) as problem:
+            if isinstance(problem, apsw.ReadOnlyError) and not os.access(self.path, os.W_OK):
+                raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
             raise StoreError("StoreDamaged", path=self.path, problem=str(problem)) from problem
         except apsw.Error as problem:
             # Where the disk is full, SQLite cannot make its side files and calls that an I/O error.
@@ -217,6 +220,27 @@ class Database:
             reason = "it is not a folder" if no_folder else problem.strerror
             raise StoreError("StoreUnwritable", path=path, problem=reason) from problem
 
+    def _unopened(self, problem: str) -> StoreError:
+        """Why the first page cannot be read: it is not what was written, or the key is another one."""
+        from bridle.sessions import head
+
+        kept = head.read(self.head_path)
+        if kept is not None and head.is_of(kept, self.data_key()):
+            return StoreError("StoreDamaged", path=self.path, problem=problem)
+        return StoreError("StoreWrongKey", path=self.path, key_path=self.key_path)
+
+    def keep_head(self, connection: Connection) -> None:
+        """Sees to it that the list of tables is kept outside of the file too. On a full disk it has to wait."""
+        if not os.path.exists(self.head_path):
+            from bridle.sessions import head
+
+            with contextlib.suppress(OSError):
+                head.keep(self.head_path, connection, self.data_key())
+
+    def forget_head(self) -> None:
+        """The list of tables or the key is about to change: whoever writes next keeps it anew."""
+        _remove(self.head_path)
+
     def has_room(self) -> bool:
         """Whether the disk has room for more than the smallest write."""
         try:
@@ -232,21 +256,23 @@ class Database:
                 return
             self.key_file.make()
             fresh = self.path + _NEW
+            self.forget_head()
             # A log left over from a deleted database would be replayed into the new one.
             _remove(fresh, *(name + side for name in (fresh, self.path) for side in _SIDE_FILES))
             os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with contextlib.closing(self._open(fresh)) as connection:
                 connection.pragma("auto_vacuum", "incremental")  # only before the first table
                 connection.pragma("journal_mode", "wal")
-                self._migrate(connection)
+                self.migrate(connection)
             os.rename(fresh, self.path)
             files.sync_folder(self.folder)
 
     def _upgrade(self, connection: Connection) -> None:
         self._notice("Database is upgrading…")
         with self.locked():
+            self.forget_head()
             connection.pragma("journal_mode", "wal")
-            self._migrate(connection)
+            self.migrate(connection)
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
@@ -283,8 +309,13 @@ class Database:
         """The key has changed: the next connection reads it again."""
         self._key = None
 
-    def open_with(self, path: str, key: str, *, alone: bool = False, frozen: bool = False) -> Connection:
-        """A connection to any file of this kind. `frozen`: nobody writes it, and it is opened as it stands."""
+    def open_with(
+        self, path: str, key: str, *, alone: bool = False, frozen: bool = False, short: bool = False
+    ) -> Connection:
+        """A connection to any file of this kind. `frozen`: nobody writes it, and it is opened as it stands.
+
+        `short`: also where it is shorter than it says, to read what is there.
+        """
         flags = apsw.SQLITE_OPEN_READWRITE
         if frozen:
             from urllib.parse import quote
@@ -297,6 +328,8 @@ class Database:
                 connection.pragma("locking_mode", "exclusive")
             connection.pragma("cipher", "aegis")
             connection.pragma("key", f"raw:{key}")
+            if short:
+                connection.pragma("writable_schema", 1)  # SQLite then believes the size of the file
             connection.execute("select count(*) from sqlite_schema").fetchall()  # the key is tried here
             connection.pragma("synchronous", "normal")
             connection.pragma("secure_delete", 1)  # what is deleted is overwritten
@@ -321,7 +354,8 @@ class Database:
                 raise StoreError("StoreUnwritable", path=self.path, problem=problem)
         return found
 
-    def _migrate(self, connection: Connection) -> None:
+    def migrate(self, connection: Connection) -> None:
+        """Brings a database, an empty one too, to this version's schema."""
         connection.execute("begin immediate")
         try:
             found = self._version(connection)
@@ -355,7 +389,8 @@ def copied(path: str, target: str) -> Generator[None]:
         yield
 
 
-def _cannot_be_written(folder: str) -> bool:
+def cannot_be_written(folder: str) -> bool:
+    """Whether nothing can be made in the folder."""
     try:
         mounted_so = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:

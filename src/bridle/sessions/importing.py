@@ -16,7 +16,7 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
 from bridle.protocol.codec import DURABLE_KINDS, EVENT_KINDS, decode_envelope, encode_payload, is_expired
 from bridle.protocol.errors import UsageError
-from bridle.protocol.events import AnyEvent, Envelope, Mode, ModeChanged, SessionCreated, UnknownEvent
+from bridle.protocol.events import AnyEvent, Envelope, Mode, ModeChanged, Notice, SessionCreated, UnknownEvent
 from bridle.sessions.copying import Origin, new_session
 from bridle.sessions.database import Connection
 from bridle.sessions.export import without_secrets
@@ -31,10 +31,19 @@ _KEEP_NAME = (
 )
 
 
-def import_lines(shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str) -> str:
+class UnreadableLine(UsageError):
+    """A line that is no event at all, as in a file that was cut off; `place` counts from 1."""
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def import_lines(shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str, missing: str = "") -> str:
     """Makes a session of the lines of an export and returns its id. Raises `UsageError` naming the first bad line.
 
-    It is found by the id it had elsewhere too, unless somebody here has that id or name.
+    It is found by the id it had elsewhere too, unless somebody here has that id or name. Where its end is `missing`,
+    the session says so in these words.
     """
     first: list[Envelope] = []
 
@@ -45,6 +54,8 @@ def import_lines(shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str
     records = list(_checked(lines, cwd, noticed))
     if not first:
         raise UsageError("There is no event in this file")
+    if missing:
+        records.append(_says_missing(records[-1].envelope, missing))
     _fold(records)
     session = new_session(shelf, Origin(cwd=cwd, root=cwd, profile=profile, imported=True), records)
 
@@ -53,6 +64,19 @@ def import_lines(shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str
 
     shelf.writer.run(keep_name)
     return session
+
+
+def _says_missing(last: Envelope, missing: str) -> Record:
+    note = Notice(reason="EventsLost", message=missing)
+    envelope = Envelope(
+        id=(last.id or 0) + 1,
+        kind="Notice",
+        session=last.session,
+        originator="",
+        ts_ms=last.ts_ms,
+        event=note,
+    )
+    return Record(envelope, encode_payload(note))
 
 
 def _fold(records: Iterable[Record]) -> None:
@@ -85,12 +109,12 @@ def _checked(lines: Iterable[bytes], cwd: str, noticed: Callable[[Envelope], Non
 
 def _read(line: bytes, place: int) -> Envelope:
     if len(line) > MAX_LINE_BYTES:
-        raise UsageError(f"Line {place} is longer than an event can be. Nothing was imported")
+        raise UnreadableLine(f"Line {place} is longer than an event can be. Nothing was imported", place)
     try:
         return decode_envelope(line)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as problem:
-        raise UsageError(
-            f"Line {place} is not an event of an export ({problem}). Nothing was imported"
+        raise UnreadableLine(
+            f"Line {place} is not an event of an export ({problem}). Nothing was imported", place
         ) from None
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 import apsw
 import msgspec
@@ -26,6 +27,7 @@ from bridle.sessions.rescuing import Rescued, rescue
 from bridle.sessions.salvaging import end_of_log, intact, logs_around, one_row
 from bridle.sessions.store import busy
 from bridle.sessions.tips import Tip, TipFile, tip_at
+from bridle.sessions.unopened import is_misread, readable_copy
 
 MOST_PROBLEMS = 20
 _SIDE_FILES = ("", "-wal", "-shm")
@@ -70,10 +72,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(database: Database) -> Report:
-    """Looks at everything and changes nothing. Raises `StoreError` where there is nothing that could be opened."""
+    """Looks at everything and changes nothing. Raises `StoreError` where that is not a question of damage."""
     if not database.exists():
         return _missing(database)
-    with contextlib.closing(_opened(database)) as connection:
+    connection = _opened(database)
+    if connection is None:
+        with tempfile.TemporaryDirectory(prefix="bridle-") as folder, _copy_opened(database, folder) as copy:
+            return _unopenable(database, copy)
+    with contextlib.closing(connection):
         return _examined(database, connection)
 
 
@@ -86,7 +92,10 @@ def repair(database: Database) -> Report:
             for found in report.damaged:
                 _accept_loss(database.folder, found)
             return report
-    _opened(database).close()  # an older form is brought up to date first
+    connection = _opened(database)  # an older form is brought up to date first
+    if connection is None:
+        return _put_aside_unopened(database)
+    connection.close()
     with database.locked(), database.errors():
         refuse_while_running(database.folder)
         with contextlib.closing(database.alone()) as connection:
@@ -100,10 +109,7 @@ def repair(database: Database) -> Report:
                 return report
             aside = _aside(database)
             with contextlib.ExitStack() as copies:
-                for side in _SIDE_FILES:
-                    copies.enter_context(
-                        copied(database.path + side, os.path.join(aside, "sessions.db" + side))
-                    )
+                _copy_aside(database, aside, copies)
                 _write_report(msgspec.structs.replace(report, aside=aside))
                 fresh, rescued = _saved(database, connection, aside)
                 with contextlib.suppress(apsw.Error):
@@ -111,6 +117,25 @@ def repair(database: Database) -> Report:
                 _put_in_place(database, fresh, rescued.tips)
             report = _with_rests(report, rescued, aside)
             _write_report(report)
+        return report
+
+
+def _put_aside_unopened(database: Database) -> Report:
+    """Saves what a readable copy of a file that cannot be opened still holds, if anything."""
+    with database.locked(), database.errors():
+        refuse_while_running(database.folder)
+        aside = _aside(database)
+        with contextlib.ExitStack() as copies:
+            _copy_aside(database, aside, copies)
+            folder = files.private_folder(os.path.join(aside, "copy"))
+            copy = copies.enter_context(_copy_opened(database, folder))
+            report = msgspec.structs.replace(_unopenable(database, copy), aside=aside)
+            _write_report(report)
+            fresh, rescued = _saved(database, copy, aside)
+            _put_in_place(database, fresh, rescued.tips)
+        shutil.rmtree(folder)
+        report = _with_rests(report, rescued, aside)
+        _write_report(report)
         return report
 
 
@@ -141,20 +166,48 @@ def words(report: Report) -> list[str]:
 # Looking
 
 
-def _opened(database: Database) -> Connection:
+def _opened(database: Database) -> Connection | None:
     """A connection, also where its version cannot be read any more: then it is taken to be this one.
 
-    Raises `StoreLost` where not even the list of tables can be read: nothing can be saved.
+    None where not even the list of tables can be read, or the file is shorter than it should be.
     """
+    with database.errors():
+        misread = is_misread(database.path)
     try:
-        return database.connect()
+        connection = database.connect()
     except StoreError as failure:
         if failure.reason != "StoreDamaged":
             raise
+    else:
+        if not misread:
+            return connection
+        connection.close()
+        return None
     try:
         return database.open_with(database.path, database.data_key())
-    except apsw.Error as problem:
-        raise StoreError("StoreLost", path=database.path, problem=str(problem)) from problem
+    except apsw.Error:
+        return None
+
+
+@contextlib.contextmanager
+def _copy_opened(database: Database, folder: str) -> Generator[Connection | None]:
+    """A copy of a file that cannot be opened, made readable in an empty folder; None where nothing can be read."""
+    try:
+        connection = readable_copy(database, folder)
+    except apsw.Error:
+        yield None
+        return
+    with contextlib.closing(connection):
+        yield connection
+
+
+def _unopenable(database: Database, copy: Connection | None) -> Report:
+    """What a readable copy tells of a file that cannot be opened itself."""
+    problem = "the file is shorter than it should be, or its first page is damaged"
+    if copy is None:
+        return msgspec.structs.replace(_missing(database), problems=(problem,))
+    report = _examined(database, copy)
+    return msgspec.structs.replace(report, problems=(problem, *report.problems))
 
 
 def _quick_check(connection: Connection) -> tuple[str, ...]:
@@ -180,8 +233,9 @@ def _examined(database: Database, connection: Connection) -> Report:
     if not complete:
         problems = (*problems, "the list of logs cannot be read to its end")
     damaged = [found for name in logs if (found := _damage(database, connection, name)) is not None]
-    if complete:
-        damaged += [_gone(database.folder, log) for log in reading.lost_logs(connection, database.folder)]
+    known = {name.log_id for name in logs}
+    lost = reading.lost_logs(connection if complete else None, database.folder)
+    damaged += [_gone(database.folder, log) for log in lost if log not in known]
     counted = one_row(connection, "select count(*) from events")
     return Report(
         path=database.path,
@@ -280,10 +334,18 @@ def _aside(database: Database) -> str:
     return files.private_folder(os.path.join(database.folder, f"damaged-{stamp}-{os.urandom(2).hex()}"))
 
 
-def _saved(database: Database, connection: Connection, aside: str) -> tuple[Database, Rescued]:
+def _copy_aside(database: Database, aside: str, copies: contextlib.ExitStack) -> None:
+    for side in _SIDE_FILES:
+        copies.enter_context(copied(database.path + side, os.path.join(aside, "sessions.db" + side)))
+
+
+def _saved(database: Database, connection: Connection | None, aside: str) -> tuple[Database, Rescued]:
     """Makes a new database with what can be read, in the folder of the damaged one."""
     fresh = database.beside(files.private_folder(os.path.join(aside, "saved")))
     shutil.copy2(database.key_path, fresh.key_path)
+    if connection is None:
+        fresh.connect().close()
+        return fresh, Rescued({}, {})
     names, _ = _logs(connection)
     found = ((name.log_id, tip_at(_tip_path(database.folder, name.log_id))) for name in names)
     return fresh, rescue(connection, fresh, names, {log: tip for log, tip in found if tip is not None})
@@ -311,9 +373,10 @@ def _put_in_place(database: Database, fresh: Database, tips: Mapping[str, Tip]) 
     for side in _SIDE_FILES[1:]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(database.path + side)
+    database.forget_head()
     os.replace(fresh.path, database.path)
     shutil.rmtree(fresh.folder)
-    shutil.rmtree(os.path.join(database.folder, "tips"))
+    shutil.rmtree(os.path.join(database.folder, "tips"), ignore_errors=True)
     files.private_folder(os.path.join(database.folder, "tips"))
     for log_id, tip in tips.items():
         _set_tip(database.folder, log_id, tip)

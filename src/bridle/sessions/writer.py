@@ -217,6 +217,7 @@ class Writer:
                 contextlib.closing(self._database.connect(writing=True)) as connection,
             ):
                 connection.set_wal_hook(self._wal.committed)
+                self._database.keep_head(connection)
                 while self._gather():
                     self._do_jobs(connection)
                     self._write(connection)
@@ -325,6 +326,8 @@ class Writer:
         _deliver(news)
 
     def _fail(self, error: StoreError) -> None:
+        if self._committed and error.reason == "StoreUnwritable":  # which says that nothing was run
+            error = StoreError("StoreFailed", **error.data)
         with self._wake:
             self._error = error
             news: list[_News] = [(one.loop, partial(one.heard, 0, error)) for one in self._listeners.values()]

@@ -1,0 +1,156 @@
+"""A copy of everything that is stored, made while others write, and read back before it has its name.
+
+It is the database as it is, encrypted with the same key, and beside it the file of the key as it stands: both are
+needed, and whatever unlocks that key here. It comes in again as sessions (`restore`), or by hand as the database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+
+import apsw
+import msgspec
+
+from bridle.base import files
+from bridle.protocol.codec import encode_envelope
+from bridle.protocol.errors import StoreError, UsageError
+from bridle.sessions import reading
+from bridle.sessions.database import Connection, Database
+from bridle.sessions.importing import import_lines
+from bridle.sessions.keys import KeyFile
+from bridle.sessions.reading import LogName
+from bridle.sessions.shelf import Shelf
+
+KEY = ".key"
+"""What the name of a backup's key ends with."""
+_FIRST_BYTES = bytes((16, 0))
+_FIRST_AT = 16
+_LOGS = "select l.key, l.id, l.session from logs l join sessions s on s.log = l.key order by s.updated_ms"
+_SESSION = """select cwd, title, renamed, pinned from sessions
+  where id = ? and expired_ms is null and rest_of is null"""
+_IS_HERE = "select 1 from sessions where id = ?1 union select 1 from aliases where alias = ?1"
+_KEEP_ROW = "update sessions set title = ?, renamed = ?, pinned = ? where id = ?"
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup holds, and where it is."""
+
+    path: str
+    key_path: str
+    sessions: int
+    events: int
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions that came in, and how many were left out: they are here already, or have nothing to go on with."""
+
+    sessions: tuple[str, ...]
+    left_out: int
+
+
+def back_up(database: Database, path: str) -> Backup:
+    """Writes a backup. Raises `UsageError` where something has its name, `StoreError` where not all can be read."""
+    path = os.path.abspath(path)
+    for taken in (path, path + KEY):
+        if os.path.lexists(taken):
+            raise UsageError(f"{taken} is there already; nothing was written")
+    partial = f"{path}.{os.urandom(4).hex()}.part"
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with database.errors(), contextlib.closing(database.connect()) as connection:
+            connection.execute("vacuum into ?", (partial,))
+        made = _verified(database, partial, path)
+        shutil.copyfile(database.key_path, partial + KEY)
+        for name in (KEY, ""):
+            os.chmod(partial + name, 0o600)
+            _sync(partial + name)
+            os.link(partial + name, path + name)  # never over something else
+        files.sync_folder(os.path.dirname(path))
+    except OSError as problem:
+        raise UsageError(f"{path} cannot be written ({problem.strerror})") from None
+    finally:
+        for name in ("", KEY, "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(partial + name)
+    return made
+
+
+def _verified(database: Database, partial: str, path: str) -> Backup:
+    """What is in a backup, if every page and every event of it is as it was written."""
+    try:
+        with contextlib.closing(database.open_with(partial, database.data_key())) as connection:
+            connection.pragma("journal_mode", "wal")  # as the database itself is
+            names = _logs(connection)
+            if connection.execute("pragma quick_check(1)").fetchall() != [("ok",)]:
+                raise StoreError("StoreDamaged", path=database.path, problem="the backup is not whole")
+            for name in names:
+                reading.check_chain(connection, name)
+            (events,) = connection.execute("select count(*) from events").fetchone() or (0,)
+    except apsw.Error as problem:
+        raise StoreError("StoreDamaged", path=database.path, problem=str(problem)) from problem
+    return Backup(path=path, key_path=path + KEY, sessions=len(names), events=events)
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _logs(connection: Connection) -> list[LogName]:
+    return [LogName(session, log_id, key) for key, log_id, session in connection.execute(_LOGS)]
+
+
+# In again
+
+
+def is_backup(path: str) -> bool:
+    """Whether a file is a database of ours rather than the lines of an export."""
+    with open(path, "rb") as file:
+        first = file.read(_FIRST_AT + len(_FIRST_BYTES))
+    return first[_FIRST_AT:] == _FIRST_BYTES and first[:1] != b"{"
+
+
+def restore(shelf: Shelf, path: str, *, cwd: str, notice: Callable[[str], None]) -> Restored:
+    """Takes in every session of a backup that is not here, each as an export of it would come in.
+
+    Those written with the key in use here keep their folders; others come from elsewhere and belong to `cwd`. Raises
+    `UsageError` for a file that does not open with its key, and `LogDamaged` for one that was changed.
+    """
+    database = shelf.database
+    key_path = path + KEY if os.path.exists(path + KEY) else database.key_path
+    key = KeyFile(key_path, database_path=path, wrap=database.key_wrap).read(notice)
+    ours = database.exists() and key == database.data_key()
+    made: list[str] = []
+    left_out = 0
+    try:
+        with contextlib.closing(database.open_with(path, key, frozen=True)) as backup:
+            for name in _logs(backup):
+                session = _restored(shelf, backup, name, None if ours else cwd)
+                left_out += session is None
+                made += [session] if session else []
+    except apsw.Error as problem:
+        raise UsageError(f"{path} does not open with {key_path} ({problem})") from None
+    return Restored(sessions=tuple(made), left_out=left_out)
+
+
+def _restored(shelf: Shelf, backup: Connection, name: LogName, cwd: str | None) -> str | None:
+    row = backup.execute(_SESSION, (name.session,)).fetchone()
+    here = shelf.reader().execute(_IS_HERE, (name.session,)).fetchone() if shelf.database.exists() else None
+    if row is None or here is not None:
+        return None
+    reading.check_chain(backup, name)
+    its_own, title, renamed, pinned = row
+    lines = (encode_envelope(record.envelope) for record in reading.all_records(backup, name))
+    session = import_lines(shelf, lines, cwd=its_own if cwd is None else cwd, profile="default")
+
+    def keep_row(connection: Connection) -> None:
+        connection.execute(_KEEP_ROW, (title, renamed, pinned, session))
+
+    shelf.writer.run(keep_row)
+    return session
