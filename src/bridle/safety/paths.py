@@ -326,9 +326,11 @@ def _check_length(value: str) -> None:
 def _self_and_parents(resolved: str) -> Iterable[str]:
     while True:
         yield resolved
-        parent = os.path.dirname(resolved)
-        if parent == resolved:
-            return
+        parent = resolved.rpartition("/")[0]
+        if not parent or parent[-1] == "/":  # not an ordinary path, or the last step
+            parent = os.path.dirname(resolved)
+            if parent == resolved:
+                return
         resolved = parent
 
 

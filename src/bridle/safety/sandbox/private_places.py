@@ -204,9 +204,10 @@ class PrivatePlaces:
         """The places and every folder above one of them, each with a slash at its end."""
         found: set[str] = set()
         for place in self._places:
-            while place not in found and place:
-                found.add(place)
-                place = place[: place.rstrip("/").rfind("/") + 1]
+            above = place
+            while above and above not in found:
+                found.add(above)
+                above = above[: above.rstrip("/").rfind("/") + 1]
         return frozenset(found)
 
     @functools.cached_property
