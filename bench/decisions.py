@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import sys
 import time
 
 from measure import Figure, middle, scratch
@@ -11,6 +13,7 @@ from measure import Figure, middle, scratch
 from bridle.app.explaining import explain, standing
 from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
+from bridle.cli import YOUNG_OBJECTS
 from bridle.safety.hooks.context import Actor, context_of
 from bridle.safety.hooks.definitions import hook_from
 from bridle.safety.hooks.running import run_command, started_by
@@ -43,11 +46,11 @@ def decisions() -> list[Figure]:
     return [Figure(name="decision about a command", value=middle(took_ms), unit="ms", target=1, how=how)]
 
 
-async def _decisions(folder: str) -> list[float]:
+async def _decisions(folder: str, rounds: int = ROUNDS + 1) -> list[float]:
     env = {"HOME": folder, "PATH": "/usr/bin:/bin", "BRIDLE_HOME": os.path.join(folder, "bridle")}
     here = standing(env, cwd=folder, mode="default")
     took_ms: list[float] = []
-    for number in range(ROUNDS + 1):
+    for number in range(rounds):
         for command in COMMANDS:
             understand_text.cache_clear()
             begun = time.perf_counter()
@@ -87,3 +90,8 @@ async def _hooks(folder: str) -> tuple[float, float]:
     finally:
         await processes.close()
     return middle(bare_ms), middle(hook_ms)
+
+
+if __name__ == "__main__":  # for those who count: so many rounds in a folder, and no figure
+    gc.set_threshold(YOUNG_OBJECTS)
+    asyncio.run(_decisions(sys.argv[1], int(sys.argv[2])))

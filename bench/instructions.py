@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -10,11 +9,12 @@ import subprocess
 from typing import NamedTuple
 
 from decisions import COMMANDS
-from measure import BRIDLE, PYTHON, Figure, plain_env, scratch
+from measure import BRIDLE, PYTHON, ROOT, Figure, plain_env, scratch
 from over_http import configure, served
 from stepping import script
 
-FEW, MANY = 2, 22
+FEW, MANY = 5, 35
+FIRST, LATER = 5, 10
 _TOTAL = re.compile(rb"^(?:summary|totals): (\d+)", re.MULTILINE)
 _MILLION = 1e6
 
@@ -25,14 +25,18 @@ def instructions() -> list[Figure]:
     with scratch() as home, scratch() as cwd:
         env = plain_env(home) | {"PYTHONHASHSEED": "0"}
         scripted = _counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd)
-        decision = _decision(env, cwd)
+    decision = _decisions()
     plain, confined = _steps("off"), _steps("auto")
     rows = {
         "run": (scripted, "bridle run -m demo hi, a home that has sessions"),
         "run over HTTP": (plain.run, "one answer, a key in the environment"),
         "step over HTTP": (plain.step, f"({MANY} less {FEW} steps) of bash, no sandbox"),
         "step in the sandbox": (confined.step, "the same in a sandbox, the command itself not counted"),
-        "decision": (decision, f"{len(COMMANDS)} commands of the decision row, nothing remembered"),
+        "early decision": (
+            decision.first,
+            f"{len(COMMANDS)} commands of the decision row {FIRST} times, and what they load",
+        ),
+        "decision": (decision.later, f"the same {LATER} times more, nothing remembered of a command"),
     }
     return [
         Figure(name=f"instructions, {name}", value=count / _MILLION, unit="M", how=how)
@@ -46,7 +50,10 @@ class _Counts(NamedTuple):
 
 
 def _steps(sandbox: str) -> _Counts:
-    few, many = (_http_run(script(steps), sandbox, requests=steps + 1) for steps in (FEW, MANY))
+    """The least of two runs each: an id that looks like the beginning of a key makes one compile what finds keys."""
+    few, many = (
+        min(_http_run(script(steps), sandbox, requests=steps + 1) for _ in range(2)) for steps in (FEW, MANY)
+    )
     return _Counts(_http_run("say Hello from afar.\n", sandbox, requests=1), (many - few) / (MANY - FEW))
 
 
@@ -60,35 +67,41 @@ def _http_run(played: str, sandbox: str, *, requests: int) -> int:
     return counted
 
 
-def _decision(env: dict[str, str], cwd: str) -> float:
-    """What one decision takes, from asking about many commands and about none."""
-    asked = "".join(json.dumps({"tool": "bash", "input": {"command": text}}) + "\n" for text in COMMANDS)
-    one = json.dumps({"tool": "bash", "input": {"command": COMMANDS[0]}}) + "\n"
-    argv = ["permissions", "explain", "--batch"]
-    return (_counted(argv, env=env, cwd=cwd, given=asked) - _counted(argv, env=env, cwd=cwd, given=one)) / (
-        len(COMMANDS) - 1
-    )
+class _Decisions(NamedTuple):
+    first: float
+    later: float
+
+
+def _decisions() -> _Decisions:
+    """What one decision takes when everything it needs is still to be loaded, and when it is there."""
+    with scratch() as home, scratch() as cwd:
+        env = plain_env(home) | {"PYTHONHASHSEED": "0"}
+        program = os.path.join(ROOT, "bench", "decisions.py")
+        none, one, more = (
+            _counted([program, cwd, str(rounds)], env=env, cwd=cwd) for rounds in (0, FIRST, FIRST + LATER)
+        )
+    return _Decisions((one - none) / FIRST / len(COMMANDS), (more - one) / LATER / len(COMMANDS))
 
 
 def _counted_warm(argv: list[str], *, env: dict[str, str], cwd: str) -> int:
     """The second run: what the first finds out and makes is not counted."""
     subprocess.run([PYTHON, BRIDLE, *argv], env=env, cwd=cwd, check=True, capture_output=True)
-    return _counted(argv, env=env, cwd=cwd)
+    return _counted([BRIDLE, *argv], env=env, cwd=cwd)
 
 
-def _counted(argv: list[str], *, env: dict[str, str], cwd: str, given: str = "") -> int:
+def _counted(argv: list[str], *, env: dict[str, str], cwd: str) -> int:
     with scratch() as folder:
         tool = ["valgrind", "--tool=callgrind", "--quiet", f"--callgrind-out-file={folder}/%p"]
         process = subprocess.Popen(
-            [*tool, PYTHON, BRIDLE, *argv],
+            [*tool, PYTHON, *argv],
             env=env,
             cwd=cwd,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        _, said = process.communicate(given, timeout=600)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
         with open(os.path.join(folder, str(process.pid)), "rb") as file:
             found = _TOTAL.search(file.read())

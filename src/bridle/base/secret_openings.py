@@ -11,7 +11,8 @@ are looked through for one literal after another, and as long as none is there, 
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import AnyStr, Generic
 
 import msgspec
 
@@ -28,10 +29,10 @@ _BEFORE_DOT = 28
 _BETWEEN_DOTS = 6
 _DOTS_WITHIN = 40
 """A shape `by_dot` has so many characters between its dots, the second at most so far from its beginning."""
-_FIRST_SIZE = 32 * 1024
+_FIRST_SIZE = 128 * 1024
 _LEAST_SIZE = 200
-"""What is looked through before anything is compiled that takes long: about the events of a short run. However short it
-is, a text counts as so long."""
+"""What is looked through before anything is compiled that takes long: by then it has cost as much as compiling does.
+However short it is, a text counts as so long."""
 
 
 _PIECE = 8 * 1024
@@ -90,7 +91,7 @@ class Openings:
         if self._final or position == size:
             return size
         tail = self._text[max(position, size - _LONGEST_BEGINNING) :]
-        for length, beginnings in _table().beginnings.get(tail[-1], {}).items():
+        for length, beginnings in _beginnings(tail[-1]).items():
             if tail[-length:] in beginnings or tail[-length:].lower() in beginnings:
                 return size - length
         return size
@@ -99,8 +100,6 @@ class Openings:
 class _Table(msgspec.Struct, frozen=True):
     opening: re.Pattern[str]
     shapes: dict[str, Shape]  # by opening
-    beginnings: dict[str, dict[int, set[str]]]
-    """Of openings: by their last letter and their length, the longest first."""
 
     def shape_of(self, opening: str) -> Shape:
         return self.shapes.get(opening) or self.shapes[opening.lower()]
@@ -117,17 +116,21 @@ def _table() -> _Table:
             for first in {opening[0], opening[0].upper() if shape.any_case else opening[0]}:
                 by_first.setdefault(first, []).append(rest)
     search = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in by_first.items())
-    return _Table(compiled_later(search), shapes, _beginnings(shapes))
+    return _Table(compiled_later(search), shapes)
 
 
-def _beginnings(shapes: dict[str, Shape]) -> dict[str, dict[int, set[str]]]:
-    cut = [(opening[:size], shape) for opening, shape in shapes.items() for size in range(1, len(opening))]
-    found: dict[str, dict[int, set[str]]] = {}
-    for beginning, shape in sorted(cut, key=lambda one: len(one[0]), reverse=True):
-        last = beginning[-1]
-        for letter in {last, last.upper()} if shape.any_case else {last}:
-            found.setdefault(letter, {}).setdefault(len(beginning), set()).add(beginning)
-    return found
+@functools.lru_cache(maxsize=256)
+def _beginnings(last: str) -> dict[int, set[str]]:
+    """What openings begin with, up to such a letter: by length, the longest first."""
+    found: dict[int, set[str]] = {}
+    for shape in SHAPES:
+        letter = last.lower() if shape.any_case else last
+        for opening in shape.openings:
+            at = opening.find(letter, 0, -1)
+            while at >= 0:
+                found.setdefault(at + 1, set()).add(opening[: at + 1])
+                at = opening.find(letter, at + 1, -1)
+    return dict(sorted(found.items(), reverse=True))
 
 
 def _any_case(letter: str) -> str:
@@ -161,8 +164,9 @@ class Prefilter:
             return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
         if self._first.has(folded):
-            present = [regex for literal, regex in _literals() if literal in folded]
-            return any(regex.search(folded) for regex in present)
+            literals, regexes = _literals()
+            present = (literal for literal in literals.possibly_in(folded) if literal in folded)
+            return any(regexes[literal].search(folded) for literal in present)
         if len(folded) <= _PIECE:
             return any(scan.sign in folded and scan.regex.search(folded) for scan in _scans())
         return next(_regions(folded), None) is not None
@@ -212,29 +216,50 @@ def _regions(folded: bytes) -> Iterator[tuple[int, int]]:
 def _has_opening(text: str) -> bool:
     """Whether any opening stands in the text that may matter."""
     exact, any_case, by_dot = _openings()
-    for opening in exact:  # plain loops: this is done for every text of a short run
-        if opening in text:
-            return True
-    lower = text.lower()
-    for opening in any_case:
-        if opening in lower:
-            return True
+    # mapped, not looped over: this is done for every text of a short run
+    if any(map(text.__contains__, exact.possibly_in(text))) or any(map(text.lower().__contains__, any_case)):
+        return True
     has_dots = any(len(between) == _BETWEEN_DOTS for between in text.split(".")[1:-1])
     dotted = text if has_dots else text[-_DOTS_WITHIN:]
-    return any(opening in dotted for opening in by_dot)
+    return any(map(dotted.__contains__, by_dot))
 
 
 @functools.cache
-def _openings() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _openings() -> tuple["_Literals[str]", list[str], list[str]]:
     """All of them: those that stand as they are, those in any case, and those of shapes `by_dot`."""
     exact, any_case, by_dot = list[str](), list[str](), list[str]()
     for shape in SHAPES:
         (by_dot if shape.by_dot else any_case if shape.any_case else exact).extend(shape.openings)
-    return tuple(exact), tuple(any_case), tuple(by_dot)
+    return _Literals(exact, ("_", "-", ".", ":", "/")), any_case, by_dot
+
+
+class _Literals(Generic[AnyStr]):
+    """Many literals. Most have a sign in them, so that one look at what stands before each sign rules them out."""
+
+    def __init__(self, literals: Iterable[AnyStr], signs: tuple[AnyStr, ...]) -> None:
+        self._by_sign: dict[AnyStr, dict[AnyStr, list[AnyStr]]] = {sign: {} for sign in signs}
+        self._others: list[AnyStr] = []
+        for literal in literals:
+            for sign in signs:
+                at = literal.find(sign)
+                if at >= 2:
+                    self._by_sign[sign].setdefault(literal[at - 2 : at], []).append(literal)
+                    break
+            else:
+                self._others.append(literal)
+
+    def possibly_in(self, text: AnyStr) -> list[AnyStr]:
+        """All that are in the text, and some that are not."""
+        found = self._others.copy()
+        for sign, by_end in self._by_sign.items():
+            if sign in text:
+                for end in by_end.keys() & {piece[-2:] for piece in text.split(sign)}:
+                    found += by_end[end]
+        return found
 
 
 @functools.cache
-def _literals() -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
+def _literals() -> tuple[_Literals[bytes], dict[bytes, re.Pattern[bytes]]]:
     """For every opening what stands in a folded text that has it, and a regex to look closer where that is there."""
     found: dict[str, str] = {}
     for shape in SHAPES:
@@ -248,7 +273,8 @@ def _literals() -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
             elif folded[-1] in _FOLLOWED:
                 regex += _BEHIND_IN_JSON
             found[max(folded.split("/"), key=len)] = regex
-    return tuple((literal.encode(), compiled_later(regex.encode())) for literal, regex in found.items())
+    regexes = {literal.encode(): compiled_later(regex.encode()) for literal, regex in found.items()}
+    return _Literals(regexes, (b"-", b".", b":", b"x")), regexes
 
 
 class _Scan(msgspec.Struct, frozen=True):

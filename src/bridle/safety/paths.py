@@ -213,8 +213,13 @@ def _anchor(folder: str) -> _Anchor:
     if os.path.islink(folder):
         folder = os.path.realpath(folder)
     missing: list[str] = []
-    while identity is None and folder != os.path.dirname(folder):
-        folder, name = os.path.split(folder)
+    while identity is None:
+        parent, _, name = folder.rpartition("/")
+        if not name or not parent or parent.endswith("/"):  # not an ordinary path, or the last step
+            parent, name = os.path.split(folder)
+            if parent == folder:
+                break
+        folder = parent
         missing.append(name.casefold())
         identity = _identity(folder)
     return identity, tuple(reversed(missing))
@@ -321,9 +326,11 @@ def _check_length(value: str) -> None:
 def _self_and_parents(resolved: str) -> Iterable[str]:
     while True:
         yield resolved
-        parent = os.path.dirname(resolved)
-        if parent == resolved:
-            return
+        parent = resolved.rpartition("/")[0]
+        if not parent or parent[-1] == "/":  # not an ordinary path, or the last step
+            parent = os.path.dirname(resolved)
+            if parent == resolved:
+                return
         resolved = parent
 
 

@@ -61,6 +61,7 @@ _GIT_FILLS = frozenset(
      "cherry-pick", "revert", "submodule"}
 )  # fmt: skip
 """Subcommands of git that put files into the workspace."""
+_NOTHING_FORESEEN = Foreseen()
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
 _PUBLIC = ("/usr", "/etc/ssl/certs", "/etc/pki/tls/certs", "/nix/store", "/snap")
@@ -260,9 +261,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         private = secret and outside and not is_beneath_any(target.path, _PUBLIC)
         if (places := self.private) is not None and not private:
             if outside or not places.inside_is_clear:
-                private = places.hold(target.path) or places.hold(
-                    os.path.normpath(os.path.join(cwd, written))
-                )
+                named = os.path.join(cwd, written)
+                private = places.hold(target.path)
+                private = private or (named != target.path and places.hold(os.path.normpath(named)))
             private = private or (linked and places.hold_second_name(target.status))
         return _Seen(names[1:], outside, secret or private, private)
 
@@ -403,7 +404,7 @@ def _command_query(
     script = understand(command, cwd)
     touched = [[*_touched(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
-    foreseen = call.foreseen or Foreseen()
+    foreseen = call.foreseen or _NOTHING_FORESEEN
     obeyed = [file.resolved for file in files if file.policy and file.resolved is not None]
     would_bring = bool(foreseen.files) or foreseen.unknown
     changes_policy = would_bring or any(file.policy for file in files)

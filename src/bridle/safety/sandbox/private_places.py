@@ -172,9 +172,9 @@ class PrivatePlaces:
             for root in roots
             if not self.inside_is_clear or self._folders.place(root) == "outside"
         )
-        return bool(below) and any(
-            place.startswith(below) and os.path.lexists(place.rstrip("/")) for place in self._places
-        )
+        if self._above.isdisjoint(below):
+            return False
+        return any(place.startswith(below) and os.path.lexists(place.rstrip("/")) for place in self._places)
 
     def may_be_found(self, root: str, names: Sequence[str]) -> bool:
         """Whether a search below a resolved folder for files of these names, or of any, would come by one."""
@@ -208,6 +208,17 @@ class PrivatePlaces:
             for place in dict.fromkeys((*named, *leading))
             if not any(is_beneath(folder, place) for folder in opened)
         )
+
+    @functools.cached_property
+    def _above(self) -> frozenset[str]:
+        """The places and every folder above one of them, each with a slash at its end."""
+        found: set[str] = set()
+        for place in self._places:
+            above = place
+            while above and above not in found:
+                found.add(above)
+                above = above[: above.rstrip("/").rfind("/") + 1]
+        return frozenset(found)
 
     @functools.cached_property
     def _files_with_names(self) -> frozenset[tuple[int, int]]:

@@ -555,23 +555,25 @@ class _Reader:
 
     def _words(self, node: Node, command: Command, folders: Folders, owner: int) -> list[Word]:
         """What an argument is: one word, or the words a variable holds that is not quoted."""
-        held = self.values.held
-        variable = _VARIABLE.fullmatch(self.source, node.start_byte, node.end_byte) if held else None
-        value = held.get(variable[1] or variable[2]) if held and variable is not None else None
-        words = None if value is None else fields(value, self.source[node.start_byte : node.end_byte])
-        if words is None:
-            before = len(self.script.commands)
-            word = self._word(node, command, folders, owner)
-            if word.text is not None or node.type != "command_substitution":
-                return [word]
+        if self.values.held and (words := self._held(node)) is not None:
+            self._claim(node, "word", owner)
+            words = [_word_as_written(word) for word in words]
+            self.script.composed.update(word.known for word in words)
+            return words
+        before = len(self.script.commands)
+        word = self._word(node, command, folders, owner)
+        if word.text is None and node.type == "command_substitution":
             found = found_by(self.script.commands[before:])
             if found is not None and not found.parted_by_nul:
                 word = msgspec.structs.replace(word, found=msgspec.structs.replace(found, expanded=True))
-            return [word]
-        self._claim(node, "word", owner)
-        words = [_word_as_written(word) for word in words]
-        self.script.composed.update(word.known for word in words)
-        return words
+        return [word]
+
+    def _held(self, node: Node) -> list[Word] | None:
+        """The words of a variable that stands alone, if what it holds is known."""
+        variable = _VARIABLE.fullmatch(self.source, node.start_byte, node.end_byte)
+        held = self.values.held
+        value = held.get(variable[1] or variable[2]) if held and variable is not None else None
+        return None if value is None else fields(value, self.source[node.start_byte : node.end_byte])
 
     def _word(self, node: Node, command: Command, folders: Folders, owner: int) -> Word:
         """The word a node is, from its text; commands inside it are read too."""
