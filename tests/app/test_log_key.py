@@ -89,7 +89,16 @@ def test_without_a_lock_of_ones_own_nothing_is_asked_and_the_key_is_wrapped(home
     for path in (home.key, Path(key_path(home.where))):
         assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(os.listdir(home.where.data)) == [
-        *("locks", "machine.key", "machine.key.lock", "sessions.db", "sessions.key", "sessions.lock", "tips"),
+        *(
+            "locks",
+            "machine.key",
+            "machine.key.lock",
+            "sessions.db",
+            "sessions.head",
+            "sessions.key",
+            "sessions.lock",
+            "tips",
+        ),
     ]
 
 

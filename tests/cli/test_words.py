@@ -102,7 +102,7 @@ def test_help_pages_fit_a_screen() -> None:
             ("sessions", "lst"),
             (
                 'sessions: "lst" is none of list, show, replay, search, export, diff, branch, import, rename, '
-                "pin, delete, prune, repair, rekey. Did you mean list? See: bridle help sessions"
+                "pin, delete, prune, repair, backup, rekey. Did you mean list? See: bridle help sessions"
             ),
         ),
         (
