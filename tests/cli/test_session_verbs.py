@@ -235,7 +235,8 @@ def test_a_replay_shows_everything_and_runs_nothing(place: Place) -> None:
 def test_diff_shows_what_a_session_changed_and_what_two_did_differently(place: Place) -> None:
     script = 'call write_file {"path": "a.txt", "content": "%s\\n"}\n---\nsay Done.\n'
     first = _ran(place, "write it", "-y", script=script % "one")
-    second = _ran(place, "write it", "-y", script=script % "two")
+    read = 'call read_file {"path": "a.txt"}\n---\n'
+    second = _ran(place, "write it", "-y", script=read + script % "two")
     shown = place.bridle("sessions", "diff", first).out
     assert shown.startswith("a.txt   +1 -0  created\n")
     assert "+one" in shown

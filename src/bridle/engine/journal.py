@@ -75,18 +75,21 @@ class Journal:
         if bus is not None:
             log.listen(self._heard, self._waits_for_room)
 
-    def emit(self, event: DurableEvent, *, originator: str | None = None) -> int:
-        """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed."""
-        return self._append(*self._clean(event, encode_payload(event)), originator)
-
     async def record(self, event: DurableEvent) -> int:
         """`emit` for what may be long: secrets are looked for apart from the loop, which goes on meanwhile."""
         payload = encode_payload(event)
         if len(payload) <= LONG_BYTES:
-            return self._append(*self._clean(event, payload), None)
-        return self._append(*await asyncio.to_thread(self._clean, event, payload), None)
+            event, payload = self._clean(event, payload)
+        else:
+            event, payload = await asyncio.to_thread(self._clean, event, payload)
+        return self.emit(event, clean=payload)
 
-    def _append(self, event: DurableEvent, payload: bytes, originator: str | None) -> int:
+    def emit(self, event: DurableEvent, *, originator: str | None = None, clean: bytes | None = None) -> int:
+        """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed.
+
+        `clean` are the bytes of an event in which no secret is left.
+        """
+        event, payload = self._clean(event, encode_payload(event)) if clean is None else (event, clean)
         number = self.conversation.last_id + 1
         envelope = self._envelope(event, number, originator)
         self._log.append(envelope, payload)
