@@ -43,8 +43,12 @@ asyncio.run(main())
 
 
 @pytest.mark.requirement("G24.1")
-@pytest.mark.parametrize("kind", ["InputAccepted", "PermissionDecided", "ToolResult", "StepEnded", "TurnEnded"])
-def test_every_event_a_client_has_read_is_there_after_the_process_was_killed(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["InputAccepted", "PermissionDecided", "ToolResult", "StepEnded", "TurnEnded"]
+)
+def test_every_event_a_client_has_read_is_there_after_the_process_was_killed(
+    tmp_path: Path, kind: str
+) -> None:
     (tmp_path / "work").mkdir()
     dying = python(DIES_AT_ONCE, str(tmp_path / "work"), str(tmp_path / "home"), kind)
     out, said = dying.communicate(timeout=60)
