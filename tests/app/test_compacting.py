@@ -128,6 +128,15 @@ async def test_before_a_request_that_would_be_too_long_earlier_turns_become_a_su
         assert len(summaries) == 1
 
 
+async def test_a_provider_that_reports_five_tokens_for_everything_is_not_believed():
+    liar = answer(say("fine"), Spend(Usage(input_tokens=4, output_tokens=1)))
+    async with harness(Model(scripted(*[liar] * 20)), sets=(*SMALL, "context.recent_turns=2")) as session:
+        turns = [await session.ask(f"question {number} {LONG}") for number in range(12)]
+    made = [one for turn in turns for one in of_kind(turn, e.Compacted)]
+    assert made
+    assert {one.why for one in made} == {"limit"}
+
+
 @pytest.mark.requirement("D7.21")
 async def test_every_request_and_every_compaction_leave_an_event():
     model = RecordingModel(Model(scripted(*looks(30), say("done"))))

@@ -49,3 +49,24 @@ def test_neither_a_tool_nor_a_command_is_handed_anything_that_knows_providers() 
     for kind in (Tool, ToolContext, SlashCommand):
         fields = kind.__struct_fields__
         assert [name for name in fields if any(word in name for word in words)] == []
+
+
+async def test_how_long_a_provider_may_be_silent_is_the_persons_setting(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    limits = "first_part_s = 45\nidle_s = 20.5\nalive_s = 90\n"
+    (tmp_path / "config/config.toml").write_text(
+        SECTION.format(name="mine")
+        + limits
+        + SECTION.format(name="near")
+        + SECTION.format(name="far").replace("true", "false")
+    )
+    async with harness(scripted(say("Hi.")), home=str(tmp_path)) as session:
+        models = session.engine.models
+        found = {name: models.chat(name).patience for name in ("mine", "near", "far", "ollama", "openai")}
+    assert {name: (one.first_part_s, one.idle_s, one.alive_s) for name, one in found.items()} == {
+        "mine": (45, 20.5, 90),
+        "near": (600, 60, 600),
+        "far": (120, 60, 600),
+        "ollama": (600, 60, 600),
+        "openai": (120, 60, 600),
+    }

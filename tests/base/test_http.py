@@ -402,7 +402,7 @@ async def test_an_answer_that_does_not_come_is_given_up_after_its_time(timed, cl
         assert not asking.done()
         await clock.advance(0.2)
         fault = await fault_of(asking)
-        assert (fault.kind, fault.problem) == ("timeout", "no answer within 300 s")
+        assert (fault.kind, fault.problem) == ("silent", "no answer within 300 s")
 
 
 async def test_silence_in_the_body_is_given_up_after_its_time_and_every_byte_begins_it_anew(timed, clock):
@@ -431,7 +431,7 @@ async def test_silence_in_the_body_is_given_up_after_its_time_and_every_byte_beg
         assert not reading.done()
         await clock.advance(0.2)
         fault = await fault_of(reading)
-        assert (fault.kind, fault.problem) == ("timeout", "no data for 60 s")
+        assert (fault.kind, fault.problem) == ("silent", "no data for 60 s")
 
 
 async def test_the_time_for_silence_holds_although_the_time_to_begin_was_longer(timed, clock):

@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,23 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.http import HttpFault
 from bridle.base.processes import Processes
 from bridle.conformance.clock import FakeClock
+from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
-from bridle.conformance.servers import JsonServer, ModelServer
+from bridle.conformance.servers import Fault, JsonServer, LoopbackServer, ModelServer, Received, Reply
 from bridle.credentials import helper
 from bridle.credentials.forwarder import CRASHES_S, SILENCE_S, Forwarder
 from bridle.credentials.records import ApiKey, SignIn
 from bridle.credentials.words import BEAT, BEAT_S, Errand, Vault
 from bridle.engine.ports import ModelRequest, ModelText
 from bridle.protocol.errors import ProviderError, exit_code_of, sentence
+from bridle.protocol.events import TurnEnded
 from bridle.providers.endpoints import Endpoint, WireName, inferred_auth
 from bridle.providers.remote import RemoteModel
 from bridle.providers.script import answer, call, say, think
 from credentials import credential_kit
 from credentials.authorization_server import AuthorizationServer
 from credentials.credential_kit import a_secret
-from providers.wire_kit import WIRES
+from providers.wire_kit import WIRES, Unhurried
 from web_kit import Peer, WebServer
 from web_kit import answer as bare_answer
 
@@ -97,10 +100,15 @@ def stored(vault: credential_kit.Vault) -> str:
 
 
 def model(
-    forwarder: Forwarder, base_url: str, *, wire: WireName = "openai_chat", streaming: bool = True
+    forwarder: Forwarder,
+    base_url: str,
+    *,
+    wire: WireName = "openai_chat",
+    streaming: bool = True,
+    **more: Any,
 ) -> RemoteModel:
     return RemoteModel(
-        Endpoint(name="work", base_url=base_url, wire=wire, key_env="WORK_API_KEY"),
+        Endpoint(name="work", base_url=base_url, wire=wire, key_env="WORK_API_KEY", **more),
         lambda: None,
         forwarder,
         streaming=streaming,
@@ -137,6 +145,98 @@ async def test_every_wire_keeps_the_contract_of_a_provider(
         await check_provider(lambda: model(forwarder, server.url, wire=wire, streaming=streaming))
         sent = {request.headers[auth.header] for request in server.chats}
     assert sent == {f"{auth.scheme} {secret}".lstrip()}
+
+
+# The same faults as without it
+
+
+class Faulty(LoopbackServer):
+    """Every request gets this status, these headers and this body; `drips` are then sent, one by one, for ever."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes, drip: bytes = b"") -> None:
+        super().__init__()
+        self._given = (status, headers, body)
+        self._drip = drip
+
+    async def answer(self, request: Received, reply: Reply) -> bool:
+        if not self._drip:
+            return await reply.raw(*self._given)
+        await reply.begin_stream()
+        while True:
+            await reply.write(self._drip)
+            await SystemClock().sleep(0.05)  # its own pace
+
+
+FAULTS: list[tuple[Fault, int, str, str]] = [
+    ("reset", 5, "ProviderUnreachable", "(the connection was closed before an answer came)"),
+    ("cut", 5, "BadStream", "it ended in the middle"),
+    ("not_utf8", 1, "BadStream", "it is not UTF-8"),
+    ("garbage", 1, "BadStream", "it is not JSON"),
+    ("deaf", 2, "StreamSilent", "No data from work for 0.8 s"),
+    ("silence", 2, "StreamSilent", "No data from work for 0.8 s"),
+    ("stalled", 2, "StreamSilent", "No data from work for 0.2 s"),
+]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("fault", "requests", "reason", "words"), FAULTS, ids=[one[0] for one in FAULTS])
+async def test_every_fault_is_tried_as_often_as_without_it(
+    forward: Forward,
+    vault: credential_kit.Vault,
+    wire: WireName,
+    fault: Fault,
+    requests: int,
+    reason: str,
+    words: str,
+) -> None:
+    stored(vault)
+    async with ModelServer.playing(say("Hi."), faults=[fault] * 9) as server:
+        forwarder = forward(server.url)
+        await forwarder.find()  # the helper runs, so that only the server is waited for
+        provider = model(forwarder, server.url, wire=wire, first_part_s=0.8, idle_s=0.2)
+        async with harness(provider, clock=Unhurried()) as session:
+            events = await session.ask("hello")
+        assert len(server.chats) == requests
+    ended = of_kind(events, TurnEnded)[0]
+    assert ended.reason == reason
+    assert words in (ended.message or "")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("drip", "silent_s"), [(b"d", "0.8"), (b": alive\n\n", "1.2")], ids=["lone bytes", "comments"]
+)
+async def test_signs_of_life_count_for_as_long_as_without_it(
+    forward: Forward, vault: credential_kit.Vault, wire: WireName, drip: bytes, silent_s: str
+) -> None:
+    stored(vault)
+    async with Faulty(200, {}, b"", drip) as server:
+        forwarder = forward(f"{server.origin}/v1")
+        await forwarder.find()
+        limits = {"first_part_s": 0.8, "idle_s": 0.2, "alive_s": 1.2}
+        provider = model(forwarder, f"{server.origin}/v1", wire=wire, **limits)
+        async with harness(provider, clock=Unhurried()) as session:
+            events = await session.ask("hello")
+        assert len(server.requests) == 2
+    assert (of_kind(events, TurnEnded)[0].message or "").startswith(f"No data from work for {silent_s} s;")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_compressed_answer_is_asked_for_once_and_a_date_to_wait_for_needs_no_other(
+    forward: Forward, vault: credential_kit.Vault, wire: WireName
+) -> None:
+    stored(vault)
+    async with Faulty(200, {"content-encoding": "gzip"}, b"\x1f\x8b\x08\x00") as server:
+        provider = model(forward(f"{server.origin}/v1"), f"{server.origin}/v1", wire=wire)
+        async with harness(provider, clock=Unhurried()) as session:
+            await session.ask("hello")
+        assert len(server.requests) == 1
+    later = formatdate(SystemClock().now_ms() / 1000 + 20, usegmt=True)
+    async with Faulty(429, {"retry-after": later}, b"{}") as server:
+        provider = model(forward(f"{server.origin}/v1"), f"{server.origin}/v1", wire=wire)
+        with pytest.raises(ProviderError) as refused:
+            await text_of(provider)
+    assert 10 <= (refused.value.retry_after_s or 0) <= 20
 
 
 async def test_a_listing_comes_whole_and_connections_are_kept(

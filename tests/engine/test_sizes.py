@@ -74,3 +74,31 @@ def test_the_count_and_what_was_spent_survive_a_kept_fold() -> None:
     assert kept is not None
     again = Conversation.restored(kept)
     assert (again.spent_usd, request_tokens(again)) == (0.5, 700)
+
+
+@pytest.mark.parametrize("reported", [1, 5, 4_000])
+def test_a_provider_that_cannot_have_counted_is_not_believed(reported: int) -> None:
+    few = Usage(input_tokens=reported)
+    megabyte = (PREFIX, *said("word " * 200_000), *ended(few))
+    assert request_tokens(conversation(*megabyte)) == 101 + 250_001 + 11
+    later = (*megabyte, e.ContextAdded(source="steer", content=(TextBlock(text="c" * 40),)))
+    assert request_tokens(conversation(*later)) == 101 + 250_001 + 11 + 11
+    summed_up = (*megabyte, e.Compacted(summary="s" * 40, kept_from=99))
+    assert request_tokens(conversation(*summed_up)) == 101 + 11
+
+
+def test_dense_text_is_believed() -> None:
+    assert (
+        request_tokens(conversation(PREFIX, *said("=" * 400_000), *ended(Usage(input_tokens=7_000)))) == 7_000
+    )
+
+
+def test_what_was_weighed_once_is_what_all_of_it_weighs() -> None:
+    events = (PREFIX, *said("a" * 4_000), *ended(Usage(input_tokens=5)))
+    grown = conversation(*events)
+    request_tokens(grown)
+    context = e.ContextAdded(source="steer", content=(TextBlock(text="c" * 4_000),))
+    grown.apply(
+        e.Envelope(id=99, kind=kind_of(context), session="sess_1", originator="", ts_ms=0, event=context)
+    )
+    assert request_tokens(grown) == request_tokens(conversation(*events, context)) == 101 + 1_001 + 11 + 1_001

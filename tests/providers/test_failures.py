@@ -16,6 +16,7 @@ from bridle.providers.failures import (
     refused,
     reported,
     retry_after_s,
+    silent,
     unreachable,
 )
 from bridle.providers.vendor_errors import vendor_error
@@ -171,7 +172,9 @@ def test_a_request_without_an_answer_names_the_address_and_the_next_step() -> No
 
 @pytest.mark.requirement("D8.70")
 def test_an_answer_that_breaks_off_may_be_asked_for_again() -> None:
-    silent: ProviderError = broken_off("timeout", endpoint=WORK, idle_s=60)
-    assert (silent.reason, silent.retryable) == ("StreamSilent", True)
-    cut = broken_off("reset", endpoint=WORK, idle_s=60)
+    quiet: ProviderError = silent(60, endpoint=WORK)
+    assert (quiet.reason, quiet.retryable) == ("StreamSilent", True)
+    cut = broken_off("reset", "the connection was closed", endpoint=WORK)
     assert (cut.reason, cut.retryable) == ("BadStream", True)
+    unread = broken_off("protocol", "the answer is compressed", endpoint=WORK)
+    assert (unread.reason, unread.retryable) == ("BadStream", False)

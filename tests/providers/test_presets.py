@@ -8,7 +8,7 @@ from bridle.app.models import Models
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
 from bridle.conformance.servers import MODELS, ModelServer
-from bridle.engine.ports import ModelDone, ModelRequest, ModelText
+from bridle.engine.ports import ModelAlive, ModelDone, ModelRequest, ModelText
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Message, Parameters, TextBlock
 from bridle.providers.endpoints import API_KEY, BEARER, Auth, Endpoint, Quirks, WireName, inferred_auth
@@ -251,7 +251,10 @@ async def test_a_new_vendor_is_one_entry_and_no_code() -> None:
         )
         parts = [part async for part in provider.stream(request)]
         await connections.close()
-    assert [part for part in parts if part != ModelText("")] == [ModelText("Hello."), ModelDone("end_turn")]
+    assert [part for part in parts if not isinstance(part, ModelAlive)] == [
+        ModelText("Hello."),
+        ModelDone("end_turn"),
+    ]
     assert server.chats[0].headers["x-newcomer-key"] == "k1"
     assert server.chats[0].json["max_completion_tokens"] == 5
 

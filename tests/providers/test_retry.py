@@ -42,11 +42,14 @@ class ListLog:
 class Retried:
     """A step behind the layer: its attempts fail with these errors in order; None is a success."""
 
-    def __init__(self, *errors: Exception | None, random: Callable[[], float] = lambda: 0.5) -> None:
+    def __init__(
+        self, *errors: Exception | None, random: Callable[[], float] = lambda: 0.5, takes_s: float = 0
+    ) -> None:
         self.clock = FakeClock()
         self.attempts: list[int] = []
         self._log = ListLog()
         self._errors = list(errors)
+        self._takes_s = takes_s
         self._journal = Journal(
             session="sess_1", log=self._log, clock=self.clock, bus=None, conversation=Conversation()
         )
@@ -76,6 +79,8 @@ class Retried:
     async def _proceed(self, step: Step) -> Reply:
         assert step.number == 7
         self.attempts.append(step.attempt)
+        if self._takes_s:
+            await self.clock.sleep(self._takes_s)
         error = self._errors.pop(0) if self._errors else None
         if error is not None:
             raise error
@@ -90,8 +95,10 @@ def rate_limited(retry_after_s: float | None = None) -> ProviderError:
     return ProviderError("RateLimited", retryable=True, provider="work", retry_after_s=retry_after_s)
 
 
-def unreachable() -> ProviderError:
-    return ProviderError("ProviderUnreachable", retryable=True, provider="work", problem="connection refused")
+def unreachable(*, tries: int | None = 2) -> ProviderError:
+    return ProviderError(
+        "ProviderUnreachable", retryable=True, tries=tries, provider="work", problem="connection refused"
+    )
 
 
 async def test_a_step_that_succeeds_is_asked_once_and_says_nothing():
@@ -136,7 +143,7 @@ async def test_a_silent_stream_says_that_it_was_asked_again_and_at_the_end_that_
     ended = "No data for 60 s; the request was ended"
     kept = "Nothing partial was kept."
     assert [event.message for event in retried.failed] == [
-        *(f"{ended} and sent again (try {number} of 5). {kept}" for number in (2, 3, 4, 5)),
+        f"{ended} and sent again (try 2 of 2). {kept}",
         "No data from work for 60 s; the request was ended.",
     ]
     assert {event.reason for event in retried.failed} == {"StreamSilent"}
@@ -210,7 +217,20 @@ async def test_the_next_attempt_waits_for_its_time():
     assert await running == OK
 
 
-async def test_refused_connections_are_tried_twice():
+async def test_a_host_that_cannot_be_reached_is_tried_for_a_minute_at_most():
+    retried = Retried(*(unreachable(tries=None) for _ in range(9)), takes_s=25)
+    with pytest.raises(ProviderError, match="Cannot reach"):
+        await retried.run()
+    assert retried.attempts == [1, 2, 3]
+    assert retried.waits_ms == [500, 1000, None]
+
+
+async def test_the_minute_begins_when_nobody_is_reached_any_more():
+    retried = Retried(rate_limited(30), rate_limited(30), unreachable(tries=None), takes_s=10)
+    assert await retried.run() == OK
+
+
+async def test_a_local_server_that_refuses_connections_is_tried_twice():
     retried = Retried(*(unreachable() for _ in range(9)))
     with pytest.raises(ProviderError, match="Cannot reach"):
         await retried.run()

@@ -306,8 +306,17 @@ class HttpConnections:
         except BaseException:
             connection.abort()
             raise
-        answer = msgspec.structs.replace(answer, keep_alive=answer.keep_alive and sent)
+        headers = self._dated(answer.headers)
+        answer = msgspec.structs.replace(answer, headers=headers, keep_alive=answer.keep_alive and sent)
         return StreamedResponse(answer, url.origin, connection, timeouts, self._release)
+
+    def _dated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """With the time it came where a date of the server counts on one and it named none."""
+        if "retry-after" not in headers or "date" in headers:
+            return headers
+        from email.utils import formatdate
+
+        return {**headers, "date": formatdate(self._clock.now_ms() / 1000, usegmt=True)}
 
     async def _dial(self, url: Url, route: Route, timeouts: Timeouts) -> Connection:
         try:

@@ -10,7 +10,7 @@ from typing import Final, cast
 import msgspec
 
 from bridle.base.clock import Clock, Timer
-from bridle.base.http_dial import HttpFault
+from bridle.base.http_dial import FaultKind, HttpFault
 from bridle.base.http_routes import Proxy
 
 _BUFFER_BYTES: Final = 256 * 1024
@@ -233,9 +233,9 @@ class Connection(asyncio.Protocol):
 
     async def _until_written(self, write_s: float) -> None:
         while self._writing_paused and not (self.received or self.ended):
-            await self.wait(write_s, f"the request was not taken for {write_s:g} s")
+            await self.wait(write_s, f"the request was not taken for {write_s:g} s", kind="timeout")
 
-    async def wait(self, seconds: float, problem: str) -> None:
+    async def wait(self, seconds: float, problem: str, *, kind: FaultKind = "silent") -> None:
         """Until bytes arrive, there is room to write, or the end. Raises HttpFault with `problem` after `seconds`."""
         self._waiter = self._loop.create_future()
         self._watch.start(seconds)
@@ -245,7 +245,7 @@ class Connection(asyncio.Protocol):
             self._watch.stop()
             self._waiter = None
         if self._expired:
-            raise HttpFault("timeout", self._origin, problem)
+            raise HttpFault(kind, self._origin, problem)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

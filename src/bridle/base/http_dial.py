@@ -19,7 +19,7 @@ from bridle.base.http_framing import BadAnswer, HeadReader, request_head
 from bridle.base.http_routes import Proxy, Url
 
 T = TypeVar("T")
-FaultKind = Literal["refused", "unreachable", "dns", "tls", "timeout", "reset", "protocol", "proxy"]
+FaultKind = Literal["refused", "unreachable", "dns", "tls", "timeout", "silent", "reset", "protocol", "proxy"]
 Attempt = Callable[[], Coroutine[Any, Any, socket.socket]]
 
 _STAGGER_S: Final = 0.25
@@ -29,10 +29,11 @@ _STAGGER_S: Final = 0.25
 class HttpFault(Exception):
     """No whole answer. `kind` is stable, `origin` is scheme, host and port, `problem` ends a sentence.
 
-    refused      nothing listens there                 timeout    a phase took longer than its limit
-    unreachable  no way to the host                    reset      the connection ended before the answer did
-    dns          the name is not known                 protocol   what came is not HTTP as we asked for it
-    tls          certificate or handshake refused      proxy      the proxy, or its setting, is the trouble
+    refused      nothing listens there                 timeout    the request could not be handed over in time
+    unreachable  no way to the host                    silent     it was, and nothing came, or nothing more
+    dns          the name is not known                 reset      the connection ended before the answer did
+    tls          certificate or handshake refused      protocol   what came is not HTTP as we asked for it
+    proxy        the proxy, or its setting, is the trouble
     """
 
     def __init__(self, kind: FaultKind, origin: str, problem: str) -> None:

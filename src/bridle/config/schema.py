@@ -216,6 +216,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("providers.*.api_key", TEXT, "The key itself; the variable or a login is better.", secret=True),
     Setting("providers.*.auth", TEXT, 'How the key travels: "bearer", or the header that carries it.'),
     Setting("providers.*.local", FLAG, "Whether it runs on this machine: no key needed, no cost."),
+    Setting(
+        "providers.*.first_part_s",
+        NUMBER,
+        "How long its answer may take to begin; 120, or 600 where it runs on this machine.",
+    ),
+    Setting("providers.*.idle_s", NUMBER, "How long it may be silent within an answer; 60."),
+    Setting("providers.*.alive_s", NUMBER, "How long signs of life may take the place of an answer; 600."),
     Setting("providers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
     Setting("providers.*.quirks", PLAIN_MAP, "What this endpoint does differently.", folds=True),
     Setting("providers.*.oauth.client_id", TEXT, "Signing in: as which program."),

@@ -10,6 +10,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.engine.deadline import Deadline
 from bridle.engine.ports import (
+    ModelAlive,
     ModelCall,
     ModelDone,
     ModelRequest,
@@ -81,7 +82,7 @@ async def _read(provider: Provider, request: ModelRequest) -> tuple[AsideAnswer,
                     text.append(part.text)
                 case ModelDone():
                     done = part
-                case ModelThinking() | ModelThought() | ModelCall() | ModelYield():
+                case ModelThinking() | ModelThought() | ModelCall() | ModelAlive() | ModelYield():
                     pass
                 case _:
                     assert_never(part)

@@ -87,6 +87,9 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
     messages: int
 
 
+NOTHING_WEIGHED = Counted(0, 0)
+"""What `sizes` has estimated so far; it costs what is new, and is made again where it is lost."""
+
 FOLD_VERSION = 4
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
@@ -144,6 +147,7 @@ class Conversation:
         self._chosen: ModelChanged | None = None
         self.spent_usd = 0.0
         self.counted: Counted | None = None
+        self.weighed = NOTHING_WEIGHED
         self.cwd = ""
         self.inputs: dict[int, PendingInput] = {}
         self.wire_ids: set[str] = set()
@@ -367,6 +371,7 @@ class Conversation:
         self.messages = [entry.message for entry in entries]
         self._marks = [entry.mark for entry in entries]
         self.counted = None
+        self.weighed = NOTHING_WEIGHED
         self.epoch += 1
 
     def _append(

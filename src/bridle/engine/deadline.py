@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from types import TracebackType
 
 from bridle.base.clock import Clock, Timer
@@ -17,13 +18,18 @@ no other timer."""
 class Deadline:
     """`async with` scope that cancels its task after `seconds` without a `touch` and then raises TimeoutError.
 
-    A cancellation from elsewhere passes through unchanged.
+    Touching helps for `most_s` at most; then it takes an `allow`. A cancellation from elsewhere passes through
+    unchanged.
     """
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    def __init__(self, clock: Clock, seconds: float, *, most_s: float = math.inf) -> None:
+        self.ran_out_s = 0.0
+        """The limit that was reached, once one was."""
         self._clock = clock
         self._seconds = seconds
+        self._most_s = most_s
         self._touched = 0.0
+        self._allowed = 0.0
         self._expired = False
         self._timer: Timer | None = None
         self._task: asyncio.Task[object] | None = None
@@ -39,14 +45,14 @@ class Deadline:
             self._timer.cancel()
             self._arm(seconds)
         self._seconds = seconds
-        self.touch()
+        self._allowed = self._touched = self._clock.monotonic()
 
     async def __aenter__(self) -> Deadline:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancelling = self._task.cancelling()
-        self.touch()
-        self._arm(self._seconds)
+        self._allowed = self._touched = self._clock.monotonic()
+        self._arm(min(self._seconds, self._most_s))
         return self
 
     async def __aexit__(
@@ -62,10 +68,12 @@ class Deadline:
         self._timer = self._clock.call_later(min(seconds, LONGEST_S), self._fire)
 
     def _fire(self) -> None:
-        left = self._touched + self._seconds - self._clock.monotonic()
+        silent, held_off = self._touched + self._seconds, self._allowed + self._most_s
+        left = min(silent, held_off) - self._clock.monotonic()
         if left > TOLERANCE_S:
             self._arm(left)
             return
+        self.ran_out_s = self._seconds if silent <= held_off else self._most_s
         self._expired = True
         assert self._task is not None
         self._task.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,12 @@ class ModelCall(msgspec.Struct, frozen=True):
     wire_id: str | None = None
 
 
+class ModelAlive(msgspec.Struct, frozen=True):
+    """Nothing to show, but a sign of life. `grown`: more of the answer came, such as a piece of a call."""
+
+    grown: bool
+
+
 class ModelYield(msgspec.Struct, frozen=True):
     """The model hands the turn back."""
 
@@ -49,7 +55,24 @@ class ModelDone(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
 
 
-ModelPart: TypeAlias = ModelText | ModelThinking | ModelThought | ModelCall | ModelYield | ModelDone
+ModelPart: TypeAlias = (
+    ModelText | ModelThinking | ModelThought | ModelCall | ModelAlive | ModelYield | ModelDone
+)
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long a model may be silent, in seconds.
+
+    `first_part_s`: until its answer begins. `idle_s`: between two parts after that. `alive_s`: how long signs of life
+    and empty parts may take the place of an answer.
+    """
+
+    first_part_s: float = 120
+    idle_s: float = 60
+    alive_s: float = 600
+
+
+PATIENCE: Final = Patience()
 
 
 class Wire(Protocol):
@@ -89,7 +112,8 @@ class Provider(Protocol):
     @property
     def wire(self) -> Wire: ...
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        """Sends the request and yields one part per read. Closing the iterator ends the request at once.
+        """Sends the request and yields a part for every read that brings one, or a sign of life. Closing the iterator
+        ends the request at once. A provider whose attribute `patience` is a `Patience` is waited for as long as that.
 
         Raises `ProviderError` with a stable reason; nothing is retried here.
         """

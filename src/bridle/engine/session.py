@@ -325,7 +325,7 @@ class Session:
         self._turn = self._cancelled_by = None
         whole.end()
         journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
-        message = sentence(ending.reason, ending.data) if ending.reason else None
+        message = sentence(ending.reason, self._told_of(ending)) if ending.reason else None
         journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
         if self._watcher is not None:
             await journal.committed()
@@ -382,6 +382,12 @@ class Session:
     def _cancelled(self, steps: int) -> Ending:
         self.journal.emit(Cancelled(by=self._cancelled_by or ""))
         return Ending(stop="cancelled", steps=steps)
+
+    def _told_of(self, ending: Ending) -> dict[str, Any]:
+        """What the sentence of an ending names; an answer that ended badly knows no more than its provider."""
+        prefix = self.journal.conversation.prefix
+        provider = "" if prefix is None else prefix.provider
+        return {"provider": provider, "problem": "its end says that it failed", **ending.data}
 
     def _hear(self) -> None:
         """Gives the model what people said while tools ran."""

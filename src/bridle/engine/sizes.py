@@ -26,13 +26,29 @@ if TYPE_CHECKING:
     from bridle.protocol.events import PrefixSet
 
 
+MOST_DENSE: Final = 16
+"""No text is so dense that this many estimated tokens are one: a provider that says so has not counted."""
+
+
 def request_tokens(conversation: Conversation) -> int:
-    """About how many tokens the next request has. Costs what is new since the last count."""
-    counted = conversation.counted
+    """About how many tokens the next request has. Costs what is new since the last time."""
+    estimated, counted = _weigh(conversation), conversation.counted
     if counted is not None:
-        return counted.tokens + messages_tokens(conversation.messages[counted.messages :])
+        later = messages_tokens(conversation.messages[counted.messages :])
+        if counted.tokens * MOST_DENSE >= estimated - later:
+            return counted.tokens + later
     prefix = conversation.prefix
-    return (0 if prefix is None else prefix_tokens(prefix)) + messages_tokens(conversation.messages)
+    return (0 if prefix is None else prefix_tokens(prefix)) + estimated
+
+
+def _weigh(conversation: Conversation) -> int:
+    """About how many tokens its messages have, whoever counted them."""
+    weighed, messages = conversation.weighed, conversation.messages
+    if weighed.messages < len(messages):
+        more = messages_tokens(messages[weighed.messages :])
+        weighed = msgspec.structs.replace(weighed, tokens=weighed.tokens + more, messages=len(messages))
+        conversation.weighed = weighed
+    return weighed.tokens
 
 
 def prefix_tokens(prefix: PrefixSet) -> int:
@@ -80,17 +96,17 @@ class AnswerRoom:
     """What is left for one answer."""
 
     def __init__(self) -> None:
-        self._left = MAX_ANSWER
+        self.left = MAX_ANSWER
 
     def take(self, size: int) -> None:
         """Raises `AnswerTooLong` where there is not so much left."""
-        self._left -= size
-        if self._left < 0:
+        self.left -= size
+        if self.left < 0:
             raise too_long()
 
     def give_back(self, size: int) -> None:
         """Something that was taken is not kept any more."""
-        self._left += size
+        self.left += size
 
 
 def too_long() -> ProviderError:

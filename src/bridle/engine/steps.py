@@ -18,6 +18,8 @@ from bridle.engine.deadline import Deadline
 from bridle.engine.deltas import DeltaWriter
 from bridle.engine.journal import Journal
 from bridle.engine.ports import (
+    PATIENCE,
+    ModelAlive,
     ModelCall,
     ModelDone,
     ModelPart,
@@ -26,6 +28,7 @@ from bridle.engine.ports import (
     ModelThinking,
     ModelThought,
     ModelYield,
+    Patience,
     Provider,
 )
 from bridle.engine.request import RequestBuffer
@@ -34,10 +37,6 @@ from bridle.engine.timing import Stopwatch
 from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, RequestedCall, StepEnded, StepStarted
 from bridle.protocol.messages import StopReason, ThinkingBlock, Usage
-
-FIRST_PART_S = 300.0
-"""A local model may take minutes to read a long prompt; silence after that is another matter."""
-IDLE_STREAM_S = 60.0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,14 +88,12 @@ class Model:
         clock: Clock,
         stopwatch: Stopwatch,
         price_of: PriceOf,
-        idle_stream_s: float = IDLE_STREAM_S,
     ) -> None:
         self._provider = provider
         self._ids = ids
         self._clock = clock
         self._stopwatch = stopwatch
         self._price_of = price_of
-        self._idle_stream_s = idle_stream_s
         self._buffer = RequestBuffer()
 
     async def ask(self, step: Step) -> Reply:
@@ -142,19 +139,25 @@ class Model:
         """The stream to its end, as deltas in the journal and an answer in hand."""
         answer = _Answer()
         deltas = DeltaWriter(journal, self._clock)
+        patience: Patience = getattr(provider, "patience", PATIENCE)
+        most_s = max(patience.alive_s, patience.first_part_s)
+        silence = Deadline(self._clock, patience.first_part_s, most_s=most_s)
         stream = provider.stream(request)
         try:
             with self._stopwatch.measure("provider.total"):
-                async with Deadline(self._clock, FIRST_PART_S) as idle:
+                async with silence:
                     first_byte = self._stopwatch.measure("provider.first_byte")
                     async for part in stream:
                         first_byte.end()
-                        idle.allow(self._idle_stream_s)
+                        if _is_more(part):
+                            silence.allow(patience.idle_s)
+                        else:
+                            silence.touch()
                         answer.take(part, deltas)
         except TimeoutError:
             deltas.abandon()
             raise ProviderError(
-                "StreamSilent", retryable=True, provider=provider.name, timeout_s=f"{self._idle_stream_s:g}"
+                "StreamSilent", retryable=True, provider=provider.name, timeout_s=f"{silence.ran_out_s:g}"
             ) from None
         except ProviderError as failure:
             if failure.reason != "AnswerTooLong":
@@ -233,6 +236,8 @@ class _Answer:
             case ModelCall(tool=tool, arguments=arguments):
                 self._room.take(CALL + len(tool) + len(arguments))
                 self.calls.append(part)
+            case ModelAlive():
+                pass
             case ModelYield():
                 self.yielded = True
             case ModelDone(stop=stop, usage=usage):
@@ -244,6 +249,13 @@ class _Answer:
         turn = 0 if type(part) is self._kind else TURN
         self._kind = type(part)
         self._room.take(len(text) + turn)
+
+
+def _is_more(part: ModelPart) -> bool:
+    """Whether more of the answer came. A server that only says that it is there may be stuck."""
+    if isinstance(part, ModelAlive):
+        return part.grown
+    return not isinstance(part, ModelText | ModelThinking) or part.text != ""
 
 
 def _stop(answer: _Answer, calls: tuple[RequestedCall, ...]) -> StopReason:

@@ -395,16 +395,30 @@ class CommandRefused(BridleError):
 
 
 class ProviderError(BridleError):
-    """The model's side failed. `retryable` says whether the same request may succeed later."""
+    """The model's side failed. `retryable` says whether the same request may succeed later, `tries` how often it is
+    made at most while it fails like this, where that is less than usual."""
 
     def __init__(
-        self, reason: str, *, retryable: bool = False, retry_after_s: float | None = None, **data: Any
+        self,
+        reason: str,
+        *,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        tries: int | None = None,
+        **data: Any,
     ) -> None:
         if retry_after_s is not None:
             data["retry_after_s"] = f"{retry_after_s:g}"
         super().__init__(reason, **data)
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+        self.tries = tries
+
+    def given_up(self) -> ProviderError:
+        """The same where nobody tries again: a wait nobody will wait for is no news."""
+        if self.reason != "RateLimited":
+            return self
+        return ProviderError("StillRateLimited", provider=self.data.get("provider", ""))
 
 
 class StoreError(BridleError):

@@ -51,6 +51,11 @@ class Decoder(Protocol):
     """
 
     @property
+    def room(self) -> AnswerRoom:
+        """What is left for what it gathers: less and less while a call or a thought is being told."""
+        ...
+
+    @property
     def is_done(self) -> bool: ...
     @property
     def is_told(self) -> bool:

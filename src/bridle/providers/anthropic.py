@@ -260,7 +260,7 @@ class AnthropicDecoder:
 
     def __init__(self, *, family: str = "") -> None:
         self.is_done = False
-        self._room = AnswerRoom()
+        self.room = AnswerRoom()
         self._family = family
         self._calls: list[OpenCall] = []
         self._open: dict[int, OpenCall | _Thinking] = {}
@@ -283,7 +283,7 @@ class AnthropicDecoder:
                 case "content_block_delta":
                     self._take_delta(event.index or 0, event.delta or _Delta())
                 case "content_block_start":
-                    self._room.take(len(data))
+                    self.room.take(len(data))
                     self._begin(event.index or 0, event.content_block or {})
                 case "message_start":
                     self._answered = True
@@ -332,12 +332,12 @@ class AnthropicDecoder:
             case "text":
                 self._say("text", block.get("text"))
             case "thinking" | "redacted_thinking":
-                opened = _Thinking(block, Place(self._texts.said, len(self._calls)), self._room)
+                opened = _Thinking(block, Place(self._texts.said, len(self._calls)), self.room)
                 self._open[index] = opened
                 self._thoughts.append(opened)
                 self._say("thinking", block.get("thinking"))
             case "tool_use":
-                call = OpenCall(self._room)
+                call = OpenCall(self.room)
                 call.name(_words(block.get("id")), _words(block.get("name")))
                 given = block.get("input")
                 if isinstance(given, dict) and given:

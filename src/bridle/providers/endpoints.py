@@ -10,6 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.engine.ports import PATIENCE, Patience
+
 WireName: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic"]
 
 
@@ -51,6 +53,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     images: Literal["send", "refuse", "leave_out"] = "send"
 
 
+LOCAL_PATIENCE: Final = Patience(first_part_s=600)
 STANDARD: Final = Quirks()
 """No difference at all."""
 
@@ -62,7 +65,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     `models` are names known without asking, for a vendor that lists none. `placeholder_key` stands in
     where no key is needed but the header is expected; `start_hint` is the command that starts a local server,
     `context_hint` what makes it serve a longer context, `pull_hint` what brings a model it does not have.
-    `lists_prices`: what its models cost stands in its listing.
+    `lists_prices`: what its models cost stands in its listing. `first_part_s`, `idle_s` and `alive_s` are its
+    `Patience` where that is not the usual one of a local or a remote server.
     """
 
     name: str
@@ -80,12 +84,25 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     context_hint: str = ""
     pull_hint: str = ""
     lists_prices: bool = False
+    first_part_s: float | None = None
+    idle_s: float | None = None
+    alive_s: float | None = None
 
     @property
     def needs_key(self) -> bool:
         """Whether a request without a key makes no sense. A server on this machine may well want none."""
         own_machine = self.key_env is None and _is_loopback(self.base_url)
         return not self.local and not own_machine and self.placeholder_key is None
+
+    @property
+    def patience(self) -> Patience:
+        """A local model may take minutes to read a long prompt."""
+        usual = LOCAL_PATIENCE if self.local else PATIENCE
+        return Patience(
+            self.first_part_s or usual.first_part_s,
+            self.idle_s or usual.idle_s,
+            self.alive_s or usual.alive_s,
+        )
 
     @property
     def key_source(self) -> str:

@@ -20,9 +20,11 @@ from bridle.providers.endpoints import Endpoint
 from bridle.providers.vendor_errors import VendorError, vendor_error
 
 MAX_PROBLEM_CHARACTERS: Final = 200
+LOCAL_TRIES: Final = 2
+"""Nobody listens on this machine; a person is waiting to start the server."""
 
 FaultKind: TypeAlias = Literal[
-    "refused", "unreachable", "dns", "tls", "timeout", "reset", "protocol", "proxy"
+    "refused", "unreachable", "dns", "tls", "timeout", "silent", "reset", "protocol", "proxy"
 ]
 """The kinds of `base.http`, which is not imported here: this module only speaks of them."""
 
@@ -160,7 +162,8 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def unreachable(kind: FaultKind, problem: str, *, endpoint: Endpoint) -> ProviderError:
-    """A request that got no answer. A certificate that is not trusted will not become so by trying again."""
+    """A request that got no answer. A certificate that is not trusted will not become so by trying again, and what
+    does not speak HTTP will not learn it."""
     running = (
         f" Is {endpoint.title or endpoint.name} running?  {endpoint.start_hint}"
         if endpoint.start_hint
@@ -168,7 +171,8 @@ def unreachable(kind: FaultKind, problem: str, *, endpoint: Endpoint) -> Provide
     )
     return ProviderError(
         "ProviderUnreachable",
-        retryable=kind != "tls",
+        retryable=kind not in {"tls", "protocol"},
+        tries=LOCAL_TRIES if endpoint.local else None,
         provider=endpoint.name,
         address=endpoint.address,
         problem=clean_clause(problem),
@@ -176,10 +180,15 @@ def unreachable(kind: FaultKind, problem: str, *, endpoint: Endpoint) -> Provide
     )
 
 
-def broken_off(kind: FaultKind, *, endpoint: Endpoint, idle_s: float) -> ProviderError:
-    """An answer that began and did not end. Nothing of it counts."""
-    if kind == "timeout":
-        return ProviderError("StreamSilent", retryable=True, provider=endpoint.name, timeout_s=f"{idle_s:g}")
+def silent(silent_s: float, *, endpoint: Endpoint) -> ProviderError:
+    """A request that was sent, and no answer for so long, or no more of it. Nothing of it counts."""
+    return ProviderError("StreamSilent", retryable=True, provider=endpoint.name, timeout_s=f"{silent_s:g}")
+
+
+def broken_off(kind: FaultKind, problem: str, *, endpoint: Endpoint) -> ProviderError:
+    """An answer that began and did not end. What cannot be read comes the same way again."""
+    if kind == "protocol":
+        return unreadable(clean_clause(problem), endpoint=endpoint)
     return unreadable("it ended in the middle", endpoint=endpoint, retryable=True)
 
 

@@ -208,8 +208,8 @@ class ChatDecoder:
     """A chat answer as a `Decoder`. It ends with `[DONE]`, or with the stream once the vendor has said why."""
 
     def __init__(self, quirks: Quirks = STANDARD) -> None:
-        self._room = AnswerRoom()
-        self._text_calls = TextCalls(self._room) if quirks.calls_in_text else None
+        self.room = AnswerRoom()
+        self._text_calls = TextCalls(self.room) if quirks.calls_in_text else None
         self.is_done = False
         self._calls: list[OpenCall] = []
         self._last_at: dict[int, OpenCall] = {}
@@ -301,7 +301,7 @@ class ChatDecoder:
         return self._new_call(given)
 
     def _new_call(self, given: _ToolCall) -> OpenCall:
-        call = OpenCall(self._room)
+        call = OpenCall(self.room)
         self._calls.append(call)
         if given.index is not None:
             self._last_at[given.index] = call

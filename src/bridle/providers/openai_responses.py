@@ -216,10 +216,10 @@ class ResponsesDecoder:
         self.is_done = False
         self._family = family
         self._answered = False
-        self._room = AnswerRoom()
+        self.room = AnswerRoom()
         self._calls: dict[int, OpenCall] = {}
         self._thoughts: list[ModelThought] = []
-        self._places = _Places(self._room)
+        self._places = _Places(self.room)
         self._spoken: set[int | None] = set()  # places of items whose text came piece by piece
         self._ended: set[int] = set()  # places of items that are complete
         self._texts = Texts()
@@ -242,7 +242,7 @@ class ResponsesDecoder:
                 number = event.output_index
                 place = self._speaker(event.item_id) if number is None else number
                 if place not in self._spoken:
-                    self._room.take(len(data))
+                    self.room.take(len(data))
                     self._spoken.add(place)
                 if isinstance(event.delta, str) and event.delta:
                     self._texts.add(kind, event.delta)
@@ -304,7 +304,7 @@ class ResponsesDecoder:
         """An item as it became. What was told piece by piece is not told again."""
         self._answered = True
         if place not in self._ended:
-            self._room.take(_ITEM)
+            self.room.take(_ITEM)
             self._ended.add(place)
         told = place in self._spoken or None in self._spoken
         match item.get("type"):
@@ -320,7 +320,7 @@ class ResponsesDecoder:
                 if item.get("encrypted_content"):
                     at = Place(self._texts.said, len(self._calls))
                     made = thought(self._family, item, at)
-                    self._room.take(len(made.block.opaque))
+                    self.room.take(len(made.block.opaque))
                     self._thoughts.append(made)
             case _:
                 pass
@@ -334,7 +334,7 @@ class ResponsesDecoder:
 
     def _call_at(self, place: int) -> OpenCall:
         if place not in self._calls:
-            self._calls[place] = OpenCall(self._room)
+            self._calls[place] = OpenCall(self.room)
         return self._calls[place]
 
     def _say(self, kind: TextKind, text: Any) -> None:

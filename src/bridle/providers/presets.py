@@ -141,6 +141,9 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     headers: Mapping[str, str] = {}
     quirks: Quirks | None = None
     local: bool | None = None
+    first_part_s: float | None = None
+    idle_s: float | None = None
+    alive_s: float | None = None
 
 
 def preset(name: str, presets: Iterable[Endpoint] = PRESETS) -> Endpoint | None:
@@ -171,7 +174,7 @@ def configured(name: str, settings: Mapping[str, object], presets: Iterable[Endp
     known = preset(name, presets) or Endpoint(name=name, title=name, base_url="")
     changes: dict[str, object] = {
         field: value
-        for field in ("wire", "base_url", "key_env", "quirks", "local")
+        for field in ("wire", "base_url", "key_env", "quirks", "local", "first_part_s", "idle_s", "alive_s")
         if (value := getattr(given, field)) is not None
     }
     if given.headers:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
 from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
-from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Wire
+from bridle.engine.ports import ModelAlive, ModelDone, ModelPart, ModelRequest, Patience, Wire
 from bridle.engine.sizes import MAX_ANSWER, messages_tokens, too_long
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.messages import Message
@@ -23,6 +23,7 @@ from bridle.providers.failures import (
     is_page,
     refused,
     reported,
+    silent,
     unreachable,
     unreadable,
 )
@@ -40,11 +41,12 @@ HINT_TIMEOUTS: Final = Timeouts(connect_s=2, write_s=2, first_byte_s=2, idle_s=2
 HAVE_NAMES: Final = 8
 """How many models of a server are named to somebody who asked for one it does not have."""
 
-_ALIVE: Final = (ModelText(""),)
+_LIFE_BYTES: Final = 4 * 1024
+"""So many bytes are more of an answer, also while they complete nothing; a few may come from a server that is stuck."""
+_ALIVE: Final = (ModelAlive(grown=False),)
+_GROWN: Final = (ModelAlive(grown=True),)
 _PAGE: Final = "it is a web page; check base_url"
 _NO_TEXT: Final = ("image/", "audio/", "video/", "font/")
-_DAMAGED: Final = frozenset({CUT, NOT_TEXT})
-"""What may arrive whole when it is asked for again."""
 
 
 class Response(Protocol):
@@ -86,7 +88,7 @@ class RemoteModel:
         connections: Connections,
         *,
         streaming: bool = True,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        timeouts: Timeouts | None = None,
         make_ready: Callable[[], Awaitable[None]] | None = None,
         key_source: Callable[[], str | None] = lambda: None,
         key_is_added: bool = False,
@@ -94,7 +96,7 @@ class RemoteModel:
         self._endpoint = endpoint
         self._key = key
         self._connections = connections
-        self._timeouts = timeouts
+        self._timeouts = timeouts or _timeouts(endpoint.patience)
         self._make_ready = make_ready
         self._key_source = key_source
         self._needs_key = endpoint.needs_key and not key_is_added
@@ -108,6 +110,10 @@ class RemoteModel:
     def wire(self) -> Wire:
         return self._dialect.wire
 
+    @property
+    def patience(self) -> Patience:
+        return self._endpoint.patience
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
         asked = await self._asked(request.model)
         response = await self._send(asked, request.body)
@@ -116,18 +122,20 @@ class RemoteModel:
                 yield await self._withheld(asked, response)
                 return
             reader = _reader(response.headers.get("content-type", ""), self._dialect.decoder())
+            silent_s = self._timeouts.first_byte_s
             try:
                 async for chunk in response:
+                    silent_s = self._timeouts.idle_s
                     for part in reader.take(chunk):
                         yield part
                     if reader.is_done:
                         await response.finish(END_S)
                         return
             except HttpFault as fault:
+                if fault.kind == "silent" and not reader.is_told:
+                    raise silent(silent_s, endpoint=self._endpoint) from None
                 if not reader.is_told:
-                    raise broken_off(
-                        fault.kind, endpoint=self._endpoint, idle_s=self._timeouts.idle_s
-                    ) from None
+                    raise broken_off(fault.kind, fault.problem, endpoint=self._endpoint) from None
             for part in reader.end():
                 yield part
         except AnswerFault as fault:
@@ -168,6 +176,8 @@ class RemoteModel:
                 self._endpoint.url(self._dialect.path), headers=headers, body=body, timeouts=self._timeouts
             )
         except HttpFault as fault:
+            if fault.kind == "silent":
+                raise silent(self._timeouts.first_byte_s, endpoint=self._endpoint) from None
             raise unreachable(fault.kind, fault.problem, endpoint=self._endpoint) from None
 
     def _headers(self, asked: Asked) -> dict[str, str]:
@@ -217,7 +227,9 @@ class RemoteModel:
             if answer.status in {404, 405} and self._endpoint.models:
                 return ()
             error = refused(asked, status=answer.status, headers=answer.headers, body=answer.body)
-            raise error or unreadable("it withheld the list of models", endpoint=self._endpoint)
+            if error is None:
+                raise unreadable("it withheld the list of models", endpoint=self._endpoint)
+            raise error.given_up()
         found = read_listing(answer.body)
         if found is None:
             raise unreadable("it is not a list of models", endpoint=self._endpoint)
@@ -226,7 +238,7 @@ class RemoteModel:
     def _faulty(self, asked: Asked, fault: AnswerFault) -> ModelDone:
         """The end of an answer that the vendor withheld half-way. Raises for every other fault."""
         if fault.error is None:
-            raise unreadable(fault.problem, endpoint=self._endpoint, retryable=fault.problem in _DAMAGED)
+            raise unreadable(fault.problem, endpoint=self._endpoint, retryable=fault.problem == CUT)
         error = reported(asked, fault.error)
         if error is not None:
             raise error
@@ -241,6 +253,8 @@ class _Streamed:
         self._decoder = decoder
         self._text = codecs.getincrementaldecoder("utf-8")()
         self._is_first = True
+        self._unended = 0
+        self._room_left = decoder.room.left
 
     @property
     def is_done(self) -> bool:
@@ -252,7 +266,8 @@ class _Streamed:
         return self._decoder.is_told
 
     def take(self, chunk: bytes) -> Sequence[ModelPart]:
-        """At least one part for every read: whoever watches for silence sees that the server is alive."""
+        """A sign of life for every read that completes a line: whoever watches for silence sees that the server is
+        alive. Lone bytes of one that never ends give none."""
         if self._is_first and is_page(chunk):
             raise AnswerFault(_PAGE)
         self._is_first = False
@@ -263,7 +278,17 @@ class _Streamed:
             raise AnswerFault(NOT_TEXT) from None
         except SseFrameTooLarge:
             raise too_long() from None
-        return self._decoder.feed([frame.data for frame in frames]) or _ALIVE
+        parts = self._decoder.feed([frame.data for frame in frames])
+        room_left, self._room_left = self._room_left, self._decoder.room.left
+        return parts or self._sign(chunk, grown=room_left != self._room_left)
+
+    def _sign(self, chunk: bytes, *, grown: bool) -> Sequence[ModelPart]:
+        is_line = b"\n" in chunk or b"\r" in chunk
+        self._unended = 0 if is_line else self._unended + len(chunk)
+        if grown or self._unended >= _LIFE_BYTES:
+            self._unended = 0
+            return _GROWN
+        return _ALIVE if is_line else ()
 
     def end(self) -> Sequence[ModelPart]:
         return self._decoder.finish()
@@ -280,13 +305,19 @@ class _Whole:
         self._decoder = decoder
 
     def take(self, chunk: bytes) -> Sequence[ModelPart]:
+        before = len(self._body)
         self._body += chunk
         if len(self._body) > MAX_ANSWER:
             raise too_long()
-        return _ALIVE
+        return _GROWN if len(self._body) // _LIFE_BYTES > before // _LIFE_BYTES else ()
 
     def end(self) -> Sequence[ModelPart]:
         return decode_answer(self._decoder, bytes(self._body))
+
+
+def _timeouts(patience: Patience) -> Timeouts:
+    """Whoever asks watches for silence by parts; this is for bytes, which come at least as often."""
+    return Timeouts(first_byte_s=patience.first_part_s, idle_s=max(patience.first_part_s, patience.idle_s))
 
 
 def _reader(content_type: str, decoder: Decoder) -> _Streamed | _Whole:

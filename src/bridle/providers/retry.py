@@ -27,9 +27,11 @@ MAX_MS: Final = 16_000
 
 _MAX_FAILURES: Final[Mapping[str, int]] = {
     "BadCredentials": 1,  # the key will not get better
-    "ProviderUnreachable": 2,  # nobody listens there; a person is waiting to start the server
+    "StreamSilent": 2,  # what was silent may have been paid for
 }
 """Reasons given up on sooner: after so many failures of that reason."""
+UNREACHED_S: Final = 60.0
+"""Where nobody can be reached for so long, no other try is begun."""
 
 
 def retry(*, clock: Clock, random: Callable[[], float]) -> RequestLayer:
@@ -43,26 +45,32 @@ def retry(*, clock: Clock, random: Callable[[], float]) -> RequestLayer:
 
     async def retrying(step: Step, proceed: AskModel) -> Reply:
         failures: Counter[str] = Counter()
+        reached = clock.monotonic()
         while True:
             try:
                 return await proceed(step)
             except ProviderError as error:
                 failures[error.reason] += 1
-                attempts = _attempts(error.reason, step.attempt, failures[error.reason])
+                attempts = _attempts(error, step.attempt, failures[error.reason])
                 again = error.retryable and step.attempt < attempts
                 wait_ms = _wait_ms(error, step.attempt, backoff) if again else None
+                if error.reason != "ProviderUnreachable":
+                    reached = clock.monotonic() + (wait_ms or 0) / 1000
+                elif wait_ms is not None and clock.monotonic() + wait_ms / 1000 - reached > UNREACHED_S:
+                    wait_ms = None
                 step.emit(_failed(step, error, wait_ms, attempts))
                 if wait_ms is None:
-                    raise _given_up(error) from error
+                    raise error.given_up() from error
             await clock.sleep(wait_ms / 1000)
             step = msgspec.structs.replace(step, attempt=step.attempt + 1)
 
     return retrying
 
 
-def _attempts(reason: str, attempt: int, failures: int) -> int:
+def _attempts(error: ProviderError, attempt: int, failures: int) -> int:
     """How many attempts there are at most, after so many failures of this reason. Others may have come before."""
-    return min(MAX_ATTEMPTS, attempt - failures + _MAX_FAILURES.get(reason, MAX_ATTEMPTS))
+    tries = error.tries or _MAX_FAILURES.get(error.reason, MAX_ATTEMPTS)
+    return min(MAX_ATTEMPTS, attempt - failures + tries)
 
 
 def _wait_ms(error: ProviderError, attempt: int, backoff: Backoff) -> int:
@@ -73,19 +81,12 @@ def _wait_ms(error: ProviderError, attempt: int, backoff: Backoff) -> int:
     return math.ceil(asked_ms) if 0 <= asked_ms < RETRY_AFTER_MAX_MS else RETRY_AFTER_MAX_MS
 
 
-def _given_up(error: ProviderError) -> ProviderError:
-    """What the turn ends on: a wait nobody will wait for any more is no news."""
-    if error.reason != "RateLimited":
-        return error
-    return ProviderError("StillRateLimited", provider=error.data.get("provider", ""))
-
-
 def _failed(step: Step, error: ProviderError, wait_ms: int | None, attempts: int) -> StepFailed:
     return StepFailed(
         step=step.number,
         attempt=step.attempt,
         reason=error.reason,
-        message=_given_up(error).message if wait_ms is None else _again(step, error, wait_ms, attempts),
+        message=error.given_up().message if wait_ms is None else _again(step, error, wait_ms, attempts),
         retry_in_ms=wait_ms,
         attempts=attempts,
     )
