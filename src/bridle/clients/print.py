@@ -27,6 +27,8 @@ SCHEMA_VERSION = 1
 EXIT_TERMINAL_GONE = 129
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141
+LOOK_AGAIN_S = 0.02
+"""How long a reader that is far behind gets before its room is looked at again."""
 
 Format = Literal["text", "json", "stream-json"]
 
@@ -77,7 +79,8 @@ class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
     `story` gets one line per call, without a line end. `is_local` says of a provider whether it runs on this machine,
-    where nothing is paid.
+    where nothing is paid. Neither `out` nor `story` may block; while `is_full` no more is read, unless the run is being
+    stopped: then what nobody reads is only in the log.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Printer:
         story: Callable[[str], None],
         telling: Story,
         is_local: Callable[[str], bool] = lambda _provider: False,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self.is_local: Callable[[str], bool] = is_local
         self._form = form
@@ -108,6 +112,9 @@ class Printer:
         self._deadline_s: float | None = None
         self._unwritten: OSError | None = None
         self._interrupted_code = EXIT_INTERRUPTED
+        self._is_full = is_full
+        self.stopped: int | None = None
+        """The exit code of what stopped the run, a deadline or a signal; None where nothing has."""
 
     @property
     def session(self) -> str | None:
@@ -154,11 +161,12 @@ class Printer:
 
     def interrupt(self, exit_code: int) -> None:
         """The turn that ends now ends because somebody stopped the run."""
-        self._interrupted_code = exit_code
+        self._interrupted_code = self.stopped = exit_code
 
     def reach_deadline(self, timeout_s: float) -> None:
         """The turn that ends now ends because its time is up."""
         self._deadline_s = timeout_s
+        self.stopped = exit_code_of("DeadlineReached")
 
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int) -> int:
         own_turn = False
@@ -176,6 +184,8 @@ class Printer:
                     return self._turn_ended(ended)
                 case _:
                     pass
+            while self._is_full() and self.stopped is None:  # noqa: ASYNC110  the one who reads is no task of ours
+                await asyncio.sleep(LOOK_AGAIN_S)
         return 1
 
     @staticmethod
@@ -318,9 +328,9 @@ class Printer:
         elif result.final_response:
             text = result.final_response
             self._write((visible(text) if self._out.isatty() else text) + "\n")
-        return result.exit_code if self._unwritten is None else self._without_output(self._unwritten)
+        return result.exit_code if self._unwritten is None else self.without_output(self._unwritten)
 
-    def _without_output(self, problem: OSError) -> int:
+    def without_output(self, problem: OSError) -> int:
         """The exit code where the answer went nowhere. A reader who left, or closed the terminal, is told nothing."""
         if isinstance(problem, BrokenPipeError):
             return EXIT_READER_GONE

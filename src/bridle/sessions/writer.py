@@ -327,9 +327,7 @@ class Writer:
     def _fail(self, error: StoreError) -> None:
         with self._wake:
             self._error = error
-            news: list[_News] = [
-                (one.loop, partial(one.heard, 0, error)) for one in self._listeners.values()
-            ]
+            news: list[_News] = [(one.loop, partial(one.heard, 0, error)) for one in self._listeners.values()]
             news += [(waiter.loop, partial(waiter.settle, error)) for waiter in self._waiters]
             news += [(None, partial(done.set_exception, error)) for _, done in self._jobs]
             self._waiters.clear()
