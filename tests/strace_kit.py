@@ -1,4 +1,4 @@
-"""What a program really asks of the kernel, in order: the only witness of a sync that no power cut has to be made for."""
+"""What a program really asks of the kernel, in order: a witness of syncs that needs no power cut."""
 
 from __future__ import annotations
 
