@@ -32,6 +32,7 @@ from bridle.engine.court import DO_NOT_KNOW
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.engine.request import encode
 from bridle.protocol import events as e
+from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import TextBlock, ToolResultBlock, ToolUseBlock
@@ -45,6 +46,8 @@ GONE_S = 5.0
 """So long after the end of a run its last process is gone."""
 PROMPTS = ("one", "two", "three")
 _ALIVE = "alive"
+SOURCE = str(Path(__file__).resolve().parent.parent / "src")
+"""The tree these cases are of, whatever else is installed."""
 
 
 @dataclass
@@ -54,7 +57,9 @@ class Result:
     fault: str
     seed: int
     killed: bool = False
+    seen: int = 0
     lost: int = 0
+    reused: int = 0
     repeated: int = 0
     orphans: int = 0
     ready_ms: list[float] = field(default_factory=list)
@@ -133,14 +138,29 @@ async def work(place: Place, seed: int, *, lasting: bool, clock: Clock | None = 
         model=model,
         adopts_orphans=True,
     )
+    watching: list[asyncio.Task[None]] = []
     try:
         connection = engine.connect(name="faults", answers=False)
         created = await connection.send(_create(place, seed, model=f"{model.name}:scripted"))
+        watching.append(asyncio.create_task(_watch(engine, created.session, place)))
         for prompt in PROMPTS:
             sent = await connection.send(_input(created.session, prompt))
             await _turn(connection, created.session, sent.event or 0)
     finally:
         await engine.close()
+        await asyncio.gather(*watching, return_exceptions=True)
+
+
+async def _watch(engine: Engine, session: str, place: Place) -> None:
+    """A client that reads the stream and writes down what it has seen, before anything else can happen to it."""
+    with open(place.witness, "ab", buffering=0) as file:  # noqa: ASYNC230  it must not wait for anybody
+        async for envelope in engine.connect(name="witness", answers=False).events(session):
+            if envelope.id is not None:
+                file.write(seen_line(envelope))
+
+
+def seen_line(envelope: e.Envelope) -> bytes:
+    return f"{envelope.id} {sha256(encode_payload(envelope.event)).hexdigest()}\n".encode()
 
 
 def _create(place: Place, seed: int, **more: Any) -> CreateSession:
@@ -194,6 +214,7 @@ async def resume(place: Place, seed: int, *, court: bool = False) -> dict[str, A
     engine = Engine(
         where=folders(place.env), env=place.env, clock=SystemClock(), model=model, adopts_orphans=True
     )
+    watching: list[asyncio.Task[None]] = []
     try:
         row = engine.store.newest(str(place.work.resolve()))
         connection = engine.connect(name="faults", answers=court)
@@ -203,6 +224,7 @@ async def resume(place: Place, seed: int, *, court: bool = False) -> dict[str, A
             _create(place, seed, resume=row.id, model=f"{model.name}:scripted", config=config)
         )
         ready_ms = (time.perf_counter() - begun) * 1000
+        watching.append(asyncio.create_task(_watch(engine, created.session, place)))
         judging = asyncio.create_task(_judge(connection, created.session, created.event or 0))
         sent = await connection.send(_input(created.session, "go on"))
         await _turn(connection, created.session, sent.event or 0)
@@ -210,6 +232,7 @@ async def resume(place: Place, seed: int, *, court: bool = False) -> dict[str, A
         return {"ready_ms": ready_ms, "sent": [sha256(body).hexdigest() for body in model.asked]}
     finally:
         await engine.close()
+        await asyncio.gather(*watching, return_exceptions=True)
 
 
 async def _judge(connection: Any, session: str, since: int) -> None:
@@ -279,7 +302,6 @@ def killed_case(place: Place, result: Result, point: str, *, on_resume: bool) ->
 
     def dying() -> None:
         folding.FOLD_EVERY = 1
-        traps.witness(place.witness)
         if on_resume:
             traps.POINTS[first](traps.Trap(1), chance.random())
         else:
@@ -296,7 +318,6 @@ def killed_case(place: Place, result: Result, point: str, *, on_resume: bool) ->
         court = point.startswith("court")
 
         def dying_again() -> None:
-            traps.witness(place.witness)
             traps.ON_RESUME[point](traps.Trap(1), 0.0)
             asyncio.run(resume(place, result.seed, court=court))
 
@@ -316,10 +337,10 @@ def come_back(place: Place, result: Result) -> None:
     finally:
         store.close()
     if not rows:
-        if did or acknowledged(place):
-            result.broken.append("something was done or acknowledged, and there is no session")
+        if did or seen(place):
+            result.broken.append("something was done or seen, and there is no session")
         return
-    check_acknowledged(place, result)
+    check_seen(place, result)
     for _ in range(2):
         ended, said = forked(lambda: asyncio.run(resume(place, result.seed)))
         if said.get("failed") or ended != 0:
@@ -327,7 +348,7 @@ def come_back(place: Place, result: Result) -> None:
             return
         result.ready_ms.append(said["ready_ms"])
     check_log(place, result, said["sent"])
-    check_acknowledged(place, result)
+    check_seen(place, result)
     if place.did() != did:
         result.repeated += 1
         result.broken.append(f"resuming did something: {did} became {place.did()}")
@@ -343,37 +364,35 @@ def count_orphans(life: int, result: Result, place: Place) -> None:
         result.broken.append(f"a command still runs {GONE_S:g} s after the end")
 
 
-def acknowledged(place: Place) -> dict[int, str]:
-    """The events somebody was told are stored, each with the digest of what was appended."""
-    appended: dict[int, str] = {}
-    last = 0
-    try:
-        lines = Path(place.witness).read_text().splitlines()
-    except FileNotFoundError:
-        return {}
-    found: dict[int, str] = {}
-    for line in lines:
-        kind, number, *digest = line.split()
-        if kind == "a":
-            appended[int(number)] = digest[0]
-        else:
-            last = int(number)
-            found.update({key: value for key, value in appended.items() if key <= last})
+def seen(place: Place) -> dict[int, set[str]]:
+    """The events a client has seen, each with the digests of what it saw: one each, or an id was used twice."""
+    found: dict[int, set[str]] = {}
+    if os.path.exists(place.witness):
+        for line in Path(place.witness).read_text().splitlines():
+            number, digest = line.split()
+            found.setdefault(int(number), set()).add(digest)
     return found
 
 
-def check_acknowledged(place: Place, result: Result) -> None:
-    told = acknowledged(place)
+def check_seen(place: Place, result: Result) -> None:
+    """Everything a client has seen is in the log, and no id has come back with other content."""
     store = place.store()
     try:
         (row,) = store.list()
         stored = {record.envelope.id: sha256(record.payload).hexdigest() for record in store.records(row.id)}
     finally:
         store.close()
-    lost = [number for number, digest in told.items() if stored.get(number) != digest]
-    result.lost += len(lost)
+    told = seen(place)
+    lost = [number for number in told if number not in stored]
+    reused = [
+        number for number, digests in told.items() if digests - {stored.get(number)} and number in stored
+    ]
+    result.seen = result.seen or len(told)  # by the run that died, not by those that come back
+    result.lost, result.reused = max(result.lost, len(lost)), max(result.reused, len(reused))
     if lost:
-        result.broken.append(f"{len(lost)} acknowledged events are lost, the first is {lost[0]}")
+        result.broken.append(f"{len(lost)} events that a client saw are lost, the first is {lost[0]}")
+    if reused:
+        result.broken.append(f"{len(reused)} ids came back with other content, the first is {reused[0]}")
 
 
 def check_log(place: Place, result: Result, sent: list[str]) -> None:
@@ -441,5 +460,6 @@ def environment(place: Place) -> Mapping[str, str]:
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(place.person),
         "LANG": "C.UTF-8",
+        "PYTHONPATH": SOURCE,
         **place.env,
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import traps
-from case import Place, Result, check_acknowledged, check_log, come_back, forked, resume, work
+from case import Place, Result, check_log, check_seen, come_back, forked, resume, seen, work
 
 import bridle.app.folding as folding
 from bridle.base.clock import SystemClock
@@ -35,7 +35,6 @@ def _killed(place: Place, result: Result, chance: random.Random) -> None:
 
     def dying() -> None:
         folding.FOLD_EVERY = 1
-        traps.witness(place.witness)
         traps.POINTS[point](traps.Trap(chance.randint(2, 6)), chance.random())
         asyncio.run(work(place, result.seed, lasting=False))
 
@@ -71,25 +70,25 @@ def flipped_byte(place: Place, result: Result) -> None:
 
 
 def _noticed_or_whole(place: Place, result: Result) -> None:
-    """Either everything acknowledged is there, or the next run says what is wrong; and a repair leads on."""
+    """Either everything that was seen is there, or the next run says what is wrong; and a repair leads on."""
     did = place.did()
     ended, said = forked(lambda: asyncio.run(resume(place, result.seed)))
     reason = said.get("failed")
     if reason is None and ended == 0:
-        check_acknowledged(place, result)
+        check_seen(place, result)
         check_log(place, result, said["sent"])
         result.ready_ms.append(said["ready_ms"])
     elif reason not in _NOTICED:
         result.broken.append(f"not said in words: {said.get('message', ended)}")
     else:
-        _repaired(place, result, did)
+        _repaired(place, result)
     if place.did() != did:
         result.repeated += 1
         result.broken.append(f"something was done again: {did} became {place.did()}")
 
 
-def _repaired(place: Place, result: Result, did: dict[str, int]) -> None:
-    """What is whole goes on; a database whose first page is gone cannot be opened, which is said."""
+def _repaired(place: Place, result: Result) -> None:
+    """Whatever is wrong with the file, a repair puts it aside, and what is whole goes on or a new session begins."""
 
     def repair() -> dict[str, Any]:
         database = place.store().shelf.database
@@ -98,8 +97,6 @@ def _repaired(place: Place, result: Result, did: dict[str, int]) -> None:
         return {"whole": again.whole, "damaged": len(report.damaged), "said": repairing.words(report)}
 
     ended, said = forked(repair)
-    if said.get("failed") in _NOTICED:
-        return
     if ended != 0 or said.get("failed") or not said.get("whole"):
         result.broken.append(f"repair failed: {said or ended}")
         return
@@ -142,7 +139,6 @@ def _until_full(place: Place, result: Result, filling: Path, chance: random.Rand
         return inner(self, event, **more)
 
     Journal.emit = emit
-    traps.witness(place.witness)
     asyncio.run(work(place, result.seed, lasting=False))
 
 
@@ -169,7 +165,7 @@ def read_only_disk(place: Place, result: Result) -> None:
         if ended != 0 or said.get("failed"):
             result.broken.append(f"reading failed: {said.get('message', ended)}")
         else:
-            check_acknowledged_by(said["stored"], place, result)
+            check_seen_by(said["stored"], place, result)
         ended, said = forked(lambda: asyncio.run(resume(place, result.seed)))
         if ended != 0 or said.get("failed") != "StoreUnwritable":
             result.broken.append(f"a read-only disk was not said in words: {said or ended}")
@@ -189,12 +185,10 @@ def _read(place: Place) -> dict[str, Any]:
         store.close()
 
 
-def check_acknowledged_by(stored: dict[str, int], place: Place, result: Result) -> None:
-    from case import acknowledged
-
-    last = max(acknowledged(place), default=0)
+def check_seen_by(stored: dict[str, int], place: Place, result: Result) -> None:
+    last = max(seen(place), default=0)
     if last > max(stored.values(), default=0):
-        result.broken.append(f"read-only: {last} events are acknowledged, {stored} can be read")
+        result.broken.append(f"read-only: {last} events were seen, {stored} can be read")
 
 
 # Time
@@ -214,7 +208,6 @@ def jumping_clock(place: Place, result: Result) -> None:
     chance = random.Random(f"clock {result.seed}")
 
     def dying() -> None:
-        traps.witness(place.witness)
         traps.POINTS[chance.choice(("outcome committed", "turn ended", "mid-stream"))](
             traps.Trap(chance.randint(1, 4)), 0.0
         )

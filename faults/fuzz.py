@@ -10,12 +10,25 @@ import signal
 import subprocess
 import sys
 import time
-from hashlib import sha256
 from pathlib import Path
+from typing import IO
 
-from case import Place, Result, check_acknowledged, check_log, count_orphans, environment, forked, resume
+import msgspec
+from case import (
+    Place,
+    Result,
+    check_log,
+    check_seen,
+    count_orphans,
+    environment,
+    forked,
+    resume,
+    seen,
+    seen_line,
+)
 
 from bridle.engine.conversation import Conversation
+from bridle.protocol.codec import decode_envelope
 
 BRIDLE = (sys.executable, "-m", "bridle")
 LONGEST_S = 1.6
@@ -30,21 +43,23 @@ def any_moment(place: Place, result: Result) -> None:
     model = _script(place, "it.script", _work(chance))
     back = _script(place, "back.script", "---\n".join(["say I am back.\n"] * 40))
     life = place.hold_life()
-    running = _bridle(place, "run", "-q", "-y", "-m", model, "begin")
+    stream = place.root / "stream"
+    with stream.open("wb") as file:
+        running = _bridle(place, "run", "-q", "-y", "--stream-json", "-m", model, "begin", stdout=file)
     try:
         _ends_within(running, chance.uniform(0.05, LONGEST_S))
-        _note_what_is_stored(place)
     finally:
         running.kill()
         result.killed = running.wait() == -signal.SIGKILL
+    _note_what_was_seen(place, stream.read_bytes())
     count_orphans(life, result, place)
     os.close(life)
     store = place.store()
     rows = store.list()
     store.close()
     if not rows:
-        if place.did():
-            result.broken.append("something was done, and there is no session")
+        if place.did() or seen(place):
+            result.broken.append("something was done or seen, and there is no session")
         return
     did = place.did()
     for _ in range(2):
@@ -65,7 +80,7 @@ def any_moment(place: Place, result: Result) -> None:
             result.broken.append(f"resume ended with {again.returncode}: {said[-1000:]}")
             return
     check_log(place, result, [])
-    check_acknowledged(place, result)
+    check_seen(place, result)
     if place.did() != did:
         result.repeated += 1
         result.broken.append(f"resuming did something: {did} became {place.did()}")
@@ -88,13 +103,13 @@ def _script(place: Place, name: str, text: str) -> str:
     return f"demo:{name}"
 
 
-def _bridle(place: Place, *words: str) -> subprocess.Popen[bytes]:
+def _bridle(place: Place, *words: str, stdout: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*BRIDLE, *words],
         cwd=place.work,
         env=dict(environment(place)),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
     )
 
@@ -106,19 +121,18 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> None:
         return
 
 
-def _note_what_is_stored(place: Place) -> None:
-    """What another process can read of a log was committed: it counts as acknowledged."""
-    if not os.path.exists(os.path.join(place.data, "sessions.db")):
-        return
-    store = place.store()
-    try:
-        with open(place.witness, "w", encoding="ascii") as file:
-            for row in store.list():
-                for record in store.records(row.id):
-                    file.write(f"a {record.envelope.id} {sha256(record.payload).hexdigest()}\n")
-                    file.write(f"k {record.envelope.id}\n")
-    finally:
-        store.close()
+def _note_what_was_seen(place: Place, stream: bytes) -> None:
+    """What the program has printed of its events was seen by whoever reads it."""
+    with open(place.witness, "wb") as file:
+        for line in stream.splitlines(keepends=True):
+            if line.endswith(b"\n") and (printed := msgspec.json.decode(line, type=_Printed)).event:
+                envelope = decode_envelope(printed.event)
+                if envelope.id is not None:
+                    file.write(seen_line(envelope))
+
+
+class _Printed(msgspec.Struct, frozen=True):
+    event: msgspec.Raw = msgspec.Raw()
 
 
 def long_log(place: Place, result: Result) -> None:

@@ -19,6 +19,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))  # the tree we stand in
 
 import disks
 import fuzz
@@ -93,16 +96,17 @@ def run_all(wanted: list[Case], jobs: int) -> Iterator[Result]:
             yield one.result()
 
 
-HEAD = f"{'fault':<26} {'runs':>5} {'killed':>6} {'lost':>5} {'repeated':>8} {'orphans':>7}   ready, middle and worst"
+COUNTS = ("killed", "seen", "lost", "reused", "repeated", "orphans")
+HEAD = f"{'fault':<26} {'runs':>5} {' '.join(f'{name:>8}' for name in COUNTS)}   ready, middle and worst"
 
 
 def row(fault: str, results: list[Result]) -> str:
     ready = sorted(ms for one in results for ms in one.ready_ms)
     times = f"{ready[len(ready) // 2]:7.0f} ms {ready[-1]:7.0f} ms" if ready else f"{'-':>10}"
-    total = [sum(getattr(one, name) for one in results) for name in ("killed", "lost", "repeated", "orphans")]
+    counts = " ".join(f"{sum(getattr(one, name) for one in results):>8}" for name in COUNTS)
     broken = sum(bool(one.broken) for one in results)
     verdict = f"   {broken} broken" if broken else ""
-    return f"{fault:<26} {len(results):>5} {total[0]:>6} {total[1]:>5} {total[2]:>8} {total[3]:>7}   {times}{verdict}"
+    return f"{fault:<26} {len(results):>5} {counts}   {times}{verdict}"
 
 
 def main() -> int:

@@ -10,7 +10,6 @@ nothing is flushed, closed or caught on the way.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import threading
@@ -325,33 +324,6 @@ POINTS: dict[str, Set] = {
     "log closed": closed,
 }
 """The points in the order a run passes them."""
-
-
-def witness(path: str) -> None:
-    """Writes down, beside the log, what was appended and what was acknowledged; survives the kill.
-
-    `a ID SHA256` when an event was handed to the log, `k ID` when somebody was told that all up to it are stored.
-    """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    def appending(inner: Any) -> Any:
-        def append(self: StoredLog, envelope: Any, payload: bytes) -> None:
-            inner(self, envelope, payload)
-            os.write(fd, f"a {envelope.id} {hashlib.sha256(payload).hexdigest()}\n".encode())
-
-        return append
-
-    def waiting(inner: Any) -> Any:
-        async def wait(self: StoredLog) -> None:
-            last = self.last_id
-            await inner(self)
-            os.write(fd, f"k {last}\n".encode())
-
-        return wait
-
-    _replace(StoredLog, "append", appending)
-    _replace(StoredLog, "committed", waiting)
-    _replace(StoredLog, "durable", waiting)
 
 
 ON_RESUME: dict[str, Set] = {

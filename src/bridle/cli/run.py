@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,13 +17,14 @@ from bridle.app.models import DEMO
 from bridle.cli import silence_stdout, tell, tolerate_characters
 from bridle.cli.added_folders import added_folders
 from bridle.cli.env_file import with_env_file
+from bridle.cli.outlets import Outlets
 from bridle.cli.stdin import prompt_of
 from bridle.cli.unlocking import unlocked
 from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
 from bridle.clients.story import Story
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.errors import BridleError, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.sessions.store import SessionRow, SessionStore
@@ -35,13 +37,19 @@ STOPPING = {
     signal.SIGHUP: EXIT_TERMINAL_GONE,
 }
 """The signals that end a run, each with its exit code."""
+LAST_WORDS_S = 0.5
+"""So long a run that was stopped waits for somebody to read what it said."""
 
 
 def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     form = _form(parsed)
-    say = _quiet if parsed.quiet else tell
     tolerate_characters()
-    printer = Printer(form=form, out=sys.stdout, story=say, problem=tell, telling=Story())
+    outlets = Outlets()
+    say = _quiet if parsed.quiet else tell
+    printer = Printer(
+        form=form, out=sys.stdout, story=say, problem=tell, telling=Story(), is_full=outlets.full
+    )
+    deadline_s = None
     try:
         env = with_env_file(env, parsed.env_file)
         schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
@@ -51,15 +59,31 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         create = session_wanted(parsed, env)
     except BridleError as failure:
         printer.fail(failure)
-        return printer.finish()
-    env = unlocked(with_log_options(env, parsed), model=parsed.model)
-    asyncio.run(_run(printer, create, content, parsed.timeout, env))
-    digest, changed = (None, {}) if form == "text" else _looked_up(printer, env)
-    code = printer.finish(log_digest=digest, changed=changed)
-    if printer.unwritten:
+        code = printer.finish()
+    else:
+        env = unlocked(with_log_options(env, parsed), model=parsed.model)
+        if parsed.timeout is not None:
+            deadline_s = time.monotonic() + parsed.timeout
+        asyncio.run(_run(printer, create, content, parsed.timeout, env))
+        digest, changed = (None, {}) if form == "text" else _looked_up(printer, env)
+        code = printer.finish(log_digest=digest, changed=changed)
+        if parsed.output and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
+            _write_answer(parsed.output, printer.answer)
+    return _delivered(outlets, printer, code, deadline_s)
+
+
+def _delivered(outlets: Outlets, printer: Printer, code: int, deadline_s: float | None) -> int:
+    """The exit code when everything is read, or nobody reads it in time; it is in the session all the same."""
+    for number, signal_code in STOPPING.items():
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame, left=signal_code: os._exit(left))
+    in_time = outlets.drained(time.monotonic() + LAST_WORDS_S if printer.stopped is not None else deadline_s)
+    if outlets.stdout.failure is not None and not printer.unwritten:
+        code = printer.without_output(outlets.stdout.failure)
+    elif not in_time:
+        code = code or printer.stopped or exit_code_of("DeadlineReached")
+    if printer.unwritten or outlets.stdout.failure is not None:
         silence_stdout()
-    if parsed.output and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
-        _write_answer(parsed.output, printer.answer)
     return code
 
 

@@ -27,6 +27,8 @@ SCHEMA_VERSION = 1
 EXIT_TERMINAL_GONE = 129
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141
+LOOK_AGAIN_S = 0.02
+"""How long a reader that is far behind gets before its room is looked at again."""
 
 Format = Literal["text", "json", "stream-json"]
 
@@ -78,7 +80,8 @@ class Printer:
 
     `story` gets one line per call, without a line end; `problem` the line that says why a run came to nothing, which is
     said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where nothing is
-    paid.
+    paid. Neither `out` nor `story` may block; while `is_full` no more is read, unless the run is being stopped: then
+    what nobody reads is only in the log.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Printer:
         telling: Story,
         problem: Callable[[str], None] | None = None,
         is_local: Callable[[str], bool] = lambda _provider: False,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self.is_local: Callable[[str], bool] = is_local
         self._form = form
@@ -112,6 +116,9 @@ class Printer:
         self._deadline_s: float | None = None
         self._unwritten: OSError | None = None
         self._interrupted_code = EXIT_INTERRUPTED
+        self._is_full = is_full
+        self.stopped: int | None = None
+        """The exit code of what stopped the run, a deadline or a signal; None where nothing has."""
 
     @property
     def session(self) -> str | None:
@@ -169,11 +176,12 @@ class Printer:
 
     def interrupt(self, exit_code: int) -> None:
         """The turn that ends now ends because somebody stopped the run."""
-        self._interrupted_code = exit_code
+        self._interrupted_code = self.stopped = exit_code
 
     def reach_deadline(self, timeout_s: float) -> None:
         """The turn that ends now ends because its time is up."""
         self._deadline_s = timeout_s
+        self.stopped = exit_code_of("DeadlineReached")
 
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int) -> int:
         own_turn = False
@@ -191,6 +199,8 @@ class Printer:
                     return self._turn_ended(ended)
                 case _:
                     pass
+            while self._is_full() and self.stopped is None:  # noqa: ASYNC110  the one who reads is no task of ours
+                await asyncio.sleep(LOOK_AGAIN_S)
         return 1
 
     @staticmethod
@@ -344,9 +354,9 @@ class Printer:
         elif result.final_response:
             text = result.final_response
             self._write((visible(text) if self._out.isatty() else text) + "\n")
-        return result.exit_code if self._unwritten is None else self._without_output(self._unwritten)
+        return result.exit_code if self._unwritten is None else self.without_output(self._unwritten)
 
-    def _without_output(self, problem: OSError) -> int:
+    def without_output(self, problem: OSError) -> int:
         """The exit code where the answer went nowhere. A reader who left, or closed the terminal, is told nothing."""
         if isinstance(problem, BrokenPipeError):
             return EXIT_READER_GONE
