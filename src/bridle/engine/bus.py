@@ -89,6 +89,7 @@ class Bus:
                 if gap is not None:
                     last_id = self._oldest_id - 1
                     yield gap
+                    continue  # much may have come meanwhile
             end = self._first + len(self._ring)
             if position == end:
                 if self._closed:

@@ -18,7 +18,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
 from bridle.base.secret_openings import might_hold_secret
-from bridle.engine.bus import RING_EVENTS, Bus
+from bridle.engine.bus import RING_BYTES, RING_EVENTS, Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import SessionLog
 from bridle.protocol.codec import encode_payload, kind_of
@@ -37,6 +37,9 @@ E = TypeVar("E", bound=AnyEvent)
 
 LONG_BYTES = 4 * 1024
 """Looking for secrets in more than this may take longer than the loop should wait."""
+
+
+_AT_ONCE_BYTES = RING_BYTES // 4
 
 
 class Journal:
@@ -72,6 +75,7 @@ class Journal:
         self._kept_id = conversation.last_id
         self._owed_id = 0
         self._stuck = self._told_full = False
+        self._failure: StoreError | None = None
         if bus is not None:
             log.listen(self._heard, self._waits_for_room)
 
@@ -128,15 +132,30 @@ class Journal:
 
     def _heard(self, last_id: int, failure: StoreError | None) -> None:
         """Rows up to `last_id` are kept, so they are told, and what was to be shown behind them."""
-        assert self._bus is not None
         self._kept_id = max(self._kept_id, last_id)
-        while self._untold and (self._untold[0][0].id or 0) <= last_id:
-            self._bus.publish(*self._untold.popleft())
-        if failure is not None:
-            self._bus.close(failure)
-        elif self._stuck:
+        self._failure = self._failure or failure
+        self._tell()
+        if failure is None and self._stuck:
             self._stuck = False
             self.disk_has_room()
+
+    def _tell(self) -> None:
+        """Tells what is kept. After a burst readers get their turn in between: the bus holds only so much for them."""
+        assert self._bus is not None
+        told_bytes = 0
+        while self._has_news:
+            envelope, payload = self._untold.popleft()
+            self._bus.publish(envelope, payload)
+            told_bytes += len(payload)
+            if told_bytes > _AT_ONCE_BYTES:
+                asyncio.get_running_loop().call_soon(self._tell)
+                return
+        if self._failure is not None:
+            self._bus.close(self._failure)
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._untold) and (self._untold[0][0].id or 0) <= self._kept_id
 
     def _waits_for_room(self) -> None:
         if not self._stuck:
@@ -162,7 +181,10 @@ class Journal:
         await self._log.durable()
 
     async def committed(self) -> None:
+        """Returns when everything so far survives the death of this process, and has been told."""
         await self._log.committed()
+        while self._has_news:
+            await asyncio.sleep(0)
 
     def owe(self, number: int) -> None:
         """Event `number` is the outcome of a call that may have changed something."""

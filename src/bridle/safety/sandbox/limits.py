@@ -35,16 +35,16 @@ def _count_nowhere(_pid: int) -> None:
 
 
 class Limits(NamedTuple):
-    """`file_mib`: the largest file a command may make. `count` puts a process where it is counted with others."""
+    """`file_mib`: the largest file a command may make. `take` puts a process where it is counted with others."""
 
     file_mib: int = 16_384
-    count: Callable[[int], None] = _count_nowhere
+    take: Callable[[int], None] = _count_nowhere
 
     def set_on(self, pid: int) -> None:
         """Raises `OSError` where another user's process runs under that number, or none."""
         for kind, both in self._lowered():
             resource.prlimit(pid, kind, both)
-        self.count(pid)
+        self.take(pid)
 
     def starting(self, argv: Sequence[str]) -> tuple[str, ...]:
         """What starts `argv` with these limits."""

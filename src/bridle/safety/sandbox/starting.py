@@ -74,7 +74,7 @@ async def start(
         for fd in launch.pass_fds:
             os.close(fd)
     if not launch.limits:
-        limits.count(process.pid)
+        limits.take(process.pid)
     launch.started(process.pid)
     if launch.gate is not None:
         try:
