@@ -22,9 +22,7 @@ from bridle.sessions import repairing
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_REC, _MS_PRIVATE = 1, 32, 16384, 1 << 18
 _SMALL = b"size=2m"
-_NOTICED = frozenset(
-    {"LogDamaged", "LogsLost", "StoreDamaged", "StoreWrongKey", "StoreUnwritable"}
-)
+_NOTICED = frozenset({"LogDamaged", "LogsLost", "StoreDamaged", "StoreWrongKey", "StoreUnwritable"})
 
 
 def _killed(place: Place, result: Result, chance: random.Random) -> None:
