@@ -235,7 +235,7 @@ class Database:
             from bridle.sessions import head
 
             with contextlib.suppress(OSError):
-                head.keep(self.head_path, connection, self.data_key())
+                head.keep(self.head_path, dict(connection.execute(head.ROOTS).fetchall()), self.data_key())
 
     def forget_head(self) -> None:
         """The list of tables or the key is about to change: whoever writes next keeps it anew."""

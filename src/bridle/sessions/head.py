@@ -6,14 +6,9 @@ The proof also tells a damaged file from a wrong key.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from bridle.base import files
-
-if TYPE_CHECKING:
-    from bridle.sessions.database import Connection
 
 _MAX_BYTES = 64 * 1024
 ROOTS = "select name, rootpage from sqlite_schema where rootpage > 0"
@@ -24,9 +19,8 @@ class Head(msgspec.Struct, frozen=True):
     proof: bytes
 
 
-def keep(path: str, connection: Connection, key: str) -> None:
+def keep(path: str, roots: dict[str, int], key: str) -> None:
     """Writes what `read` reads. It changes with the form and the key of the database only: both remove it first."""
-    roots: dict[str, int] = dict(connection.execute(ROOTS).fetchall())
     files.write_atomic(path, msgspec.json.encode(Head(roots, _proof(roots, key))))
 
 
