@@ -15,7 +15,7 @@ from bridle.engine.bus import RING_BYTES
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope, ToolCallStarted, TurnEnded
-from bridle.providers.script import call, say
+from bridle.providers.script import answer, call, say
 from sessions.session_kit import python
 
 DIES_AT_ONCE = """
@@ -23,7 +23,7 @@ import asyncio, json, os, signal
 from bridle.conformance.harness import harness
 from bridle.conformance.models import scripted
 from bridle.protocol.codec import encode_payload
-from bridle.providers.script import call, say
+from bridle.providers.script import answer, call, say
 
 folder, home, kind = sys.argv[1:]
 
@@ -84,7 +84,7 @@ async def test_a_writer_that_fails_behind_the_last_event_ends_its_readers_with_t
     told: list[str] = []
     with pytest.raises(StoreError):  # closing says it once more, also to who was told nothing
         await _follow_a_broken_disk(told)
-    assert told == ["StoreUnwritable"]
+    assert told == ["StoreFailed"]
 
 
 async def test_an_event_that_is_larger_than_the_ring_reaches_a_client_that_follows() -> None:
@@ -96,6 +96,15 @@ async def test_an_event_that_is_larger_than_the_ring_reaches_a_client_that_follo
         assert isinstance(events[-1], TurnEnded)
         numbers = [envelope.id async for envelope in _until_the_end(session)]
         assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_a_burst_that_is_larger_than_the_ring_reaches_a_client_that_follows_without_a_gap() -> None:
+    model = scripted(answer(*[say("x" * 4_000, chunk=4_000)] * (2 * RING_BYTES // 4_000)))
+    async with harness(model) as session:
+        await session.send("go")
+        seen = [envelope async for envelope in _until_the_end(session)]
+    assert [envelope.kind for envelope in seen if envelope.id is None] == []
+    assert [envelope.id for envelope in seen] == list(range(1, len(seen) + 1))
 
 
 async def _until_the_end(session: HarnessSession) -> AsyncIterator[Envelope]:

@@ -76,6 +76,7 @@ class Journal:
         self._owed_id = 0
         self._stuck = self._told_full = False
         self._failure: StoreError | None = None
+        self._waiting: list[asyncio.Future[None]] = []
         if bus is not None:
             log.listen(self._heard, self._waits_for_room)
 
@@ -152,6 +153,10 @@ class Journal:
                 return
         if self._failure is not None:
             self._bus.close(self._failure)
+        for told in self._waiting:
+            if not told.done():
+                told.set_result(None)
+        self._waiting.clear()
 
     @property
     def _has_news(self) -> bool:
@@ -183,8 +188,10 @@ class Journal:
     async def committed(self) -> None:
         """Returns when everything so far survives the death of this process, and has been told."""
         await self._log.committed()
-        while self._has_news:
-            await asyncio.sleep(0)
+        if self._has_news:
+            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(told)
+            await told
 
     def owe(self, number: int) -> None:
         """Event `number` is the outcome of a call that may have changed something."""
