@@ -231,7 +231,7 @@ def database_unnamed(trap: Trap, _chance: float) -> None:
 
         return migrate
 
-    _replace(database.Database, "_migrate", made)
+    _replace(database.Database, "migrate", made)
 
 
 def run_lock_taken(trap: Trap, _chance: float) -> None:

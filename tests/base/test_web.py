@@ -256,7 +256,7 @@ async def test_a_silent_server_is_given_up(sent, passed_s, problem) -> None:
             await asyncio.sleep(0)
         await clock.advance(passed_s)
         fault = await fault_of(fetching)
-        assert (fault.kind, fault.problem) == ("timeout", problem)
+        assert (fault.kind, fault.problem) == ("silent", problem)
         await gone.wait()
 
 

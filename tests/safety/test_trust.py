@@ -84,7 +84,7 @@ def test_a_harmed_line_counts_for_nothing_but_what_it_says_to_the_letter(entry: 
     line = bytearray(encode_line(entry))
     line[at % len(line)] = byte
     found = decode(encode([]) + bytes(line)).entries
-    assert b"".join(map(encode_line, found)) in (b"", bytes(line))
+    assert {encode_line(one) for one in found} <= set(bytes(line).splitlines(keepends=True))
 
 
 @settings(max_examples=100, deadline=None)

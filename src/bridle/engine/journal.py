@@ -74,7 +74,8 @@ class Journal:
         self._untold: deque[tuple[Envelope, bytes]] = deque()
         self._kept_id = conversation.last_id
         self._owed_id = 0
-        self._stuck = self._told_full = False
+        self._stuck = self._told_full = self._pauses = False
+        self._told_bytes = 0
         self._failure: StoreError | None = None
         self._waiting: list[asyncio.Future[None]] = []
         if bus is not None:
@@ -141,22 +142,27 @@ class Journal:
             self.disk_has_room()
 
     def _tell(self) -> None:
-        """Tells what is kept. After a burst readers get their turn in between: the bus holds only so much for them."""
+        """Tells what is kept. After so much of it readers get their turn first: the bus holds only so much for them."""
         assert self._bus is not None
-        told_bytes = 0
-        while self._has_news:
+        while self._has_news and not self._pauses:
             envelope, payload = self._untold.popleft()
             self._bus.publish(envelope, payload)
-            told_bytes += len(payload)
-            if told_bytes > _AT_ONCE_BYTES:
-                asyncio.get_running_loop().call_soon(self._tell)
-                return
+            self._told_bytes += len(payload)
+            if self._told_bytes > _AT_ONCE_BYTES:
+                self._pauses = True
+                asyncio.get_running_loop().call_soon(self._go_on)
+        if self._has_news:
+            return
         if self._failure is not None:
             self._bus.close(self._failure)
         for told in self._waiting:
             if not told.done():
                 told.set_result(None)
         self._waiting.clear()
+
+    def _go_on(self) -> None:
+        self._pauses, self._told_bytes = False, 0
+        self._tell()
 
     @property
     def _has_news(self) -> bool:
