@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,19 @@ async def test_a_file_changed_by_a_command_that_nobody_could_read_is_kept_once(f
         [refused] = results(await session.ask("change it"))
     assert refused.reason == "ChangedSinceRead"
     assert "+from elsewhere\n" in refused.content
+
+
+async def test_a_pipe_that_a_command_will_read_is_not_opened_before(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    opened: list[int] = []
+
+    def write() -> None:
+        with open(tmp_path / "go", "w", encoding="utf-8") as go:
+            opened.append(go.write("hello\n"))
+
+    writing = asyncio.create_task(asyncio.to_thread(write))
+    model = scripted(call("bash", command="cat go"), say("Done."))
+    async with harness(model, mode="yolo", folder=str(tmp_path)) as session:
+        (result,) = results(await session.ask("go"))
+    await writing
+    assert (result.content, opened) == ("hello\n", [6])

@@ -292,7 +292,10 @@ def read_each(paths: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:
     for path in paths:
         try:
             path.encode()
-            yield path, read_limited(path, limit).data
+            if stat.S_ISREG(
+                os.stat(path).st_mode
+            ):  # opening a pipe would wake whoever waits to write into it
+                yield path, read_limited(path, limit).data
         except (OSError, ValueError):
             continue
 
