@@ -926,3 +926,24 @@ def test_explaining_many_calls_survives_every_line_and_leaves_nothing_behind(pla
         "allow"
     ]
     assert place.names() == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git config core.fsmonitor ./evil.sh",
+        "git config set core.hooksPath hooks",
+        "git config --global alias.st '!./evil.sh'",
+        "cd sub && git config --add include.path ../evil",
+        "git config $x y",
+    ],
+)
+async def test_no_yes_and_no_mode_names_programs_for_git_to_run(place: Place, command: str) -> None:
+    async with place.session(call("bash", command=command), say("Done."), mode="yolo", yes=True) as session:
+        assert reasons(await session.ask("go")) == ["NoApprover"]
+
+
+async def test_settings_of_git_that_name_no_program_are_as_any_command(place: Place) -> None:
+    setting = call("bash", command="git config user.name x; git remote add o https://example.org/r")
+    async with place.session(setting, say("Done."), mode="yolo", yes=True) as session:
+        assert outcomes(await session.ask("go")) == ["ok"]

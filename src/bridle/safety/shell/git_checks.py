@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.protocol.events import CommandClass
+from bridle.safety.shell.git_config import is_harmless_setting
 from bridle.safety.shell.judgement import Judgement
 from bridle.safety.shell.options import Split, split_words
 from bridle.safety.shell.programs import Program, git_subcommands
@@ -191,8 +192,13 @@ def _config(judgement: Judgement, words: list[Word], program: Program, apply: _A
     )
     first = split.arguments[0].text if split.arguments else ""
     tells = split.has(*asking) or first in ("get", "list") or len(split.arguments) == 1
-    if not tells or first in ("edit", "set", "unset", "rename-section", "remove-section"):
+    verbs = ("edit", "set", "unset", "rename-section", "remove-section")
+    if not tells or first in verbs:
         judgement.at_least("executes", "changes git's settings")
+        key = next((word.text for word in split.arguments if word.text not in verbs), None)
+        if split.has("-e", "--edit") or key is None or not is_harmless_setting(key):
+            everywhere = f"{judgement.home}/.gitconfig" if split.has("--global") else ".git/config"
+            judgement.use_named("/etc/gitconfig" if split.has("--system") else everywhere, "write")
 
 
 def _changes(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:

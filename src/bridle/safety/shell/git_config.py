@@ -79,6 +79,13 @@ def _harmless() -> frozenset[str]:
     return frozenset(prefix + key for prefix, keys in entries for key in keys.split())
 
 
+def is_harmless_setting(name: str) -> bool:
+    """Whether a setting, as it is named on the command line, names no program whatever it holds."""
+    section, _, rest = name.partition(".")
+    middle, dot, key = rest.rpartition(".")
+    return f"{section.lower()}.{'*.' if dot or middle else ''}{key.lower()}" in _harmless()
+
+
 def is_plain(cwd: str, subcommands: frozenset[str] = frozenset()) -> bool:
     """Whether git, looking at the repository `cwd` is in, starts no program and reads no file that repository names.
 

@@ -60,6 +60,11 @@ class Judgement(msgspec.Struct):
         self.keyless = True
         self.at_least("executes", f"runs {shown_name(self.name)}; {why}")
 
+    def use_named(self, path: str, access: Literal["read", "write", "delete", "run"]) -> None:
+        """Notes a path that no word of the command names."""
+        for folder in sorted(self.folders, key=str):
+            self.uses.append(PathUse(path=self._from_start(path, folder), access=access))
+
     def use(self, word: Word, access: Literal["read", "write", "delete", "run"]) -> None:
         """Notes a path the command touches, as seen from where the script started."""
         if word.found is not None and access == "read":
