@@ -30,11 +30,11 @@ def key() -> str:
     return "sk-" + "Qx7w" * 6
 
 
-def work_at(place: Place, base_url: str) -> None:
+def work_at(place: Place, base_url: str, *, more: str = "") -> None:
     """Makes `work` a provider at this address in the person's own config."""
     config = place.home / ".config/bridle/config.toml"
     config.parent.mkdir(parents=True)
-    section = f'[providers.work]\nbase_url = "{base_url}"\nkey_env = "{KEY_VARIABLE}"\n'
+    section = f'[providers.work]\nbase_url = "{base_url}"\nkey_env = "{KEY_VARIABLE}"\n{more}'
     config.write_text(section, encoding="utf-8")
 
 
@@ -167,7 +167,7 @@ async def test_4_a_bad_key_costs_two_seconds_and_one_sentence(place: Place) -> N
 def test_5_a_dead_server_is_said_quickly(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    work_at(place, f"{address}/v1")
+    work_at(place, f"{address}/v1", more="local = true\n")
     begun_s = time.monotonic()
     ran = run(place, "hello")
     assert ran.code == 5

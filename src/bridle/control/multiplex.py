@@ -96,6 +96,8 @@ class Multiplexer:
 
     async def handle(self, client: Client, command: AnyCommand) -> Accepted:
         """Carries a command out. A reply that names an event comes when that event is kept, as the event does."""
+        if isinstance(command, SendInput | RunSlash | ShellRequest | Undo):
+            await self.session(command.session).rested()
         accepted = await self._carry_out(client, command)
         if accepted.event is not None and (session := self._sessions.get(accepted.session or "")):
             await session.journal.committed()

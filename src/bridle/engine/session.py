@@ -109,6 +109,7 @@ class Session:
         self._turn_since_ms = 0
         self._cancelled_by: str | None = None
         self._ending = False
+        self._resting: asyncio.Future[None] | None = None
 
     @property
     def id(self) -> str:
@@ -121,6 +122,11 @@ class Session:
     def follow(self, since: int) -> AsyncIterator[Published]:
         """Every event above `since`, then new ones as they happen, until the session ends."""
         return self._bus.follow(self._log, since)
+
+    async def rested(self) -> None:
+        """Returns at once, or when what follows a turn that has ended is done: whoever saw it end finds nobody busy."""
+        if self._resting is not None:
+            await asyncio.wait((self._resting,))
 
     def begin(self) -> None:
         """Lets a person judge what a crash left open, before anything runs. Call it when the client is attached."""
@@ -327,11 +333,16 @@ class Session:
         journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
         message = sentence(ending.reason, self._told_of(ending)) if ending.reason else None
         journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
-        if self._watcher is not None:
-            await journal.committed()
-            await self._watcher.turn_ended(ending.stop, ending.reason)
-        if self._at_rest is not None:
-            await self._at_rest()
+        self._resting = rest = asyncio.get_running_loop().create_future()
+        try:
+            if self._watcher is not None:
+                await journal.committed()
+                await self._watcher.turn_ended(ending.stop, ending.reason)
+            if self._at_rest is not None:
+                await self._at_rest()
+        finally:
+            self._resting = None
+            rest.set_result(None)
 
     async def _guarded_turn(self, pending: PendingInput) -> Ending:
         steps = 0

@@ -20,6 +20,8 @@ from bridle.engine.ports import Process, SpawnPolicy
 from bridle.safety.sandbox.confinement import Confinement, Network
 from bridle.safety.sandbox.probe_world import ALLOWED_HOSTS, World, probe_world
 
+_OWN_PACKAGES = os.path.realpath(os.path.join(os.path.dirname(__file__), *[".."] * 3))
+"""Where Bridle itself is; one try starts it inside."""
 Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not here", "not tried"]
 Start: TypeAlias = Callable[..., Awaitable[Process]]
 """Called like a `Spawn`."""
@@ -272,7 +274,11 @@ def _not_covered(probe: Probe, network: str, covers: Collection[str] | None) -> 
 async def _tried(probe: Probe, world: World, start: Start, network: Network, processes: Processes) -> Result:
     output, error = _Beginning(), _Beginning()
     policy = SpawnPolicy(
-        mode="workspace-write", workspace=world.paths.work, network=network, hosts=tuple(ALLOWED_HOSTS)
+        mode="workspace-write",
+        workspace=world.paths.work,
+        readable=(_OWN_PACKAGES,),
+        network=network,
+        hosts=tuple(ALLOWED_HOSTS),
     )
     facts = msgspec.json.encode(world.facts).decode()
     try:
