@@ -276,7 +276,7 @@ async def _tried(probe: Probe, world: World, start: Start, network: Network, pro
     policy = SpawnPolicy(
         mode="workspace-write",
         workspace=world.paths.work,
-        readable=(_OWN_PACKAGES,),
+        readable=(_OWN_PACKAGES, os.path.realpath(sys.prefix)),
         network=network,
         hosts=tuple(ALLOWED_HOSTS),
     )
