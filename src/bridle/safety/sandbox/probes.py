@@ -20,8 +20,11 @@ from bridle.engine.ports import Process, SpawnPolicy
 from bridle.safety.sandbox.confinement import Confinement, Network
 from bridle.safety.sandbox.probe_world import ALLOWED_HOSTS, World, probe_world
 
-_OWN_PACKAGES = os.path.realpath(os.path.join(os.path.dirname(__file__), *[".."] * 3))
-"""Where Bridle itself is; one try starts it inside."""
+_OWN_PLACES = (
+    os.path.realpath(os.path.join(os.path.dirname(__file__), *[".."] * 3)),
+    os.path.realpath(sys.prefix),
+)
+"""Where Bridle itself is and its Python: the tries are made with it inside."""
 Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not here", "not tried"]
 Start: TypeAlias = Callable[..., Awaitable[Process]]
 """Called like a `Spawn`."""
@@ -276,7 +279,7 @@ async def _tried(probe: Probe, world: World, start: Start, network: Network, pro
     policy = SpawnPolicy(
         mode="workspace-write",
         workspace=world.paths.work,
-        readable=(_OWN_PACKAGES, os.path.realpath(sys.prefix)),
+        readable=_OWN_PLACES,
         network=network,
         hosts=tuple(ALLOWED_HOSTS),
     )
