@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
-from bridle.engine.court import DID_NOT, DO_NOT_KNOW, HAPPENED, LATER
 from bridle.engine.request import encode
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import AnswerQuestion
@@ -24,6 +23,7 @@ from bridle.protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from bridle.protocol.questions import OrphanAnswer
 from bridle.providers.script import answer, call, say
 
 GIT = {
@@ -80,10 +80,10 @@ class Crashed:
             yield session
 
 
-async def judge(session, words, *, since=0):
+async def judge(session, judgement, *, since=0):
     asked = await session.until(QuestionAsked, since=since)
     await session.connection.send(
-        AnswerQuestion(session=session.id, question_id=asked.question_id, answer=words)
+        AnswerQuestion(session=session.id, question_id=asked.question_id, answer=judgement)
     )
     return asked
 
@@ -93,22 +93,25 @@ def crashed(tmp_path):
     return Crashed(tmp_path)
 
 
+HAPPENED = OrphanAnswer(judgement="happened")
+DID_NOT = OrphanAnswer(judgement="did_not")
+LATER = OrphanAnswer(judgement="later")
 JUDGEMENTS = [
     (HAPPENED, "ok", "JudgedHappened", "happened"),
     (DID_NOT, "cancelled", "JudgedNotHappened", "did not happen"),
-    (DO_NOT_KNOW, "unknown", "OutcomeUnknown", "unknown"),
-    ("I saw half of it", "unknown", "OutcomeUnknown", "unknown"),
+    (OrphanAnswer(judgement="unknown"), "unknown", "OutcomeUnknown", "unknown"),
+    (OrphanAnswer(judgement="unknown", note="I saw half of it"), "unknown", "OutcomeUnknown", "unknown"),
 ]
 
 
 @pytest.mark.requirement("G32.3")
-@pytest.mark.parametrize(("words", "outcome", "reason", "judged"), JUDGEMENTS)
-async def test_a_person_judges_and_the_model_is_told(crashed, words, outcome, reason, judged):
+@pytest.mark.parametrize(("judgement", "outcome", "reason", "judged"), JUDGEMENTS)
+async def test_a_person_judges_and_the_model_is_told(crashed, judgement, outcome, reason, judged):
     await crashed.during(call("bash", command="touch a"))
     model = RecordingModel(scripted(say("x"), say("Back.")))
     async with crashed.resumed(model) as session:
         number = await session.send("go on")
-        asked = await judge(session, words)
+        asked = await judge(session, judgement)
         assert (await session.turn_of(number))[-1].stop == "end_turn"
         stored = await session.stored()
         events = [one.event for one in stored]
@@ -122,8 +125,8 @@ async def test_a_person_judges_and_the_model_is_told(crashed, words, outcome, re
     assert events.index(result) < max(i for i, event in enumerate(events) if isinstance(event, TurnStarted))
     request = Conversation.of(stored[: max(i for i, one in enumerate(stored) if one.kind == "StepStarted")])
     assert encode(request, model.wire) == model.bodies[-1]
-    if words not in (HAPPENED, DID_NOT, DO_NOT_KNOW):
-        assert words in result.content
+    assert answered.answer == judgement
+    assert judgement.note in result.content
 
 
 async def test_several_are_judged_one_after_the_other_and_what_only_read_is_not_asked_about(crashed):
@@ -133,12 +136,12 @@ async def test_several_are_judged_one_after_the_other_and_what_only_read_is_not_
     )
     async with crashed.resumed(scripted(say("x"), say("x"), say("Back."))) as session:
         first = await judge(session, HAPPENED)
-        assert "2 actions may or may not have happened. (1 of 2)" in first.question
+        assert (first.question.number, first.question.count) == (1, 2)
         answered = await session.until(QuestionAnswered)
         assert answered.answer == HAPPENED
         stored = await session.stored()
         second = await judge(session, DID_NOT, since=len(stored) - 1)
-        assert "touch b" in second.question
+        assert second.question.input["command"] == "touch b"
         assert (await session.ask("go on"))[-1].stop == "end_turn"
         results = of_kind([one.event for one in await session.stored()], ToolResult)
     assert sorted(result.reason for result in results) == [
@@ -160,7 +163,7 @@ async def test_later_leaves_everything_as_it_was_and_the_next_time_asks_again(cr
         past = len(events)
     async with crashed.resumed(scripted(say("x"), say("Heard."), say("Back."))) as session:
         asked = await judge(session, HAPPENED, since=past)
-        assert "One action may or may not have happened" in asked.question
+        assert asked.question.count == 1
         assert (await session.ask("go on"))[-1].stop == "end_turn"
         turns = of_kind([one.event for one in await session.stored()], TurnStarted)
     assert len(turns) == 3, "what was said meanwhile is heard first"
@@ -170,9 +173,8 @@ async def test_an_undo_that_is_not_possible_says_so_and_asks_again(crashed):
     await crashed.during(call("bash", command="true; touch a"))
     async with crashed.resumed(scripted(say("x"))) as session:
         asked = await session.until(QuestionAsked)
-        undo = next(choice for choice in asked.choices if choice.startswith("undo it"))
-        assert undo == "undo it (not possible here: it changed no file that is known)"
-        await judge(session, undo)
+        assert asked.question.not_undoable == "here: it changed no file that is known"
+        await judge(session, OrphanAnswer(judgement="undo"))
         notice = await session.until(Notice, since=session.conversation.last_id - 1)
         assert notice.reason == "NotUndoable"
 

@@ -12,6 +12,7 @@ from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion
 from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked, ToolResult
+from bridle.protocol.questions import TrustAnswer
 from bridle.providers.script import call, say
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -73,7 +74,9 @@ class Shop:
             if answer is not None:
                 trust = await session.until(QuestionAsked, since=number)
                 await session.connection.send(
-                    AnswerQuestion(session=session.id, question_id=trust.question_id, answer="not now")
+                    AnswerQuestion(
+                        session=session.id, question_id=trust.question_id, answer=TrustAnswer(use=False)
+                    )
                 )
                 asked = await session.until(PermissionRequested, since=number)
                 await session.connection.send(

@@ -21,6 +21,7 @@ from bridle.protocol.events import (
     QuestionAsked,
     ToolResult,
 )
+from bridle.protocol.questions import PlanAnswer, PlanQuestion
 from bridle.providers.script import call, say
 
 
@@ -152,9 +153,9 @@ async def test_a_plan_that_is_approved_ends_plan_mode():
         await session.connection.send(EnterPlanMode(session=session.id))
         number = await session.send("go")
         asked = await session.until(QuestionAsked, since=number)
-        assert asked.question == "Carry out this plan?\n1. write a.txt"
+        assert asked.question == PlanQuestion(plan="1. write a.txt")
         await session.connection.send(
-            AnswerQuestion(session=session.id, question_id=asked.question_id, answer=asked.choices[0])
+            AnswerQuestion(session=session.id, question_id=asked.question_id, answer=PlanAnswer(approve=True))
         )
         events = await session.turn_of(number)
     assert [event.mode for event in of_kind(events, ModeChanged)] == ["auto"]

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -27,6 +27,7 @@ from bridle.protocol.events import (
     TurnEnded,
 )
 from bridle.protocol.messages import ImageBlock, TextBlock, Usage
+from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
 from bridle.providers.script import Spend, answer, fail, say, think
 
 KEY = "k" * 24
@@ -160,15 +161,18 @@ async def test_every_attempt_and_every_model_passes_the_gate(home: Path) -> None
     assert (len(busy.chats), len(other.chats)) == (5, 0)
 
 
-async def answered(session: HarnessSession, prompt: str, word: str) -> tuple[QuestionAsked, list[AnyEvent]]:
-    """Sends a prompt, answers its question with the choice that begins with `word`, and waits for the end."""
+async def answered(
+    session: HarnessSession, prompt: str, choice: Literal["raise", "cheaper", "unlimited", "stop"]
+) -> tuple[BudgetQuestion, list[AnyEvent]]:
+    """Sends a prompt, answers its question, and waits for the end."""
     number = await session.send(prompt)
-    question = await session.until(QuestionAsked, since=number)
-    choice = next(choice for choice in question.choices if choice.startswith(word))
+    asked = await session.until(QuestionAsked, since=number)
+    answer = BudgetAnswer(choice=choice)
     await session.connection.send(
-        AnswerQuestion(session=session.id, question_id=question.question_id, answer=choice)
+        AnswerQuestion(session=session.id, question_id=asked.question_id, answer=answer)
     )
-    return question, await session.turn_of(number)
+    assert isinstance(asked.question, BudgetQuestion)
+    return asked.question, await session.turn_of(number)
 
 
 async def test_a_person_may_raise_the_limit(home: Path) -> None:
@@ -177,12 +181,9 @@ async def test_a_person_may_raise_the_limit(home: Path) -> None:
         limit = "[budget]\nusd_per_session = 0.002"
         async with opened(home, "work:m", provider("work", server), prices, limit, answers=True) as session:
             question, events = await answered(session, "go", "raise")
-    assert question.question.startswith(
-        "This session has used $0.00 of $0.0020. The next request could cost $0.0"
-    )
-    assert question.question.endswith(", so it was not sent.")
-    assert question.choices[-1] == "stop"
-    assert question.choices[0] == "raise to $0.016"
+    assert (question.reason, question.spent_usd, question.cap_usd) == ("BudgetExceeded", 0.0, 0.002)
+    assert question.cap_usd < question.could_usd < 0.1
+    assert question.raise_to_usd == 0.016
     assert (ending(events), len(server.chats)) == (("end_turn", None), 1)
 
 
@@ -192,9 +193,9 @@ async def test_a_person_may_stop_or_go_on_with_a_cheaper_model(home: Path) -> No
         async with opened(home, "openai:gpt-5", *settings, answers=True, max_cost=0.012) as session:
             _, stopped = await answered(session, "go", "stop")
             assert (ending(stopped), len(server.chats)) == (("error", "BudgetExceeded"), 0)
-            question, events = await answered(session, "go", "go on with")
+            question, events = await answered(session, "go", "cheaper")
             again = await session.ask("and again")
-    assert question.choices[1] == "go on with openai:gpt-5-mini"
+    assert question.cheaper == "openai:gpt-5-mini"
     assert (asked(events), asked(again)) == (["openai:gpt-5-mini"], ["openai:gpt-5-mini"])
     assert (ending(events), len(server.chats)) == (("end_turn", None), 2)
     assert len(of_kind(events, ModelChanged)) == 1
@@ -211,7 +212,7 @@ async def test_a_limit_that_cannot_be_kept_is_no_limit_unless_a_person_says_so(h
             'a million tokens: models."work:m".price_in and price_out. Or leave the limit out.'
         )
         async with opened(home, "work:m", work, max_cost=1, answers=True) as session:
-            _, events = await answered(session, "go", "go on")
+            _, events = await answered(session, "go", "unlimited")
             again = await session.ask("again")
     assert (ending(events), ending(again)) == (("end_turn", None), ("end_turn", None)), "it is asked once"
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bridle.base.line_diff import DiffLine
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked
+from bridle.protocol.questions import TrustAnswer, TrustQuestion
 from bridle.providers.script import call, say
 from bridle.safety.trust.approvals import Approvals, content_digest
 from bridle.safety.trust.lockfile import Approval, encode
@@ -118,22 +120,21 @@ async def test_yes_and_yolo_agree_to_no_file(shop: Shop):
 
 async def test_a_changed_instruction_file_is_shown_as_a_change(shop: Shop):
     model = RecordingModel(scripted(say("Hi."), say("Hi.")))
-    for text, wanted in (
-        (b"Be kind.\n", "It is new to you."),
-        (b"Be kind.\nBe brief.\n", "    2  + Be brief."),
-    ):
+    kept, new = DiffLine(" ", 1, "Be kind."), DiffLine("+", 2, "Be brief.")
+    for text, lines in ((b"Be kind.\n", (kept,)), (b"Be kind.\nBe brief.\n", (kept, new))):
         shop.write("AGENTS.md", text)
         async with harness(model, answers=True, **shop.places) as session:
             number = await session.send("go")
             asked = await _use(session, number)
-            assert wanted in asked.question
+            assert isinstance(asked.question, TrustQuestion)
+            assert (asked.question.lines, asked.question.compared) == (lines, new in lines)
             await session.turn_of(number)
     assert b"Be brief." in model.bodies[1]
 
 
 async def _use(session: HarnessSession, number: int) -> QuestionAsked:
     asked = await session.until(QuestionAsked, since=number)
-    answer = AnswerQuestion(session=session.id, question_id=asked.question_id, answer="use it")
+    answer = AnswerQuestion(session=session.id, question_id=asked.question_id, answer=TrustAnswer(use=True))
     await session.connection.send(answer)
     return asked
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bridle.clients.interaction.undo import conflict_words, undo_headline, undo_lines
 from bridle.conformance.harness import harness
 from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerQuestion, CancelTurn, RunSlash, ShellRequest, Undo
@@ -22,6 +23,7 @@ from bridle.protocol.events import (
     ToolResult,
     UndoApplied,
 )
+from bridle.protocol.questions import AnyQuestion, ConflictAnswer, ConflictQuestion, UndoAnswer, UndoQuestion
 from bridle.providers.script import call, say
 from bridle.sessions.undo_keeper import Ground
 from bridle.sessions.undo_service import Undo as Undoing
@@ -82,7 +84,13 @@ async def answered(session, since: int, *answers: str) -> list[object]:
         match envelope.event:
             case QuestionAsked(question_id=number, question=question):
                 assert left, f"nobody expected: {question}"
-                answer = AnswerQuestion(session=session.id, question_id=number, answer=left.pop(0))
+                choice = left.pop(0)
+                given = (
+                    UndoAnswer(choice=choice)
+                    if isinstance(question, UndoQuestion)
+                    else ConflictAnswer(choice=choice)
+                )
+                answer = AnswerQuestion(session=session.id, question_id=number, answer=given)
                 await session.connection.send(answer)
             case Notice(reason=reason) if reason != "UndoDiff":
                 return events
@@ -109,7 +117,15 @@ def undo_of(session) -> Undoing:
 
 
 def questions(events: list[object]) -> list[str]:
-    return [event.question for event in events if isinstance(event, QuestionAsked)]
+    return [words_of(event.question) for event in events if isinstance(event, QuestionAsked)]
+
+
+def words_of(question: AnyQuestion) -> str:
+    """What a person reads."""
+    if isinstance(question, ConflictQuestion):
+        return f"{conflict_words(question.conflict)}."
+    assert isinstance(question, UndoQuestion)
+    return "\n".join((undo_headline(question.preview), *undo_lines(question.preview)))
 
 
 def the(events: list[object], kind: type):
@@ -134,7 +150,7 @@ async def test_a_command_that_edits_deletes_and_creates_is_undone_exactly_and_re
         after = tree(str(folder))
         assert after != before
 
-        events = await slash(session, "undo", "undo")
+        events = await slash(session, "undo", "go")
         assert tree(str(folder)) == before
         applied = the(events, UndoApplied)
         assert (applied.turn, applied.redone, applied.left) == (1, False, ())
@@ -156,11 +172,11 @@ async def test_a_command_that_edits_deletes_and_creates_is_undone_exactly_and_re
             ["changed", "tool.sh", "+1", "−1", "goes", "back"],
         ]
 
-        events = await slash(session, "redo", "redo")
+        events = await slash(session, "redo", "go")
         assert tree(str(folder)) == after
         assert the(events, UndoApplied).redone
 
-        await slash(session, "undo", "undo")
+        await slash(session, "undo", "go")
         assert tree(str(folder)) == before
     assert not git or (folder / ".git/index").read_bytes() == index, "git is left alone"
 
@@ -177,22 +193,22 @@ async def test_a_file_that_changed_since_is_a_conflict_and_stays_until_a_person_
         (folder / "src/a.txt").write_text("mine\n")
         after = tree(str(folder))
 
-        events = await slash(session, "undo", "undo", "stop")
+        events = await slash(session, "undo", "go", "stop")
         preview, conflict = questions(events)
         assert "  conflict: src/a.txt changed after this turn (by you, just now)" in preview.splitlines()
         assert conflict == "src/a.txt changed after this turn (by you, just now)."
         assert tree(str(folder)) == after, "nothing at all was touched"
 
-        events = await slash(session, "undo", "undo", "skip it")
+        events = await slash(session, "undo", "go", "skip")
         assert tree(str(folder)) == {**before, "src/a.txt": after["src/a.txt"]}
         assert the(events, UndoApplied).left == ("src/a.txt",)
 
-        await slash(session, "redo", "redo")
+        await slash(session, "redo", "go")
         assert tree(str(folder)) == after
 
-        await slash(session, "undo", "undo", "overwrite it")
+        await slash(session, "undo", "go", "overwrite")
         assert tree(str(folder)) == before
-        await slash(session, "redo", "redo")
+        await slash(session, "redo", "go")
         assert tree(str(folder)) == after, "the version that was overwritten comes back too"
 
 
@@ -207,7 +223,7 @@ async def test_the_diff_is_shown_before_anything_is_decided(tmp_path: Path):
         answers=True,
     ) as session:
         await session.ask("change")
-        events = await slash(session, "undo", "show the diff", "keep everything as it is")
+        events = await slash(session, "undo", "diff", "keep")
         shown = next(event.message for event in events if isinstance(event, Notice))
         assert shown.splitlines()[-3:] == ["-ONE", "+one", " two"]
         assert events[-1] == Notice(reason="NotUndone", message="Nothing was changed.")
@@ -231,17 +247,17 @@ async def test_turns_are_undone_one_after_the_other_and_file_tools_exactly(tmp_p
         second = tree(str(folder))
         assert (folder / "deep/er/a.txt").read_text() == "second\nthird\n"
 
-        await slash(session, "undo", "undo")
+        await slash(session, "undo", "go")
         assert tree(str(folder)) == first
-        await slash(session, "undo", "undo")
+        await slash(session, "undo", "go")
         assert tree(str(folder)) == {}, "the folders made for the file go with it"
         events = await slash(session, "undo")
         assert events[-1] == Notice(
             reason="NothingToUndo", message="There is nothing to undo in this session."
         )
-        await slash(session, "redo", "redo")
+        await slash(session, "redo", "go")
         assert tree(str(folder)) == first
-        await slash(session, "redo", "redo")
+        await slash(session, "redo", "go")
         assert tree(str(folder)) == second
         events = await slash(session, "redo")
         assert events[-1] == Notice(reason="NothingToRedo", message="There is no undo to take back.")
@@ -259,11 +275,11 @@ async def test_an_earlier_turn_conflicts_with_a_later_one(tmp_path: Path):
     async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
         await session.ask("one")
         await session.ask("two")
-        events = await slash(session, "undo", "undo", "stop", arguments="1")
+        events = await slash(session, "undo", "go", "stop", arguments="1")
         assert questions(events)[1] == "a.txt changed after this turn (by turn 2)."
         events = await slash(session, "undo", arguments="7")
         assert events[-1].message == "Turn 7 changed no files that undo knows of."
-        await slash(session, "undo", "undo", arguments="session")
+        await slash(session, "undo", "go", arguments="session")
         assert tree(str(folder)) == {}
 
 
@@ -275,7 +291,7 @@ async def test_a_command_a_person_typed_is_undone_by_itself(tmp_path: Path):
         await session.until(ToolResult)
         while session.engine.multiplexer.session(session.id).busy:
             await asyncio.sleep(0)
-        events = await slash(session, "undo", "undo")
+        events = await slash(session, "undo", "go")
         assert questions(events)[0].splitlines()[0] == 'Undo what "echo hi > made.txt" changed?'
         assert tree(str(folder)) == {}
 
@@ -291,11 +307,11 @@ async def test_the_undo_command_of_the_protocol_is_the_same_and_only_for_people(
             await agent.send(Undo(session=session.id))
         since = session.conversation.last_id
         await session.connection.send(Undo(session=session.id, turn=1))
-        await answered(session, since, "undo")
+        await answered(session, since, "go")
         assert tree(str(folder)) == {}
         since = session.conversation.last_id
         await session.connection.send(Undo(session=session.id, redo=True))
-        await answered(session, since, "redo")
+        await answered(session, since, "go")
         assert set(tree(str(folder))) == {"a.txt"}
 
 
@@ -324,7 +340,7 @@ async def test_what_cannot_be_undone_is_named(tmp_path: Path):
     model = scripted(call("bash", command=command), say("done"))
     async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
         await session.ask("all at once")
-        events = await slash(session, "undo", "undo")
+        events = await slash(session, "undo", "go")
         lines = questions(events)[0].splitlines()
         assert "  cannot be undone: changed big.bin (5 MB, not kept)" in lines
         assert (
@@ -358,9 +374,9 @@ async def test_an_undo_that_was_cut_off_is_told_when_the_session_goes_on(tmp_pat
             "An undo of turn 1 was cut off when Bridle stopped: 2 of 2 files are done (a.txt, b.txt). "
             "/undo finishes it."
         )
-        events = await slash(session, "undo", "undo")
+        events = await slash(session, "undo", "go")
         assert "  done already: a.txt, b.txt" in questions(events)[0].splitlines()
-        await slash(session, "redo", "redo")
+        await slash(session, "redo", "go")
         assert set(tree(str(folder))) == {"a.txt", "b.txt"}
 
 
@@ -374,7 +390,7 @@ async def test_what_a_cancelled_command_changed_is_undone(tmp_path: Path):
         await session.connection.send(CancelTurn(session=session.id))
         await session.turn_of(number)
         assert set(tree(str(folder))) == {"a.txt"}
-        await slash(session, "undo", "undo")
+        await slash(session, "undo", "go")
         assert tree(str(folder)) == {}
 
 
@@ -406,7 +422,7 @@ async def test_folders_added_to_the_workspace_are_covered(tmp_path: Path):
     ) as session:
         await session.ask("go")
         assert tree(str(added)) != before
-        await slash(session, "undo", "undo")
+        await slash(session, "undo", "go")
         assert tree(str(added)) == before
 
 
@@ -423,7 +439,7 @@ async def test_the_repository_of_a_linked_working_tree_is_covered_where_it_lies(
     async with harness(model, folder=str(side), mode="yolo", answers=True) as session:
         await session.ask("go")
         assert not (main / ".git/refs").exists()
-        await slash(session, "undo", "undo")
+        await slash(session, "undo", "go")
     after = (*repository.told(), repository.git("status", "--branch", "--porcelain", "-uno", cwd=side))
     assert after == before
 

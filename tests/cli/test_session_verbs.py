@@ -5,6 +5,7 @@ import os
 import re
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -451,3 +452,16 @@ def test_an_output_that_was_changed_on_the_disk_is_not_shown(place: Place) -> No
     script = place.script(f"{long}call read_file {json.dumps({'path': path})}\n---\nsay read\n")
     assert place.bridle("run", "-m", script, "-r", session, "again").code == 0
     assert _results(place, session)[-1].content == f"{path} cannot be read: it is not what was written."
+
+
+def test_a_session_whose_questions_were_texts_is_shown_replayed_and_continued(place: Place) -> None:
+    old = Path(__file__).parent.parent / "sessions" / "old" / "questions-0.1.jsonl"
+    assert "imported" in place.bridle("sessions", "import", str(old)).out
+    (listed,) = json.loads(place.bridle("sessions", "list", "--json").out)
+    shown = json.loads(place.bridle("sessions", "show", listed["id"], "--json").out)
+    told = [event["payload"] for event in shown["events"] if event["kind"].startswith("Question")]
+    assert told[0]["question"] == {"about": "words", "text": "Which one?", "choices": ["a", "b"]}
+    assert told[1]["answer"] == {"about": "words", "text": "b"}
+    assert "Done." in place.bridle("sessions", "replay", listed["id"], "--pace", "1000").out
+    again = place.bridle("run", "-r", listed["id"], "-m", "demo", "go on")
+    assert again.code == 0, again.err

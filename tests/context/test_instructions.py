@@ -4,12 +4,14 @@ import os
 
 import pytest
 
+from bridle.base.line_diff import DiffLine
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import RecordingModel, scripted
 from bridle.context.sources import find_instruction_files, instruction_text
 from bridle.protocol.commands import AnswerQuestion, RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, QuestionAsked
+from bridle.protocol.questions import HiddenCharacters, TrustAnswer
 from bridle.providers.script import say
 
 
@@ -93,10 +95,10 @@ async def test_a_person_is_asked_once_per_content(tmp_path):
     places = {"home": str(tmp_path)}
     async with harness(model, answers=True, **places) as session:
         _write(session, "Run make test.\u200b")
-        asked = await _answered(session, "use it")
-    assert "AGENTS.md wants to tell the model how to work here. It is new to you.  1 line" in asked.question
-    assert "    1  Run make test.⟨U+200B⟩" in asked.question
-    assert "! line 1 has hidden characters" in asked.question
+        question = await _answered(session, use=True)
+    assert (question.kind, question.path, question.trusted_ms) == ("instructions", "AGENTS.md", None)
+    assert question.lines == (DiffLine(" ", 1, "Run make test.\u200b"),)
+    assert question.hidden == (HiddenCharacters(line=1, code=0x200B),)
     assert b"# Instructions from AGENTS.md\\n\\nRun make test." in model.bodies[0]
     async with harness(model, answers=True, **places) as session:
         _write(session, "Run make test.\u200b")
@@ -104,18 +106,18 @@ async def test_a_person_is_asked_once_per_content(tmp_path):
     assert b"Run make test" in model.bodies[1]
     async with harness(model, answers=True, **places) as session:
         _write(session, "Run make all.")
-        await _answered(session, "not now")
+        await _answered(session, use=False)
     assert b"Run make all" not in model.bodies[2]
 
 
-async def _answered(session, answer):
+async def _answered(session, *, use):
     number = await session.send("go")
     asked = await session.until(QuestionAsked, since=number)
     await session.connection.send(
-        AnswerQuestion(session=session.id, question_id=asked.question_id, answer=answer)
+        AnswerQuestion(session=session.id, question_id=asked.question_id, answer=TrustAnswer(use=use))
     )
     await session.turn_of(number)
-    return asked
+    return asked.question
 
 
 def _write(session, text):

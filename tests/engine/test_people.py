@@ -28,6 +28,7 @@ from bridle.protocol.events import (
     ToolResult,
 )
 from bridle.protocol.messages import FileMention, TextBlock
+from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion, WordsAnswer
 from bridle.providers.script import answer, call, say
 
 
@@ -125,6 +126,28 @@ async def test_an_answer_to_a_question_that_was_shown_differently_is_refused():
         assert refused.value.reason == "QuestionChanged"
         await said(session, request, "deny")
         await session.turn_of(number)
+
+
+async def test_an_answer_about_something_else_is_refused_and_the_question_stays_open():
+    model = scripted(call("ask_user", question="Which?"), say("Done."))
+    async with harness(model, answers=True) as session:
+        number = await session.send("go")
+        asked = await session.until(QuestionAsked, since=number)
+        with pytest.raises(CommandRefused) as refused:
+            await session.connection.send(
+                AnswerQuestion(
+                    session=session.id, question_id=asked.question_id, answer=StepLimitAnswer(go_on=True)
+                )
+            )
+        assert refused.value.reason == "WrongAnswer"
+        assert refused.value.message.startswith("The question is about words, the answer about step_limit.")
+        await session.connection.send(
+            AnswerQuestion(
+                session=session.id, question_id=asked.question_id, answer=WordsAnswer(text="The first.")
+            )
+        )
+        (result,) = of_kind(await session.turn_of(number), ToolResult)
+    assert result.content == "The first."
 
 
 async def test_where_nobody_can_ever_answer_the_call_is_denied_at_once_with_a_way_out():
@@ -267,9 +290,11 @@ async def test_at_the_step_limit_a_person_decides_whether_to_go_on():
     async with harness(scripted(*answers), mode="auto", max_steps=2, answers=True) as session:
         number = await session.send("go")
         first = await session.until(QuestionAsked, since=number)
-        assert "2 steps done and still working" in first.question
+        assert first.question == StepLimitQuestion(steps=2, more=2)
         await session.connection.send(
-            AnswerQuestion(session=session.id, question_id=first.question_id, answer="go on")
+            AnswerQuestion(
+                session=session.id, question_id=first.question_id, answer=StepLimitAnswer(go_on=True)
+            )
         )
         asked = []
         async for envelope in session.connection.events(session.id, since=number):
@@ -278,7 +303,9 @@ async def test_at_the_step_limit_a_person_decides_whether_to_go_on():
             if len(asked) == 2:
                 break
         await session.connection.send(
-            AnswerQuestion(session=session.id, question_id=asked[1].question_id, answer="stop here")
+            AnswerQuestion(
+                session=session.id, question_id=asked[1].question_id, answer=StepLimitAnswer(go_on=False)
+            )
         )
         events = await session.turn_of(number)
     assert (events[-1].reason, events[-1].steps) == ("StepLimit", 4)

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.base.visible import visible
+from bridle.clients.interaction.trust import trust_lines, trust_words
+from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.asking import Before, Reviewed, file_question, launch_question
 from bridle.safety.trust.launches import Launch
 
@@ -15,7 +17,12 @@ DAY_MS = 86_400_000
 
 
 def asked(text: str, **facts: object) -> list[str]:
-    return file_question(Reviewed(shown="AGENTS.md", text=text, **facts), now_ms=NOW_MS).split("\n")
+    return told(file_question(Reviewed(shown="AGENTS.md", text=text, **facts), now_ms=NOW_MS))
+
+
+def told(question: TrustQuestion) -> list[str]:
+    words = trust_words(question)
+    return [words.title, *trust_lines(question), *words.warnings]
 
 
 def test_a_new_file_is_shown_whole_with_its_age_and_a_foreign_owner():
@@ -115,7 +122,10 @@ def test_a_program_is_shown_with_everything_around_it():
         files=(("scripts/x.js", "d" * 64),),
         fetched="server-github",
     )
-    assert launch_question(launch).split("\n") == [
+    question = launch_question(
+        launch, kind="mcp_server", name="mcp_servers.github", trusted_ms=None, now_ms=NOW_MS
+    )
+    assert told(question) == [
         "This project wants to run a program when Bridle starts: npx -y server-github. It will run with your rights.",
         "    command  npx",
         "             -y",
@@ -136,9 +146,8 @@ def test_whatever_a_file_says_it_forges_no_line_and_hides_nothing(text: str, bef
         text=text,
         before=None if before is None else Before(approved_ms=0, text=before),
     )
-    question = file_question(file, now_ms=NOW_MS)
-    assert visible(question) == question
-    title, *rows = question.split("\n")
+    title, *rows = told(file_question(file, now_ms=NOW_MS))
+    assert all(visible(row, newlines=False) == row for row in (title, *rows))
     assert title.startswith(visible(name, newlines=False))
     assert all(row.startswith(("  ", "! ")) for row in rows)
     if before is None:

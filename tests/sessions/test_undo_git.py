@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bridle.clients.interaction.undo import missed_words, undo_lines
 from bridle.sessions.undo_objects import COPIED_BYTES
-from bridle.sessions.undo_words import preview, told_missed
+from bridle.sessions.undo_preview import missed, preview
 from git_kit import Repository
 from sessions.undo_kit import Workshop, remove, workshop
 
@@ -32,13 +33,13 @@ def repository(shop: Workshop, tmp_path: Path) -> Repository:
 def shown(shop: Workshop) -> str:
     plan = shop.undo.plan()
     assert plan is not None
-    return "\n".join(preview(plan, contents=shop.undo.contents, shown=shop.undo.shown, now_ms=0))
+    return "\n".join(undo_lines(preview(plan, contents=shop.undo.contents, shown=shop.undo.shown, now_ms=0)))
 
 
 def shown_missed(shop: Workshop) -> str:
     """What the last call did that cannot be undone."""
     row = shop.log.undo_store().calls()[-1]
-    return "\n".join(told_missed(row.kept.missed))
+    return "\n".join(missed_words(missed(row.kept.missed)))
 
 
 def in_git(*names: str) -> Callable[[Path], None]:

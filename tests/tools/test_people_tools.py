@@ -7,6 +7,7 @@ from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerQuestion
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import QuestionAnswered, QuestionAsked, Todo, TodosChanged, ToolResult
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
 
 
@@ -24,8 +25,10 @@ async def test_a_persons_answer_reaches_the_model():
     async with harness(model, answers=True) as session:
         number = await session.send("go")
         asked = await session.until(QuestionAsked, since=number)
-        assert (asked.question, asked.choices) == ("Which one?", ("a", "b"))
-        answer = AnswerQuestion(session=session.id, question_id=asked.question_id, answer="b, please")
+        assert asked.question == OpenQuestion(text="Which one?", choices=("a", "b"))
+        answer = AnswerQuestion(
+            session=session.id, question_id=asked.question_id, answer=WordsAnswer(text="b, please")
+        )
         await session.connection.send(answer)
         with pytest.raises(CommandRefused):
             await session.connection.send(answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,11 +18,12 @@ from bridle.base.clock import iso_ms
 from bridle.base.files import read_limited
 from bridle.base.visible import visible
 from bridle.engine.conversation import OpenCall
-from bridle.engine.court import UNDO, Case, CrashCourt
+from bridle.engine.court import CrashCourt
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn
 from bridle.engine.questions import Questions
 from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.questions import OrphanQuestion
 from bridle.safety.shell.facts import Understanding
 
 if TYPE_CHECKING:
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
 LOOK_S = 5.0
 """Longer than this nobody waits for a look; what was found until then is shown."""
 _MOST_LINES = 8
-_MOST_DETAILS = 400
 _COMPARED_BYTES = 1 << 20
 _SHORT_COMMIT = 7
-_WORDS = 60
 _NOTHING = "nothing here shows whether it happened"
 _ITS_OWN_WORDS = frozenset(
     {"--force", "-f", "--force-with-lease", "-u", "--set-upstream", "--tags", "-q", "-v"}
@@ -74,28 +73,21 @@ async def refusal(calls: Sequence[OpenCall], scene: Scene, *, session: str) -> C
     )
 
 
-def in_words(call: OpenCall) -> str:
-    """A call in a few words."""
-    given = _input(call)
-    about = next(
-        (given[name] for name in ("command", "path", "url") if isinstance(given.get(name), str)), None
-    )
-    text = visible(
-        about if about is not None else msgspec.json.encode(given).decode(), newlines=False
-    ).strip()
-    return text if len(text) <= _WORDS else text[: _WORDS - 1] + "…"
-
-
 def crash_court(
     journal: Journal, questions: Questions, scene: Scene, undo_work: Callable[[], Undo]
 ) -> CrashCourt:
     """The court of a session. `undo_work` makes what knows which files a call changed."""
 
-    async def present(call: OpenCall, number: int, count: int) -> Case:
-        why_not = await asyncio.to_thread(_not_undoable, undo_work(), call)
-        return Case(
-            question="\n".join(_lines(call, number, count, scene, await findings(call, scene))),
-            undo=f"{UNDO} (not possible {why_not})" if why_not else UNDO,
+    async def present(call: OpenCall, number: int, count: int) -> OrphanQuestion:
+        return OrphanQuestion(
+            tool=call.call.tool,
+            input=_input(call),
+            started_ms=call.started_ms,
+            stopped_ms=max(scene.stopped_ms, call.started_ms),
+            number=number,
+            count=count,
+            now=tuple(await findings(call, scene)),
+            not_undoable=await asyncio.to_thread(_not_undoable, undo_work(), call),
         )
 
     async def undo(call_id: str) -> None:
@@ -133,24 +125,6 @@ def _plan(work: Undo, call_id: str) -> Plan | None:
         return work.plan(call_id)
     except BridleError:
         return None
-
-
-def _lines(call: OpenCall, number: int, count: int, scene: Scene, now: list[str]) -> Iterator[str]:
-    """The question as text: a sentence, the call and what is there now, then the details below a line of their own."""
-    stopped_ms = max(scene.stopped_ms, call.started_ms)
-    actions = "One action" if count == 1 else f"{count} actions"
-    which = "" if count == 1 else f" ({number} of {count})"
-    yield f"Bridle stopped without warning at {_hours(stopped_ms)[:5]}. {actions} may or may not have happened.{which}"
-    yield ""
-    yield f"  {call.call.tool:<6} {in_words(call):<27} started {_hours(call.started_ms)}, no end recorded"
-    for index, line in enumerate(now):
-        yield f"  {'' if index else 'now':<6} {line}"
-    yield "details:"
-    for name, value in _input(call).items():
-        shown = visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        first, *rest = shown.split("\n")[:_MOST_DETAILS]
-        yield f"  {visible(name, newlines=False)}: {first}"
-        yield from (f"    {line}" for line in rest)
 
 
 async def findings(call: OpenCall, scene: Scene) -> list[str]:

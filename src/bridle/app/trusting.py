@@ -20,18 +20,20 @@ from bridle.base.files import read_limited
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers, Written, load
 from bridle.config.workspace import WorkspaceFile
-from bridle.context.consent import Ask, Consent
+from bridle.context.consent import Consent
 from bridle.context.sources import (
     DEFAULT_SOURCES,
     InstructionFile,
     find_instruction_files,
     repository_root,
 )
+from bridle.engine.ports import AskPerson
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
+from bridle.protocol.questions import TrustAnswer, TrustQuestion
 from bridle.safety.trust.approvals import Approvals, content_digest, read_lockfile
-from bridle.safety.trust.asking import CHOICES, USE, Before, Reviewed, file_question, launch_question
+from bridle.safety.trust.asking import Before, Reviewed, file_question, launch_question
 from bridle.safety.trust.lockfile import Kind
 
 if TYPE_CHECKING:
@@ -67,16 +69,24 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
             return "trusted"
         return "new" if approvals.last(kind=self.kind, root=self.root, path=self.path) is None else "changed"
 
-    def question(self, approvals: Approvals, now_ms: int) -> str:
+    def question(self, approvals: Approvals, now_ms: int) -> TrustQuestion:
         """What a person is shown before they agree, compared with what they agreed to last."""
         last = approvals.last(kind=self.kind, root=self.root, path=self.path)
         if self.launch is not None:
-            return launch_question(self.launch, when=self.when, changed=last is not None)
+            return launch_question(
+                self.launch,
+                kind=self.kind,
+                name=self.shown,
+                when=self.when,
+                trusted_ms=None if last is None else last.approved_ms,
+                now_ms=now_ms,
+            )
         assert self.reviewed is not None, "what is no program is a file"
         before = None
         if last is not None:
             before = Before(approved_ms=last.approved_ms, text=approvals.text_of(last))
-        return file_question(msgspec.structs.replace(self.reviewed, before=before), now_ms=now_ms)
+        reviewed = msgspec.structs.replace(self.reviewed, before=before)
+        return file_question(reviewed, sha256=self.digest, now_ms=now_ms)
 
     def approve(self, approvals: Approvals) -> None:
         """A person has seen all of it and said yes. The bytes they saw count, whatever the file holds by now."""
@@ -126,7 +136,7 @@ def consent(
     approvals: Approvals,
     files: Sequence[InstructionFile],
     *,
-    ask: Ask,
+    ask: AskPerson,
     notice: Callable[[Notice], object],
     clock: Clock,
 ) -> Consent:
@@ -157,7 +167,7 @@ class Programs:
     """Consent to programs that a project wants to start: each by itself, never a folder at once."""
 
     def __init__(
-        self, approvals: Approvals, *, root: str, ask: Ask, notice: Callable[[Notice], object]
+        self, approvals: Approvals, *, root: str, ask: AskPerson, notice: Callable[[Notice], object]
     ) -> None:
         self._approvals = approvals
         self._root = root
@@ -176,14 +186,12 @@ class Programs:
         if item.is_trusted(self._approvals):
             return True
         changed = item.state(self._approvals) == "changed"
-        answer = await self._ask(
-            f"trust-{item.digest[:16]}", item.question(self._approvals, now_ms=0), CHOICES
-        )
+        answer = await self._ask(f"trust-{item.digest[:16]}", item.question(self._approvals, now_ms=0))
         if answer is None:
             if changed:
                 raise CommandRefused("HookHashChanged", path=launch.shown)
             raise CommandRefused("NonInteractiveAckRefused", kind=kind.replace("_", " "))
-        if answer == USE:
+        if isinstance(answer, TrustAnswer) and answer.use:
             item.approve(self._approvals)
             return True
         message = f"{name} is not trusted here and was not started."

@@ -26,8 +26,9 @@ from bridle.sessions.reading import LogName
 from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
+    from bridle.engine.ports import AskPerson
     from bridle.safety.path_guard import PathPolicy
-    from bridle.sessions.undo_commands import Ask, Talk
+    from bridle.sessions.undo_commands import Talk
     from bridle.sessions.undo_keeper import Ground, Keeper
     from bridle.sessions.undo_service import Undo
     from bridle.sessions.undo_store import UndoStore
@@ -65,7 +66,7 @@ def session_undo(
     where: Folders,
     clock: Clock,
     ids: Ids,
-    ask: Ask,
+    ask: AskPerson,
     shows: Callable[[str], bool],
 ) -> SessionUndo:
     """The undo of a live session. `shows` says whether the content of an absolute path may be seen."""

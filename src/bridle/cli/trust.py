@@ -17,9 +17,11 @@ from bridle.base.clock import SystemClock
 from bridle.base.files import write_atomic
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
+from bridle.clients.interaction.trust import trust_lines, trust_words
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.approvals import Approvals, read_lockfile
 from bridle.safety.trust.lockfile import Approval, encode
 
@@ -129,11 +131,10 @@ def _review_all(items: Sequence[Item], approvals: Approvals) -> int:
     return agreed
 
 
-def review(question: str, ask: Ask) -> bool:
+def review(question: TrustQuestion, ask: Ask) -> bool:
     """Shows a question and takes the answer. Enter says not now; a yes counts only after all of it was shown."""
-    title, *lines = question.split("\n")
-    body = [line for line in lines if not line.startswith("! ")]
-    odd = [line for line in lines if line.startswith("! ")]
+    words = trust_words(question)
+    title, body, odd = words.title, trust_lines(question), words.warnings
     complete = len(body) <= GLIMPSE
     more = () if complete else (f"    …  (v to read all {len(body)})",)
     say("\n".join((title, *body[:GLIMPSE], *more, *odd)) + "\n")
@@ -241,7 +242,9 @@ def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Map
 def _diff(item: Item, approvals: Approvals) -> int:
     if item.is_trusted(approvals):
         return say(f"{visible(item.shown, newlines=False)} is as you trusted it.\n")
-    return say(item.question(approvals, SystemClock().now_ms()) + "\n")
+    question = item.question(approvals, SystemClock().now_ms())
+    words = trust_words(question)
+    return say("\n".join((words.title, *trust_lines(question), *words.warnings)) + "\n")
 
 
 def _revoke(what: str, approvals: Approvals, cwd: str) -> int:

@@ -15,6 +15,7 @@ from bridle.base.visible import visible
 from bridle.cli import say, tell
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlocking import sessions_unlocked
+from bridle.clients.interaction.undo import conflict_words, undo_headline, undo_lines
 from bridle.clients.story import Story
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import ContextAdded
@@ -22,6 +23,7 @@ from bridle.protocol.messages import TextBlock
 from bridle.sessions import undo_words as words
 from bridle.sessions.store import SessionRow, SessionStore
 from bridle.sessions.undo_plan import Plan, Step
+from bridle.sessions.undo_preview import conflict, preview
 from bridle.sessions.undo_service import SESSION
 
 EXIT_STOPPED = 1
@@ -62,8 +64,9 @@ def _nothing(row: SessionRow, *, redo: bool) -> str:
 
 def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace) -> int:
     work = stored.work
-    lines = words.preview(plan, contents=work.contents, shown=work.shown, now_ms=_now_ms())
-    failed = say("\n".join((words.headline(plan, what), *lines)) + "\n")
+    shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=_now_ms())
+    lines = undo_lines(shown)
+    failed = say("\n".join((undo_headline(shown), *lines)) + "\n")
     if parsed.dry_run:
         return failed or say("Nothing was changed (--dry-run).\n")
     if not plan.does_something:
@@ -121,7 +124,8 @@ def _overwritten(stored: StoredUndo, plan: Plan, decided: str) -> set[str] | Non
 
 
 def _asked(stored: StoredUndo, plan: Plan, step: Step) -> str:
-    say(f"{words.conflict(step, plan, shown=stored.work.shown, now_ms=_now_ms())}.\n")
+    found = conflict(step, plan, shown=stored.work.shown, now_ms=_now_ms())
+    say(f"{conflict_words(found)}.\n")
     answer = _answer("s skip it · o overwrite (your version is kept for --redo) · Enter stop › ")
     return {"s": "skip", "o": "overwrite"}.get(answer, "stop")
 

@@ -86,6 +86,8 @@ class Story:
                 return compacted_lines(event, self._prefix, hint=self._hint)
             case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
                 return [f"pinned   {_short(words)}"]
+            case e.Notice(reason="NothingToUndo", data={"preview": preview}):
+                return [visible(event.message), *_in_the_way(preview)]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]
             case e.HookTimeout():
@@ -297,6 +299,16 @@ def _facts(result: e.ToolResult) -> list[str]:
     if result.duration_ms is not None and result.duration_ms >= 100:
         facts.append(f"{result.duration_ms / 1000:.1f} s")
     return facts
+
+
+def _in_the_way(preview: dict[str, Any]) -> list[str]:
+    """What keeps an undo from changing anything."""
+    import msgspec
+
+    from bridle.clients.interaction.undo import undo_lines  # only for this
+    from bridle.protocol.questions import UndoPreview
+
+    return undo_lines(msgspec.convert(preview, UndoPreview))
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,22 +6,20 @@ says so now. Where nobody can answer it is left out, and that is said.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
 from bridle.context.sources import InstructionFile
+from bridle.engine.ports import AskPerson
 from bridle.protocol.events import Notice
+from bridle.protocol.questions import TrustAnswer, TrustQuestion
 
-USE, NOT_NOW = "use it", "not now"
 HOW = "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"
-
-Ask: TypeAlias = Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
 
 
 class Consent:
     """Decides which instruction files may be used in a session.
 
-    `is_approved` and `approve` reach what the person approved before; `question` words what is asked; `ask` puts it and
+    `is_approved` and `approve` reach what the person approved before; `question` is what is asked; `ask` puts it and
     gives None when nobody can answer; `notice` records what was left out.
     """
 
@@ -30,9 +28,9 @@ class Consent:
         *,
         is_approved: Callable[[str], bool],
         approve: Callable[[str, str], None],
-        ask: Ask,
+        ask: AskPerson,
         notice: Callable[[Notice], object],
-        question: Callable[[InstructionFile], str],
+        question: Callable[[InstructionFile], TrustQuestion],
     ) -> None:
         self._is_approved = is_approved
         self._approve = approve
@@ -49,8 +47,8 @@ class Consent:
             return False
         if file.scope == "global" or self._is_approved(file.sha256):
             return True
-        answer = await self._ask(f"trust-{file.sha256[:16]}", self._question(file), (USE, NOT_NOW))
-        if answer == USE:
+        answer = await self._ask(f"trust-{file.sha256[:16]}", self._question(file))
+        if isinstance(answer, TrustAnswer) and answer.use:
             self._approve(file.path, file.sha256)
             return True
         if answer is None:

@@ -8,34 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from bridle.engine.conversation import OpenCall
 from bridle.engine.journal import Journal
 from bridle.engine.questions import GivenAnswer
 from bridle.engine.resume import Judgement, judged, orphans
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
+from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
 
-HAPPENED = "it happened"
-DID_NOT = "it did not"
-DO_NOT_KNOW = "I don't know: the model must check before repeating"
-UNDO = "undo it"
-LATER = "decide later"
+JUDGEMENTS: dict[str, Judgement] = {
+    "happened": "happened",
+    "did_not": "did not happen",
+    "unknown": "unknown",
+    "undo": "undone",
+}
 
-PREFIX = "orphan-"
-"""What the id of every such question begins with; behind it stands the call."""
-
-
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A call as it is put to a person: what it was, when, what is there now. `undo` names the choice of undoing it."""
-
-    question: str
-    undo: str = UNDO
-
-
-AskWhom = Callable[[str, str, tuple[str, ...]], Awaitable[GivenAnswer | None]]
-Present = Callable[[OpenCall, int, int], Awaitable[Case]]
+AskWhom = Callable[[str, OrphanQuestion], Awaitable[GivenAnswer | None]]
+Present = Callable[[OpenCall, int, int], Awaitable[OrphanQuestion]]
 """Looks at the world for the call, the n-th of so many, and says what is there."""
 UndoCall = Callable[[str], Awaitable[None]]
 """Puts back what a call changed. Raises `BridleError` where that cannot be done."""
@@ -63,28 +52,21 @@ class CrashCourt:
         asked = 0
         while True:
             asked += 1
-            case = await self._present(call, number, count)
-            name = f"{PREFIX}{call.call.call_id}" + (f"-{asked}" if asked > 1 else "")
-            given = await self._ask(name, case.question, (HAPPENED, DID_NOT, DO_NOT_KNOW, case.undo, LATER))
-            if given is None or given.answer == LATER:
+            question = await self._present(call, number, count)
+            name = f"orphan-{call.call.call_id}" + (f"-{asked}" if asked > 1 else "")
+            given = await self._ask(name, question)
+            if (
+                given is None
+                or not isinstance(given.answer, OrphanAnswer)
+                or given.answer.judgement == "later"
+            ):
                 return False
-            if given.answer == case.undo:
+            if given.answer.judgement == "undo":
                 try:
                     await self._undo(call.call.call_id)
                 except BridleError as failure:
                     self._journal.emit(Notice(reason=failure.reason, message=failure.message))
                     continue
-            judgement, note = _read(given.answer, case.undo)
-            self._journal.emit(judged(call, judgement, by=given.by, note=note), originator=given.by)
+            result = judged(call, JUDGEMENTS[given.answer.judgement], by=given.by, note=given.answer.note)
+            self._journal.emit(result, originator=given.by)
             return True
-
-
-def _read(answer: str, undo: str) -> tuple[Judgement, str]:
-    """The judgement in an answer. Words that are none of the choices are for the model: it must look for itself."""
-    known: dict[str, Judgement] = {
-        HAPPENED: "happened",
-        DID_NOT: "did not happen",
-        DO_NOT_KNOW: "unknown",
-        undo: "undone",
-    }
-    return (known[answer], "") if answer in known else ("unknown", answer)

@@ -18,6 +18,7 @@ from bridle.engine.journal import Journal
 from bridle.protocol.commands import Answer, AnswerPermission, AnswerQuestion
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
+from bridle.protocol.questions import AnyAnswer, AnyQuestion, about
 
 PERMISSION_TIMEOUT_S = 60.0
 
@@ -45,9 +46,9 @@ class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):
-    """The words that answered a free question, and the client they came from."""
+    """What answered a question, and the client it came from."""
 
-    answer: str
+    answer: AnyAnswer
     by: str
 
 
@@ -58,6 +59,7 @@ class _Open(msgspec.Struct, frozen=True, kw_only=True):
     future: asyncio.Future[Any]
     nobody: Any
     digest: str = ""
+    about: str = ""
 
 
 class Questions:
@@ -95,25 +97,33 @@ class Questions:
         nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout")
         return await self._answer_to(request, request.call_id, nobody, digest=request.digest)
 
-    async def ask(self, question_id: str, question: str, choices: tuple[str, ...] = ()) -> str | None:
-        """Puts a free question. None when nobody can answer it or nobody came."""
-        given = await self.ask_whom(question_id, question, choices)
+    async def ask(self, question_id: str, question: AnyQuestion) -> AnyAnswer | None:
+        """Puts a question; the answer is about the same. None when nobody can answer it or nobody came."""
+        given = await self.ask_whom(question_id, question)
         return None if given is None else given.answer
 
-    async def ask_whom(
-        self, question_id: str, question: str, choices: tuple[str, ...] = ()
-    ) -> GivenAnswer | None:
+    async def ask_whom(self, question_id: str, question: AnyQuestion) -> GivenAnswer | None:
         """The same, with who answered."""
         if not self._someone_is_here() and not self._can_be_reached():
             return None
-        asked = QuestionAsked(question_id=question_id, question=question, choices=choices)
-        return await self._answer_to(asked, question_id, None)
+        asked = QuestionAsked(question_id=question_id, question=question)
+        return await self._answer_to(asked, question_id, None, about=about(question))
 
     async def _answer_to(
-        self, event: PermissionRequested | QuestionAsked, number: str, nobody: Any, digest: str = ""
+        self,
+        event: PermissionRequested | QuestionAsked,
+        number: str,
+        nobody: Any,
+        *,
+        digest: str = "",
+        about: str = "",
     ) -> Any:
         question = _Open(
-            id=number, future=asyncio.get_running_loop().create_future(), nobody=nobody, digest=digest
+            id=number,
+            future=asyncio.get_running_loop().create_future(),
+            nobody=nobody,
+            digest=digest,
+            about=about,
         )
         self._open[number] = question
         try:
@@ -140,12 +150,14 @@ class Questions:
         )
 
     def answer_question(self, client: Client, command: AnswerQuestion) -> None:
-        """Takes the answer to a free question; the first one counts."""
+        """Takes the answer to a question; the first one counts, and only one that is about the same thing."""
         question = self._open.get(command.question_id)
         if question is None or question.future.done() or isinstance(question.nobody, PermissionAnswer):
             raise CommandRefused("NoSuchQuestion")
         if client.identity == "agent":
             raise CommandRefused("SelfApproval")
+        if about(command.answer) != question.about:
+            raise CommandRefused("WrongAnswer", asked=question.about, answered=about(command.answer))
         self._journal.emit(
             QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
         )

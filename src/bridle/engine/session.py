@@ -48,11 +48,11 @@ from bridle.protocol.events import (
     TurnTiming,
 )
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion
 
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
 
-GO_ON = ("go on", "stop here")
 FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
 
 
@@ -385,10 +385,9 @@ class Session:
 
     async def _go_on(self, steps: int) -> bool:
         """Asks a person whether a long turn may go on. Nobody there means no."""
-        question = f"{steps} steps done and still working. Go on for {self._limits.max_steps} more?"
-        return (
-            await self.questions.ask(f"steps-{self.journal.conversation.step}", question, GO_ON) == GO_ON[0]
-        )
+        question = StepLimitQuestion(steps=steps, more=self._limits.max_steps)
+        answer = await self.questions.ask(f"steps-{self.journal.conversation.step}", question)
+        return isinstance(answer, StepLimitAnswer) and answer.go_on
 
     def _cancelled(self, steps: int) -> Ending:
         self.journal.emit(Cancelled(by=self._cancelled_by or ""))

@@ -17,7 +17,7 @@ from bridle.protocol.messages import ToolSchema
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.engine.known_files import KnownFiles
-    from bridle.engine.ports import Spawn, SpawnPolicy
+    from bridle.engine.ports import AskPerson, Spawn, SpawnPolicy
 
 Concurrency: TypeAlias = Literal["serial", "parallel_safe", "exclusive"]
 
@@ -195,8 +195,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running tool may use.
 
     `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
-    long to show, piece by piece; `emit` records an event; `ask(id, question, choices)` puts
-    a question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
+    long to show, piece by piece; `emit` records an event; `ask(id, question)` puts a
+    question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
     is for tools that look at more files than the call names.
     """
 
@@ -208,7 +208,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     spawn: Spawn
     spilled: Callable[[str], Generator[bytes] | None]
     emit: Callable[[DurableEvent], object]
-    ask: Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
+    ask: AskPerson
     agent_path: tuple[str, ...] = ()
     invocation: str | None = None
     dry_run: bool = False

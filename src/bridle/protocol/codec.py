@@ -7,6 +7,7 @@ The kind stands on the envelope, so decoding is a look-up by kind. A kind this v
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from bridle.base.clock import from_iso_ms, iso_ms
 from bridle.protocol import commands, events
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, UnknownEvent
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
 
 DURABLE_KINDS: frozenset[str] = frozenset(kind.__name__ for kind in get_args(events.DurableEvent))
 _TYPES: dict[str, type[Any]] = {
@@ -28,6 +30,26 @@ EXPIRED = '"«ttl-expired»"'.encode()
 """What stands in place of a payload whose content was deleted because of its age."""
 
 _encoder = msgspec.json.Encoder()
+
+
+def _asked_in_words(payload: dict[str, Any]) -> events.QuestionAsked:
+    question = OpenQuestion(text=str(payload["question"]), choices=tuple(payload.get("choices", ())))
+    return events.QuestionAsked(question_id=str(payload["question_id"]), question=question)
+
+
+def _answered_in_words(payload: dict[str, Any]) -> events.QuestionAnswered:
+    return events.QuestionAnswered(
+        question_id=str(payload["question_id"]),
+        answer=WordsAnswer(text=str(payload["answer"])),
+        answered_by=str(payload["answered_by"]),
+    )
+
+
+_IN_WORDS: dict[str, Callable[[dict[str, Any]], AnyEvent]] = {
+    "QuestionAsked": _asked_in_words,
+    "QuestionAnswered": _answered_in_words,
+}
+"""Until 0.2 questions and answers were texts, and logs of that time hold them so."""
 
 
 class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -58,7 +80,12 @@ def decode_payload(kind: str, raw: bytes | memoryview) -> AnyEvent:
     known = _TYPES.get(kind)
     if known is None or raw == EXPIRED:
         return UnknownEvent(kind=kind, raw=bytes(raw))
-    return _decoder(known).decode(raw)
+    try:
+        return _decoder(known).decode(raw)
+    except msgspec.ValidationError:
+        if kind not in _IN_WORDS:
+            raise
+        return _IN_WORDS[kind](_decoder(dict[str, Any]).decode(raw))
 
 
 def is_expired(event: AnyEvent) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from bridle.protocol.events import InputMode, Mode
 from bridle.protocol.messages import InputBlock
+from bridle.protocol.questions import AnyAnswer
 
 Answer: TypeAlias = Literal["once", "pattern", "tool", "always", "deny"]
 
@@ -89,9 +90,11 @@ class AnswerPermission(Command, frozen=True):
 
 
 class AnswerQuestion(Command, frozen=True):
+    """`answer` is about what the question was about; one about something else is refused."""
+
     session: str
     question_id: str
-    answer: str
+    answer: AnyAnswer
 
 
 class AnswerTrust(Command, frozen=True):

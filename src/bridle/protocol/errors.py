@@ -46,6 +46,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
     "QuestionChanged": Sentence("This question changed after it was shown. Look again."),
+    "WrongAnswer": Sentence(
+        "The question is about {asked}, the answer about {answered}. Answer what is asked."
+    ),
     "SelfApproval": Sentence("An agent cannot approve its own action; a person has to answer.", 3),
     "UnknownSession": Sentence('There is no session "{session}". List them: bridle sessions', 2),
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),

@@ -20,6 +20,7 @@ from bridle.protocol.messages import (
     ToolSchema,
     Usage,
 )
+from bridle.protocol.questions import AnyAnswer, AnyQuestion
 
 IdentityClass: TypeAlias = Literal["human", "agent"]
 InputMode: TypeAlias = Literal["reject", "queue", "steer"]
@@ -347,13 +348,12 @@ class UndoApplied(Event, frozen=True):
 
 class QuestionAsked(Event, frozen=True):
     question_id: str
-    question: str
-    choices: tuple[str, ...] = ()
+    question: AnyQuestion
 
 
 class QuestionAnswered(Event, frozen=True):
     question_id: str
-    answer: str
+    answer: AnyAnswer
     answered_by: str
 
 

@@ -8,48 +8,44 @@ shorter answer, the request says so; below `LEAST_ANSWER` tokens it is not worth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from bridle.engine.conversation import Conversation
+from bridle.engine.ports import AskPerson
 from bridle.engine.sizes import request_tokens
 from bridle.engine.steps import AskModel, PriceOf, Reply, Step
-from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged, PrefixSet
 from bridle.protocol.messages import Usage
+from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
 
 LEAST_ANSWER: Final = 1024
-STOP: Final = "stop"
-GO_ON: Final = "go on without the limit"
 _MILLION: Final = 1_000_000
 
-AskPerson: TypeAlias = Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
+_Why: TypeAlias = Literal["BudgetExceeded", "PriceUnknown"]
 
 
 class BudgetStop(BridleError):
     """A request that was not sent, with the numbers a person is asked about."""
 
-    def __init__(
-        self, reason: str, *, prefix: PrefixSet, cap: float, spent: float, could: float = 0.0
-    ) -> None:
+    def __init__(self, why: _Why, *, prefix: PrefixSet, cap: float, spent: float, could: float = 0.0) -> None:
+        self.why: _Why = why
         self.prefix = prefix
+        self.cap = cap
+        self.spent = spent
         self.could = could
         model = f"{prefix.provider}:{prefix.model}"
         super().__init__(
-            reason,
+            why,
             model=model,
             cap=dollars(cap),
             spent=dollars(spent),
             could=dollars(could),
-            next=_NEXT[reason].format(model=model),
+            next=_NEXT[why].format(model=model),
         )
-
-    @property
-    def question(self) -> str:
-        """The sentence without what a person at a shell would type."""
-        return sentence(self.reason, {**self.data, "next": ""})
 
 
 _NEXT: Final = {
@@ -140,21 +136,26 @@ class Budget:
         self._asked += 1
         number = f"budget-{step.journal.conversation.step}-{self._asked}"
         model = (stop.prefix.provider, stop.prefix.model)
-        if stop.reason == "PriceUnknown":
-            if await self._ask(number, stop.question, (GO_ON, STOP)) != GO_ON:
+        question = BudgetQuestion(
+            reason=stop.why,
+            model=":".join(model),
+            cap_usd=stop.cap,
+            spent_usd=stop.spent,
+            could_usd=stop.could,
+        )
+        raised, cheaper = self._raised(stop.spent + stop.could), self._cheaper(*model)
+        if stop.why == "BudgetExceeded":
+            question = msgspec.structs.replace(question, raise_to_usd=raised, cheaper=cheaper)
+        answer = await self._ask(number, question)
+        match answer.choice if isinstance(answer, BudgetAnswer) else "stop":
+            case "raise" if question.raise_to_usd is not None:
+                self._cap = raised
+            case "cheaper" if question.cheaper is not None:
+                step.emit(msgspec.structs.replace(self._named(question.cheaper), holds="from_now"))
+            case "unlimited" if stop.why == "PriceUnknown":
+                self._unlimited.add(model)
+            case _:
                 raise stop
-            self._unlimited.add(model)
-            return
-        raised = self._raised(step.journal.conversation.spent_usd + stop.could)
-        higher, cheaper = f"raise to ${raised:g}", self._cheaper(*model)
-        lower = (f"go on with {cheaper}",) if cheaper else ()
-        answer = await self._ask(number, stop.question, (higher, *lower, STOP))
-        if answer == higher:
-            self._cap = raised
-        elif cheaper and answer in lower:
-            step.emit(msgspec.structs.replace(self._named(cheaper), holds="from_now"))
-        else:
-            raise stop
 
     def _raised(self, needed: float) -> float:
         raised = self._cap * 2

@@ -8,25 +8,31 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.engine.ports import AskPerson
 from bridle.engine.slash import SlashEvent
 from bridle.protocol.events import ContextAdded, DurableEvent, Notice
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.questions import (
+    ConflictAnswer,
+    ConflictQuestion,
+    UndoAnswer,
+    UndoPreview,
+    UndoQuestion,
+)
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_plan import Plan
     from bridle.sessions.undo_service import Undo
 
-Ask = Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
-
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):
-    """How the commands speak: `ask(id, question, choices)` gives None when nobody can answer.
+    """How the commands speak: `ask` gives None when nobody can answer.
 
     `committed` returns when what was emitted is in the database, where the next plan reads it. `hides` says whether
     the content of an absolute path must not be shown.
     """
 
-    ask: Ask
+    ask: AskPerson
     emit: Callable[[DurableEvent], object]
     committed: Callable[[], Awaitable[None]]
     new_id: Callable[[], str]
@@ -55,20 +61,21 @@ async def run_redo(work: Undo, talk: Talk) -> SlashEvent:
 
 async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEvent:
     from bridle.sessions import undo_words as words
+    from bridle.sessions.undo_preview import conflict, preview
 
+    shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
     if not plan.does_something:
-        lines = words.preview(plan, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
-        why = "\n".join(("Nothing can be put back.", *lines)) if lines else "Everything is as it was already."
-        return Notice(reason="NothingToUndo", message=why)
-    if not await _agreed(work, plan, what, talk):
+        return _nothing(shown)
+    if not await _agreed(work, plan, shown, talk):
         return Notice(reason="NotUndone", message="Nothing was changed.")
     overwrite: set[str] = set()
     for step in plan.of("conflict"):
-        question = f"{words.conflict(step, plan, shown=work.shown, now_ms=talk.now_ms())}."
-        match await talk.ask(f"undo-conflict-{talk.new_id()}", question, words.CONFLICT_CHOICES):
-            case "skip it":
+        found = conflict(step, plan, shown=work.shown, now_ms=talk.now_ms())
+        answer = await talk.ask(f"undo-conflict-{talk.new_id()}", ConflictQuestion(conflict=found))
+        match answer:
+            case ConflictAnswer(choice="skip"):
                 pass
-            case "overwrite it":
+            case ConflictAnswer(choice="overwrite"):
                 overwrite.add(step.path)
             case _:
                 return Notice(reason="NotUndone", message="Stopped. Nothing was changed.")
@@ -92,15 +99,20 @@ async def _done_anyway(work: asyncio.Future[SlashEvent]) -> SlashEvent:
         return work.result()
 
 
-async def _agreed(work: Undo, plan: Plan, what: str, talk: Talk) -> bool:
+def _nothing(preview: UndoPreview) -> Notice:
+    """Why an undo would change nothing, with what stands in the way."""
+    in_the_way = preview.done or preview.conflicts or preview.impossible or preview.missed
+    message = "Nothing can be put back." if in_the_way else "Everything is as it was already."
+    data = {"preview": msgspec.to_builtins(preview)} if in_the_way else {}
+    return Notice(reason="NothingToUndo", message=message, data=data)
+
+
+async def _agreed(work: Undo, plan: Plan, preview: UndoPreview, talk: Talk) -> bool:
     from bridle.sessions import undo_words as words
 
-    choices = words.REDO_CHOICES if plan.is_redo else words.UNDO_CHOICES
-    lines = words.preview(plan, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
-    question = "\n".join((words.headline(plan, what), *lines))
     while True:
-        answer = await talk.ask(f"undo-{talk.new_id()}", question, choices)
-        if answer != choices[1]:
-            return answer == choices[0]
+        answer = await talk.ask(f"undo-{talk.new_id()}", UndoQuestion(preview=preview))
+        if not isinstance(answer, UndoAnswer) or answer.choice != "diff":
+            return isinstance(answer, UndoAnswer) and answer.choice == "go"
         text = words.diff(plan, contents=work.contents, shown=work.shown, hides=talk.hides)
         talk.emit(Notice(reason="UndoDiff", message=text or "Only modes, links or folders change."))

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
 
 NOBODY = "Nobody is here to answer. Decide yourself, and say at the end what you assumed."
 
@@ -21,10 +22,10 @@ class AskArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def ask_user(args: AskArgs, context: ToolContext) -> ToolOutput:
-    answer = await context.ask(context.call.id, args.question, args.choices)
-    if answer is None:
+    answer = await context.ask(context.call.id, OpenQuestion(text=args.question, choices=args.choices))
+    if not isinstance(answer, WordsAnswer):
         return ToolOutput(outcome="error", reason="NoApprover", content=NOBODY)
-    return ToolOutput(content=answer)
+    return ToolOutput(content=answer.text)
 
 
 def _as_long_as_it_takes(_args: AskArgs) -> float:

@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.events import Mode, ModeChanged
+from bridle.protocol.questions import PlanAnswer, PlanQuestion
 
 EXIT_PLAN_MODE = "exit_plan_mode"
-GO_AHEAD = ("go ahead", "keep planning")
 NOBODY = "Nobody is here to approve the plan. End with the plan as your answer."
 NOT_PLANNING = "This session is not in plan mode. Go on with the work."
 
@@ -28,12 +28,12 @@ def exit_plan_tool(mode: Callable[[], Mode], mode_before: Callable[[], Mode]) ->
     async def exit_plan_mode(args: PlanArgs, context: ToolContext) -> ToolOutput:
         if mode() != "plan":
             return ToolOutput(outcome="error", reason="InvalidInput", content=NOT_PLANNING)
-        question = f"Carry out this plan?\n{args.plan}"
-        answer = await context.ask(context.call.id, question, GO_AHEAD)
-        if answer is None:
+        answer = await context.ask(context.call.id, PlanQuestion(plan=args.plan))
+        if not isinstance(answer, PlanAnswer):
             return ToolOutput(outcome="error", reason="NoApprover", content=NOBODY)
-        if answer != GO_AHEAD[0]:
-            return ToolOutput(content=f"Not yet. Still in plan mode. They said: {answer}\n")
+        if not answer.approve:
+            note = answer.note or "keep planning"
+            return ToolOutput(content=f"Not yet. Still in plan mode. They said: {note}\n")
         after = mode_before()
         context.emit(ModeChanged(mode=after))
         return ToolOutput(content=f"Approved. The mode is {after} now: carry it out.\n")

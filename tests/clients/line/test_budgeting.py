@@ -1,55 +1,72 @@
-"""The question about money: what it shows, and which words its keys stand for."""
+"""The question about money: what it shows, and what its keys mean."""
 
 import pytest
 
-from bridle.clients.line.budgeting import budget_answer, budget_question
+from bridle.clients.line.asked import asked_question, given_answer
 from bridle.clients.line.card import Decided, answered, drawn
 from bridle.clients.line.questions import Question
 from bridle.protocol.events import QuestionAsked
+from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
 
-ASKED = QuestionAsked(
-    question_id="budget-4-1",
-    question="This session has used $4.98 of $5.00. The next request could cost $0.06, so it was not sent.",
-    choices=("raise to $10", "go on with work:small", "stop"),
+ASKED = BudgetQuestion(
+    reason="BudgetExceeded",
+    model="work:large",
+    cap_usd=5.0,
+    spent_usd=4.98,
+    could_usd=0.06,
+    raise_to_usd=10.0,
+    cheaper="work:small",
 )
-UNPRICED = QuestionAsked(
-    question_id="budget-1-1",
-    question="The cost of work:m is unknown, so the limit of $5.00 cannot be kept.",
-    choices=("go on without the limit", "stop"),
-)
+UNPRICED = BudgetQuestion(reason="PriceUnknown", model="work:m", cap_usd=5.0, spent_usd=0.0)
 
 
-def question(asked: QuestionAsked) -> Question:
-    found = budget_question(asked)
-    assert found is not None
-    return found
-
-
-def test_the_question_is_one_sentence_and_one_line_of_answers() -> None:
-    _, show = drawn(question(ASKED), columns=100, rows=24)
-    assert [row.text for row in show.rows] == [
-        "This session has used $4.98 of $5.00. The next request could cost $0.06, so it was not sent.",
-        "  r raise to $10 · m go on with work:small · Enter stop",
-    ]
+def question(asked: BudgetQuestion) -> Question:
+    return asked_question(QuestionAsked(question_id="q_1", question=asked))
 
 
 @pytest.mark.parametrize(
-    ("asked", "typed", "answer"),
+    ("asked", "rows"),
     [
-        (ASKED, "r", "raise to $10"),
-        (ASKED, "m", "go on with work:small"),
+        (
+            ASKED,
+            [
+                "This session has used $4.98 of $5.00. The next request could cost $0.06, so it was not sent.",
+                "  r raise to $10 · m go on with work:small · Enter stop",
+            ],
+        ),
+        (
+            UNPRICED,
+            [
+                "The cost of work:m is unknown, so the limit of $5.00 cannot be kept.",
+                "  g go on without the limit · Enter stop",
+            ],
+        ),
+    ],
+)
+def test_the_question_is_one_sentence_and_one_line_of_answers(asked: BudgetQuestion, rows: list[str]) -> None:
+    _, show = drawn(question(asked), columns=100, rows=24)
+    assert [row.text for row in show.rows] == rows
+
+
+@pytest.mark.parametrize(
+    ("asked", "typed", "choice"),
+    [
+        (ASKED, "r", "raise"),
+        (ASKED, "m", "cheaper"),
         (ASKED, "", "stop"),
         (ASKED, "n", "stop"),
         (ASKED, "make it cheap", "stop"),
-        (UNPRICED, "g", "go on without the limit"),
+        (UNPRICED, "g", "unlimited"),
         (UNPRICED, "", "stop"),
     ],
 )
-def test_a_key_stands_for_the_words_that_were_offered(asked: QuestionAsked, typed: str, answer: str) -> None:
+def test_every_key_has_one_meaning(asked: BudgetQuestion, typed: str, choice: str) -> None:
     card, _ = drawn(question(asked), columns=80, rows=24)
     _, outcome = answered(card, typed, columns=80)
     assert isinstance(outcome, Decided)
-    assert budget_answer(outcome) == answer
+    answer = given_answer(asked, outcome)
+    assert isinstance(answer, BudgetAnswer)
+    assert answer.choice == choice
 
 
 @pytest.mark.parametrize("typed", ["y", "yes", "x"])
@@ -57,9 +74,3 @@ def test_no_other_key_answers(typed: str) -> None:
     card, _ = drawn(question(ASKED), columns=80, rows=24)
     _, outcome = answered(card, typed, columns=80)
     assert not isinstance(outcome, Decided)
-
-
-def test_any_other_question_is_not_about_money() -> None:
-    other = QuestionAsked(question_id="q", question="Which?", choices=("raise to $10", "stop"))
-    assert budget_question(other) is None
-    assert budget_answer(Decided(question=Question(id="call_1", title="Run?"))) is None

@@ -1,40 +1,41 @@
-"""The crash court on the screen: what it shows, and which words its keys stand for."""
+"""The crash court on the screen: what it shows, and what its keys mean."""
+
+import time
 
 import pytest
 
+from bridle.clients.line.asked import asked_question, given_answer
 from bridle.clients.line.card import Decided, Show, answered, drawn
-from bridle.clients.line.judging import court_question, judgement
 from bridle.clients.line.questions import Question
-from bridle.engine import court
 from bridle.protocol.events import QuestionAsked
+from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
 
-NOT_POSSIBLE = f"{court.UNDO} (not possible for a push)"
-ASKED = QuestionAsked(
-    question_id=f"{court.PREFIX}call_1",
-    question=(
-        "Bridle stopped without warning at 14:32. One action may or may not have happened.\n"
-        "\n"
-        "  bash   git push origin main        started 14:32:07, no end recorded\n"
-        "  now    origin/main is at 4f2c1aa, the commit made in this session: it looks done\n"
-        "details:\n"
-        "  command: git push origin main"
-    ),
-    choices=(court.HAPPENED, court.DID_NOT, court.DO_NOT_KNOW, NOT_POSSIBLE, court.LATER),
+STARTED_MS = 1_792_000_327_000
+ASKED = OrphanQuestion(
+    tool="bash",
+    input={"command": "git push origin main"},
+    started_ms=STARTED_MS,
+    stopped_ms=STARTED_MS + 9_000,
+    now=("origin/main is at 4f2c1aa, the commit made in this session: it looks done",),
+    not_undoable="for a push",
 )
 
 
-def question(asked: QuestionAsked = ASKED) -> Question:
-    found = court_question(asked)
-    assert found is not None
-    return found
+def question(asked: OrphanQuestion = ASKED) -> Question:
+    return asked_question(QuestionAsked(question_id="q_1", question=asked))
+
+
+def clock(ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(ms / 1000))
 
 
 def test_the_screen_is_word_for_word() -> None:
+    stopped = clock(ASKED.stopped_ms)[:5]
     _, show = drawn(question(), columns=110, rows=24)
     assert [row.text for row in show.rows] == [
-        "Bridle stopped without warning at 14:32. One action may or may not have happened.",
+        f"Bridle stopped without warning at {stopped}. One action may or may not have happened.",
         "",
-        "  bash   git push origin main        started 14:32:07, no end recorded",
+        f"  bash   git push origin main        started {clock(STARTED_MS)}, no end recorded",
         "  now    origin/main is at 4f2c1aa, the commit made in this session: it looks done",
         "",
         "  h  it happened     n  it did not     ?  I don't know: the model must check before repeating (Enter)",
@@ -45,20 +46,20 @@ def test_the_screen_is_word_for_word() -> None:
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("h", court.HAPPENED),
-        ("n", court.DID_NOT),
-        ("?", court.DO_NOT_KNOW),
-        ("", court.DO_NOT_KNOW),
-        ("z", NOT_POSSIBLE),
-        ("q", court.LATER),
-        ("only the first half of it", "only the first half of it"),
+        ("h", OrphanAnswer(judgement="happened")),
+        ("n", OrphanAnswer(judgement="did_not")),
+        ("?", OrphanAnswer(judgement="unknown")),
+        ("", OrphanAnswer(judgement="unknown")),
+        ("z", OrphanAnswer(judgement="undo")),
+        ("q", OrphanAnswer(judgement="later")),
+        ("only the first half", OrphanAnswer(judgement="unknown", note="only the first half")),
     ],
 )
-def test_a_key_stands_for_the_words_that_were_offered(typed: str, answer: str) -> None:
+def test_every_key_has_one_meaning_and_words_are_for_the_model(typed: str, answer: OrphanAnswer) -> None:
     card, _ = drawn(question(), columns=80, rows=24)
     _, outcome = answered(card, typed, columns=80)
     assert isinstance(outcome, Decided)
-    assert judgement(outcome) == answer
+    assert given_answer(ASKED, outcome) == answer
 
 
 @pytest.mark.parametrize("typed", ["y", "yes", "ok", "v", "x"])
@@ -76,10 +77,5 @@ def test_details_show_everything_about_the_call_and_answer_nothing() -> None:
 
 
 def test_whoever_leaves_has_decided_nothing() -> None:
-    assert judgement(Decided(question=question(), stop=True)) == court.LATER
-
-
-def test_other_questions_are_left_to_others() -> None:
-    other = QuestionAsked(question_id="ask-1", question="Which?", choices=("a", "b"))
-    assert court_question(other) is None
-    assert judgement(Decided(question=Question(id="ask-1", title="Which?"))) is None
+    left = Decided(question=question(), stop=True)
+    assert given_answer(ASKED, left) == OrphanAnswer(judgement="later")

@@ -2,9 +2,11 @@
 
 import pytest
 
+from bridle.clients.line.asked import asked_question
 from bridle.clients.line.card import drawn
-from bridle.clients.line.questions import Question, Setting, open_question, permission_question
+from bridle.clients.line.questions import Question, Setting, permission_question
 from bridle.protocol.events import CommandPart, Offer, PermissionRequested, QuestionAsked, Risk
+from bridle.protocol.questions import OpenQuestion
 from clients.line.line_kit import check_golden
 
 WHY = "mode=default tool=bash risk=shell action=ask; decided_by=mode"
@@ -139,9 +141,10 @@ QUESTIONS = {
     ),
     "question-read": asked("read_file", "read", path="/etc/hosts"),
     "question-other-tool": asked("mcp__git__push", "network", remote="origin", force=True, note="two\nlines"),
-    "question-in-words": open_question(
+    "question-in-words": asked_question(
         QuestionAsked(
-            question_id="q_1", question="Which database?\nBoth work.", choices=("SQLite", "Postgres")
+            question_id="q_1",
+            question=OpenQuestion(text="Which database?\nBoth work.", choices=("SQLite", "Postgres")),
         )
     ),
 }

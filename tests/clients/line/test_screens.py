@@ -10,6 +10,7 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock, Usage
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from clients.line.line_kit import (
     COLOURLESS,
     DUMB,
@@ -296,13 +297,14 @@ async def test_a_question_of_the_model_takes_words_or_a_number() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        asked = e.QuestionAsked(question_id="q_1", question="Which one?", choices=("SQLite", "Postgres"))
+        question = OpenQuestion(text="Which one?", choices=("SQLite", "Postgres"))
+        asked = e.QuestionAsked(question_id="q_1", question=question)
         scene.tell(prompt("go"), e.TurnStarted(input=4), asked)
         await person.sees("2  Postgres")
         await person.types("2\r")
         await person.waits(lambda: bool(commands(scene, AnswerQuestion)), "the answer")
     assert commands(scene, AnswerQuestion) == [
-        AnswerQuestion(session=SESSION, question_id="q_1", answer="Postgres")
+        AnswerQuestion(session=SESSION, question_id="q_1", answer=WordsAnswer(text="Postgres"))
     ]
 
 

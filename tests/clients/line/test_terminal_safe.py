@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bridle.base.line_diff import DiffLine
 from bridle.base.visible import visible
 from bridle.clients.line.facts import Fact
 from bridle.clients.line.terminal import Look
@@ -13,6 +14,21 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.questions import (
+    AnyQuestion,
+    BudgetQuestion,
+    ConflictQuestion,
+    LaunchShown,
+    OpenQuestion,
+    OrphanQuestion,
+    PlanQuestion,
+    TrustQuestion,
+    UndoConflict,
+    UndoFile,
+    UndoMissed,
+    UndoPreview,
+    UndoQuestion,
+)
 from clients.line.line_kit import COLOURLESS, DUMB, READER, Person, Scene, at_terminal
 from hostile_text import HOSTILE, ONE_LINE, check_none_obeyed, check_safe
 
@@ -75,6 +91,10 @@ def asks(tool: str, given: dict[str, object]) -> tuple[e.AnyEvent, ...]:
     return (e.ToolCallRequested(call_id="call_1", tool=tool, input=given, step=1), asked)
 
 
+def asks_about(question: AnyQuestion) -> tuple[e.AnyEvent, ...]:
+    return (e.QuestionAsked(question_id="q", question=question),)
+
+
 def ran(tool: str, outcome: e.Outcome, *, step: int = 1, **more: object) -> tuple[e.AnyEvent, ...]:
     given = {"command": HOSTILE, "path": HOSTILE}
     return (
@@ -103,11 +123,63 @@ EVENTS: dict[str, tuple[e.AnyEvent, ...]] = {
     ),
     "a question about a patch": asks("apply_patch", {"patch": f"*** Add File: {HOSTILE}\n+{HOSTILE}"}),
     "a question about another tool": asks(HOSTILE, {HOSTILE: {"a": [HOSTILE]}}),
-    "a question of the model": (e.QuestionAsked(question_id="q", question=HOSTILE, choices=(HOSTILE, "b")),),
-    "a question of trust": (
-        e.QuestionAsked(
-            question_id="trust-1", question=f"{HOSTILE}\n{HOSTILE}\n! {HOSTILE}", choices=("use it", "not now")
-        ),
+    "a question of the model": asks_about(OpenQuestion(text=HOSTILE, choices=(HOSTILE, "b"))),
+    "a plan": asks_about(PlanQuestion(plan=HOSTILE)),
+    "a question of trust": asks_about(
+        TrustQuestion(
+            kind="instructions",
+            path=HOSTILE,
+            sha256="",
+            asked_ms=0,
+            lines=(DiffLine(" ", 1, HOSTILE),),
+            owner=HOSTILE,
+            changed_ms=0,
+            wishes=(HOSTILE,),
+        )
+    ),
+    "a question about a program": asks_about(
+        TrustQuestion(
+            kind="mcp_server",
+            path=HOSTILE,
+            sha256="",
+            asked_ms=0,
+            when="Bridle starts",
+            launch=LaunchShown(
+                argv=(HOSTILE, HOSTILE),
+                env=((HOSTILE, HOSTILE),),
+                cwd=HOSTILE,
+                program=HOSTILE,
+                files=(HOSTILE,),
+                fetched=HOSTILE,
+                command=HOSTILE,
+            ),
+        )
+    ),
+    "a question about money": asks_about(
+        BudgetQuestion(
+            reason="BudgetExceeded", model=HOSTILE, cap_usd=1, spent_usd=1, raise_to_usd=2, cheaper=HOSTILE
+        )
+    ),
+    "an undo": asks_about(
+        UndoQuestion(
+            preview=UndoPreview(
+                title=HOSTILE,
+                files=(UndoFile(path=HOSTILE, did="changed", becomes="goes back"),),
+                done=(HOSTILE,),
+                missed=(UndoMissed(why="network", names=(HOSTILE,)),),
+            )
+        )
+    ),
+    "a conflict": asks_about(ConflictQuestion(conflict=UndoConflict(path=HOSTILE, since="turn"))),
+    "a call nobody saw end": asks_about(
+        OrphanQuestion(
+            tool=HOSTILE,
+            input={HOSTILE: HOSTILE},
+            started_ms=0,
+            stopped_ms=0,
+            now=(HOSTILE,),
+            not_undoable=HOSTILE,
+        )
     ),
     "a denial": (
         *asks("bash", BASH),

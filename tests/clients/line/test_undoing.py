@@ -4,68 +4,75 @@ from __future__ import annotations
 
 import pytest
 
+from bridle.clients.line.asked import asked_question, given_answer
 from bridle.clients.line.card import Decided, answered, drawn
-from bridle.clients.line.undoing import undo_answer, undo_question
+from bridle.clients.line.questions import Question
 from bridle.protocol.events import QuestionAsked
-
-PREVIEW = 'Undo turn 4 "speed up the cart"?\n  changed   src/cart.py   +12 −4    goes back'
-UNDO = QuestionAsked(
-    question_id="undo-1", question=PREVIEW, choices=("undo", "show the diff", "keep everything as it is")
-)
-CONFLICT = QuestionAsked(
-    question_id="undo-conflict-1",
-    question="src/cart.py changed after this turn (by you, 2 min ago).",
-    choices=("skip it", "overwrite it", "stop"),
+from bridle.protocol.questions import (
+    ConflictQuestion,
+    UndoConflict,
+    UndoFile,
+    UndoPreview,
+    UndoQuestion,
 )
 
+UNDO = UndoQuestion(
+    preview=UndoPreview(
+        scope="turn",
+        turn=4,
+        title="speed up the cart",
+        files=(UndoFile(path="src/cart.py", did="changed", becomes="goes back", added=12, removed=4),),
+    )
+)
+CONFLICT = ConflictQuestion(conflict=UndoConflict(path="src/cart.py", since="turn", age_ms=120_000))
 
-def answer_to(asked: QuestionAsked, line: str) -> str | None:
-    question = undo_question(asked)
-    assert question is not None
-    card, _ = drawn(question, columns=80, rows=24, position="")
-    _, outcome = answered(card, line, columns=80)
-    assert isinstance(outcome, Decided), outcome
-    return undo_answer(outcome)
+
+def question(asked: UndoQuestion | ConflictQuestion) -> Question:
+    return asked_question(QuestionAsked(question_id="q_1", question=asked))
 
 
 @pytest.mark.parametrize(
     ("asked", "line", "expected"),
     [
-        (UNDO, "y", "undo"),
-        (UNDO, "d", "show the diff"),
-        (UNDO, "", "keep everything as it is"),
-        (UNDO, "n", "keep everything as it is"),
-        (UNDO, "not this one please", "keep everything as it is"),
-        (CONFLICT, "s", "skip it"),
-        (CONFLICT, "o", "overwrite it"),
+        (UNDO, "y", "go"),
+        (UNDO, "d", "diff"),
+        (UNDO, "", "keep"),
+        (UNDO, "n", "keep"),
+        (UNDO, "not this one please", "keep"),
+        (CONFLICT, "s", "skip"),
+        (CONFLICT, "o", "overwrite"),
         (CONFLICT, "", "stop"),
     ],
 )
 def test_every_key_has_one_meaning_and_everything_else_changes_nothing(
-    asked: QuestionAsked, line: str, expected: str
+    asked: UndoQuestion | ConflictQuestion, line: str, expected: str
 ) -> None:
-    assert answer_to(asked, line) == expected
+    card, _ = drawn(question(asked), columns=80, rows=24, position="")
+    _, outcome = answered(card, line, columns=80)
+    assert isinstance(outcome, Decided), outcome
+    assert given_answer(asked, outcome).choice == expected  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_preview_stands_above_one_line_of_answers() -> None:
-    question = undo_question(UNDO)
-    assert question is not None
-    _, show = drawn(question, columns=80, rows=24, position="")
-    assert [row.text for row in show.rows] == [*PREVIEW.split("\n"), "  y undo · d diff · Enter keep"]
+    _, show = drawn(question(UNDO), columns=100, rows=24, position="")
+    assert [row.text for row in show.rows] == [
+        'Undo turn 4 "speed up the cart"?',
+        "  changed   src/cart.py                              +12 −4    goes back",
+        "  y undo · d diff · Enter keep",
+    ]
+
+
+def test_a_file_in_the_way_is_named_with_who_changed_it() -> None:
+    _, show = drawn(question(CONFLICT), columns=100, rows=24, position="")
+    assert [row.text for row in show.rows] == [
+        "src/cart.py changed after this turn (by you, 2 min ago).",
+        "  s skip it · o overwrite (your version is kept for /redo) · Enter stop",
+    ]
 
 
 def test_a_file_name_cannot_draw_on_the_screen() -> None:
-    asked = QuestionAsked(
-        question_id="undo-2", question="Undo turn 1?\n  created   \x1b[2Jx", choices=UNDO.choices
-    )
-    question = undo_question(asked)
-    assert question is not None
-    assert "\x1b" not in question.body[0].text
-
-
-def test_other_questions_are_left_to_others() -> None:
-    assert (
-        undo_question(QuestionAsked(question_id="steps-1", question="Go on?", choices=("a", "b", "c")))
-        is None
-    )
-    assert undo_question(QuestionAsked(question_id="undo-3", question="Undo?", choices=("a",))) is None
+    file = UndoFile(path="\x1b[2Jx\nUndo nothing?", did="created", becomes="removed")
+    asked = UndoQuestion(preview=UndoPreview(scope="turn", turn=1, files=(file,)))
+    (row,) = question(asked).body
+    assert "\x1b" not in row.text
+    assert "\n" not in row.text

@@ -7,14 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.clients.line.budgeting import budget_answer
+from bridle.clients.line.asked import given_answer
 from bridle.clients.line.card import Decided, Show
 from bridle.clients.line.desk import Desk
-from bridle.clients.line.judging import judgement
 from bridle.clients.line.questions import Question
 from bridle.clients.line.terminal import Terminal
-from bridle.clients.line.trusting import trust_answer
-from bridle.clients.line.undoing import undo_answer
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
 
 
@@ -107,11 +104,9 @@ class Asking:
 
 def _command(session: str, decided: Decided) -> AnyCommand:
     question = decided.question
-    words = trust_answer(decided) or budget_answer(decided) or undo_answer(decided) or judgement(decided)
-    if words is not None:
-        return AnswerQuestion(session=session, question_id=question.id, answer=words)
-    if not question.choices:
-        return AnswerQuestion(session=session, question_id=question.id, answer=decided.words)
+    if question.about is not None:
+        answer = given_answer(question.about, decided)
+        return AnswerQuestion(session=session, question_id=question.id, answer=answer)
     return AnswerPermission(
         session=session,
         call_id=question.id,

@@ -18,8 +18,8 @@ import msgspec
 from bridle.base.visible import visible
 from bridle.clients.line import picker as picking
 from bridle.clients.line import slash
+from bridle.clients.line.asked import asked_question
 from bridle.clients.line.asking import Asking
-from bridle.clients.line.budgeting import budget_question
 from bridle.clients.line.card import Decided, Hint, Show
 from bridle.clients.line.completing import completed, options_words
 from bridle.clients.line.composer import Send, Wish, WishName, cleared, composer_with, rewritten, text_of
@@ -27,19 +27,16 @@ from bridle.clients.line.desk import Desk, Effect
 from bridle.clients.line.errands import Errands
 from bridle.clients.line.facts import Facts, sandbox_fact
 from bridle.clients.line.footer import HINT_S, MARK, Footer
-from bridle.clients.line.judging import court_question
 from bridle.clients.line.keys import Key, Press, Text
 from bridle.clients.line.outbox import Outbox
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.parse import Shell, Slash, Words, parse
 from bridle.clients.line.picker import Deed, Gone, Picked, Picker
 from bridle.clients.line.picking import picker_prompt
-from bridle.clients.line.questions import Question, Setting, counted, open_question, permission_question
+from bridle.clients.line.questions import Setting, counted, permission_question
 from bridle.clients.line.reach import Reach
 from bridle.clients.line.screen import START_HINT, Screen, Standing
 from bridle.clients.line.terminal import Terminal
-from bridle.clients.line.trusting import trust_question
-from bridle.clients.line.undoing import undo_question
 from bridle.clients.line.view import SessionView
 from bridle.clients.tally import Tally
 from bridle.protocol import events as e
@@ -87,11 +84,6 @@ async def talk(
     client = _Client(connection, create, terminal, facts, reach or Reach())
     with terminal.raw():
         return await client.run(created.session, created.event or 0, first_prompt)
-
-
-def _asked_question(asked: e.QuestionAsked) -> Question:
-    known = trust_question, budget_question, undo_question, court_question
-    return next((drawn for one in known if (drawn := one(asked)) is not None), None) or open_question(asked)
 
 
 class _Client:
@@ -246,7 +238,7 @@ class _Client:
             case e.PermissionRequested() as request:
                 self._asking.arrived(self._session, permission_question(request, self._setting()))
             case e.QuestionAsked() as asked:
-                self._asking.arrived(self._session, _asked_question(asked))
+                self._asking.arrived(self._session, asked_question(asked))
             case e.PermissionDecided() as decided:
                 self._settled(decided.call_id, decided.answered_by)
             case e.QuestionAnswered() as answered:

@@ -1,61 +1,65 @@
-"""The question what became of a call that Bridle did not see end: h n ? z d q. Pure.
+"""The question what became of a call that Bridle did not see end, on a screen: h n ? z d q. Pure.
 
-It arrives as plain text: a sentence, the call with what is there now, and below `details:` everything about it. Enter
-says that nobody knows; whoever leaves has decided nothing.
+Enter says that nobody knows; whoever leaves has decided nothing.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-from bridle.base.visible import visible
+from bridle.clients.interaction.orphan import (
+    DID_NOT,
+    DO_NOT_KNOW,
+    HAPPENED,
+    LATER,
+    orphan_details,
+    orphan_headline,
+    orphan_lines,
+    undo_choice,
+)
 from bridle.clients.line.card import Decided
 from bridle.clients.line.questions import Choice, Question, Row
-from bridle.protocol.events import QuestionAsked
+from bridle.protocol.commands import Answer
+from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
 
-_PREFIX: Final = "orphan-"
-_DETAILS: Final = "details:"
-_CHOICES: Final = 5
+_JUDGEMENTS: Final[dict[Answer, Literal["happened", "did_not", "unknown", "undo", "later"]]] = {
+    "once": "happened",
+    "pattern": "did_not",
+    "deny": "unknown",
+    "tool": "undo",
+    "always": "later",
+}
 
 
-def court_question(asked: QuestionAsked) -> Question | None:
-    """The question as it is drawn; None for one that is about something else."""
-    if not asked.question_id.startswith(_PREFIX) or len(asked.choices) != _CHOICES:
-        return None
-    title, *lines = visible(asked.question).split("\n")
-    cut = lines.index(_DETAILS) if _DETAILS in lines else len(lines)
-    happened, did_not, unknown, undo, later = (visible(words, newlines=False) for words in asked.choices)
+def court_question(question_id: str, asked: OrphanQuestion) -> Question:
+    """The question as it is drawn."""
+    undo = undo_choice(asked)
     return Question(
-        id=asked.question_id,
-        title=title,
-        body=tuple(Row(line) for line in lines[:cut]),
+        id=question_id,
+        about=asked,
+        title=orphan_headline(asked),
+        body=(Row(""), *map(Row, orphan_lines(asked))),
         choices=(
-            Choice("h", "once", happened),
-            Choice("n", "pattern", did_not),
-            Choice("?", "deny", unknown),
+            Choice("h", "once", HAPPENED),
+            Choice("n", "pattern", DID_NOT),
+            Choice("?", "deny", DO_NOT_KNOW),
             Choice("z", "tool", undo),
-            Choice("q", "always", later),
+            Choice("q", "always", LATER),
         ),
-        options=asked.choices,
         answer_rows=(
-            f"h  {happened}     n  {did_not}     ?  {unknown} (Enter)",
-            f"z  {undo}        d  details        q  {later}",
+            f"h  {HAPPENED}     n  {DID_NOT}     ?  {DO_NOT_KNOW} (Enter)",
+            f"z  {undo}        d  details        q  {LATER}",
         ),
         inline=True,
-        whole=tuple(Row(line) for line in lines[cut + 1 :]),
+        whole=tuple(map(Row, orphan_details(asked))),
         whole_key="d",
     )
 
 
-def judgement(decided: Decided) -> str | None:
-    """The answer in the words the engine offered, or the person's own; None for any other question."""
-    question = decided.question
-    if not question.id.startswith(_PREFIX) or len(question.options) != _CHOICES:
-        return None
-    *_, later = question.options
+def judgement(decided: Decided) -> OrphanAnswer:
+    """Words that are none of the choices are for the model: it must look for itself."""
     if decided.stop:
-        return later
+        return OrphanAnswer(judgement="later")
     if decided.note:
-        return decided.note
-    chosen = next(number for number, choice in enumerate(question.choices) if choice.answer == decided.answer)
-    return question.options[chosen]
+        return OrphanAnswer(judgement="unknown", note=decided.note)
+    return OrphanAnswer(judgement=_JUDGEMENTS[decided.answer])

@@ -10,7 +10,8 @@ import msgspec
 from bridle.base.lookalikes import lookalike_words, mark_lookalikes
 from bridle.base.visible import visible
 from bridle.protocol.commands import Answer
-from bridle.protocol.events import KEY_COVERS, CommandPart, Offer, PermissionRequested, QuestionAsked
+from bridle.protocol.events import KEY_COVERS, CommandPart, Offer, PermissionRequested
+from bridle.protocol.questions import AnyQuestion
 
 RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
 
@@ -42,13 +43,15 @@ class Choice(msgspec.Struct, frozen=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What is put to a person. `body` is what they decide about, each line whole; `id` is a call or a question.
 
-    `inline` lists the choices in one line; `whole` is what `v` prints beyond the body. A question without choices
-    takes any words for an answer; `options` are then suggestions, picked by number. With a `glimpse` only so many lines
-    of the body are shown at first, and `v` shows the rest. `answer_rows` are the choices as they are drawn, where a
-    list of them would not do; `whole_key` is what takes the place of `v`.
+    `about` is the question itself; None where it is about a call. `inline` lists the choices in one line; `whole` is
+    what `v` prints beyond the body. A question without choices takes any words for an answer; `options` are then
+    suggestions, picked by number. With a `glimpse` only so many lines of the body are shown at first, and `v` shows the
+    rest. `answer_rows` are the choices as they are drawn, where a list of them would not do; `whole_key` is what takes
+    the place of `v`.
     """
 
     id: str
+    about: AnyQuestion | None = None
     digest: str = ""
     title: str
     why: str = ""
@@ -89,18 +92,6 @@ def permission_question(request: PermissionRequested, setting: Setting) -> Quest
         question = _call(request)
     note = lookalike_words("\n".join((question.title, *(row.text for row in question.body))))
     return msgspec.structs.replace(question, context=(*question.context, note)) if note else question
-
-
-def open_question(asked: QuestionAsked) -> Question:
-    """A question the model asks in words."""
-    marked = mark_lookalikes(asked.question, prose=True)
-    lines = [Row(visible(line)) for line in marked.splitlines()] or [Row("")]
-    return Question(
-        id=asked.question_id,
-        title=lines[0].text,
-        body=tuple(lines[1:]),
-        options=tuple(_line(choice) for choice in asked.choices),
-    )
 
 
 def _command(request: PermissionRequested, command: str, setting: Setting) -> Question:

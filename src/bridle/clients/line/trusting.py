@@ -1,38 +1,31 @@
-"""The question whether something of a workspace may be obeyed: the first lines, what is odd about them, u n v. Pure.
-
-It arrives as plain text: a sentence, numbered lines, and last the lines that begin with `!`.
-"""
+"""Whether something of a workspace may be obeyed, on a screen: the first lines, what is odd about them, u n v. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from bridle.base.visible import visible
-from bridle.clients.line.card import Decided
+from bridle.base.line_diff import DiffLine
+from bridle.clients.interaction.trust import numbered, trust_words
 from bridle.clients.line.questions import Choice, Question, Row, RowStyle
-from bridle.protocol.events import QuestionAsked
+from bridle.protocol.commands import Answer
+from bridle.protocol.questions import TrustAnswer, TrustQuestion
 
-_PREFIX: Final = "trust-"
-_USE: Final = "use it"
-_NOT_NOW: Final = "not now"
 _GLIMPSE: Final = 10
-_CHANGED: Final = " changed since you trusted it ("
+_STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed"}
 
 
-def trust_question(asked: QuestionAsked) -> Question | None:
-    """The question as it is drawn; None for one that is about something else."""
-    if not asked.question_id.startswith(_PREFIX) or asked.choices != (_USE, _NOT_NOW):
-        return None
-    title, *lines = visible(asked.question).split("\n")
-    changed = _CHANGED in title
+def trust_question(question_id: str, asked: TrustQuestion) -> Question:
+    """The question as it is drawn."""
+    words = trust_words(asked)
     return Question(
-        id=asked.question_id,
-        title=title,
-        body=tuple(Row(line, _style(line, changed)) for line in lines if not line.startswith("! ")),
-        context=tuple(line for line in lines if line.startswith("! ")),
+        id=question_id,
+        about=asked,
+        title=words.title,
+        body=tuple(_row(line, asked.compared) for line in words.body),
+        context=words.warnings,
         choices=(
-            Choice("u", "once", _USE),
-            Choice("n", "deny", _NOT_NOW),
+            Choice("u", "once", "use it"),
+            Choice("n", "deny", "not now"),
             Choice("v", "deny", "read all"),
         ),
         inline=True,
@@ -41,14 +34,11 @@ def trust_question(asked: QuestionAsked) -> Question | None:
     )
 
 
-def trust_answer(decided: Decided) -> str | None:
-    """The answer in the words the engine offered; None for any other question."""
-    if not decided.question.id.startswith(_PREFIX):
-        return None
-    return _USE if decided.answer != "deny" else _NOT_NOW
+def trust_answer(answer: Answer) -> TrustAnswer:
+    return TrustAnswer(use=answer != "deny")
 
 
-def _style(line: str, changed: bool) -> RowStyle:
-    """A change is numbered like `   12  + text`; the text of a new file is not taken for one."""
-    mark = line[7:9] if changed and line[:5].strip().isdigit() else ""
-    return "added" if mark == "+ " else "removed" if mark == "- " else "plain"
+def _row(line: DiffLine | str, compared: bool) -> Row:
+    if isinstance(line, str):
+        return Row(line)
+    return Row(numbered(line, compared=compared), _STYLES.get(line.mark, "plain"))
