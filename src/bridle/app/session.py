@@ -240,7 +240,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
         from bridle.safety.bringing import foreseen
         from bridle.safety.guards import guarded, rechecked
-        from bridle.safety.permitted import permitted
+        from bridle.safety.permitted import foreseen_changes, permitted
         from bridle.safety.redacted import redacted
         from bridle.safety.sandboxed import sandboxed
         from bridle.sessions.undoable import undoable
@@ -282,6 +282,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                     questions.ask_permission,
                     edits.hearing(journal.emit),
                     hear=hooks.permission_requested if hooks is not None else None,
+                    changes=foreseen_changes(cwd),
                 ),
                 hooked(hooks, checks, phase="after_permission"),
                 dry_run(options.dry_run),

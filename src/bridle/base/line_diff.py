@@ -36,36 +36,53 @@ def lines_of(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def line_diff(old: Sequence[str], new: Sequence[str]) -> LineDiff:
-    """The change from one to the other. What went has its number in `old`, everything else its number in `new`."""
+def line_diff(old: Sequence[str], new: Sequence[str], *, whole: bool = False) -> LineDiff:
+    """The change from one to the other. What went has its number in `old`, everything else its number in `new`.
+
+    Of lines that stay only those around a change are told, unless the `whole` text is wanted.
+    """
     lines = tuple(_compared(old, new))
     added = sum(line.mark == "+" for line in lines)
     removed = sum(line.mark == "-" for line in lines)
-    return LineDiff(lines if added or removed else (), added, removed)
+    if not added and not removed:
+        return LineDiff((), 0, 0)
+    return LineDiff(lines if whole else folded(lines), added, removed)
+
+
+def folded(lines: Sequence[DiffLine]) -> tuple[DiffLine, ...]:
+    """Without the lines that stay and have no change near them; what is left out is counted."""
+    kept = [False] * len(lines)
+    for at, line in enumerate(lines):
+        if line.mark in "+-":
+            for near in range(max(0, at - AROUND), min(len(lines), at + AROUND + 1)):
+                kept[near] = True
+    result: list[DiffLine] = []
+    left_out = 0
+    for line, is_kept in zip(lines, kept, strict=True):
+        if line.mark == "…":
+            left_out += line.number
+        elif not is_kept:
+            left_out += 1
+        else:
+            if left_out:
+                result.append(DiffLine("…", left_out))
+            left_out = 0
+            result.append(line)
+    return (*result, DiffLine("…", left_out)) if left_out else tuple(result)
 
 
 def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
-    last = 0
-    for group in _groups(old, new):
-        yield from _left_out(group[0][3] - last)
-        for tag, old_from, old_to, new_from, new_to in group:
-            if tag == "equal":
-                yield from (DiffLine(" ", at + 1, new[at]) for at in range(new_from, new_to))
-            else:
-                yield from (DiffLine("-", at + 1, old[at]) for at in range(old_from, old_to))
-                yield from (DiffLine("+", at + 1, new[at]) for at in range(new_from, new_to))
-            last = new_to
-    yield from _left_out(len(new) - last)
+    for tag, old_from, old_to, new_from, new_to in _steps(old, new):
+        if tag == "equal":
+            yield from (DiffLine(" ", at + 1, new[at]) for at in range(new_from, new_to))
+        else:
+            yield from (DiffLine("-", at + 1, old[at]) for at in range(old_from, old_to))
+            yield from (DiffLine("+", at + 1, new[at]) for at in range(new_from, new_to))
 
 
-def _left_out(count: int) -> Iterator[DiffLine]:
-    if count:
-        yield DiffLine("…", count)
-
-
-def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[str, int, int, int, int]]]:
+def _steps(old: Sequence[str], new: Sequence[str]) -> Iterable[tuple[str, int, int, int, int]]:
     if max(len(old), len(new)) > COMPARED_LINES:
-        return ((("replace", 0, len(old), 0, len(new)),),)
+        return (("replace", 0, len(old), 0, len(new)),)
     from difflib import SequenceMatcher  # slow to import, and only for this
 
-    return SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(AROUND)
+    return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()

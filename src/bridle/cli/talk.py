@@ -235,7 +235,6 @@ def _facts(cwd: str, engine: Engine, env: Mapping[str, str], model_from: str) ->
         history=history.prompts(),
         save_prompt=history.add,
         is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
-        read_text=lambda path: _text(os.path.join(cwd, path)),
         short_id=lambda session: _short_id(engine.store, session),
     )
 

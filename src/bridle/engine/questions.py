@@ -185,5 +185,5 @@ class Questions:
 
 def _digest(request: PermissionRequested) -> str:
     """Of everything a yes is about: the call, and what is said about it."""
-    about = (request.tool, request.input, request.parts, request.offers)
+    about = (request.tool, request.input, request.parts, request.offers, request.changes)
     return hashlib.sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from bridle.protocol.events import CommandPart, DurableEvent, Evidence, IdentityClass, Outcome, Risk
+from bridle.protocol.events import (
+    CommandPart,
+    DurableEvent,
+    Evidence,
+    FileChange,
+    IdentityClass,
+    Outcome,
+    Risk,
+)
 from bridle.protocol.messages import ToolSchema
 
 if TYPE_CHECKING:
@@ -82,8 +90,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A capability the model may ask for.
 
     `mutating` and `timeout_s` are asked per call, with the decoded arguments. `timeout_s` counts only while the
-    call runs, never while a person thinks. `input_schema` is what the model reads of `args`; made from them when not
-    given.
+    call runs, never while a person thinks. `changes(args, call, cwd)` works out what a call would make of files before
+    anybody is asked; it may read and wait, and gives nothing where it cannot tell. `input_schema` is what the model
+    reads of `args`; made from them when not given.
     """
 
     name: str
@@ -98,6 +107,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     side_effect: Literal["none", "workspace", "process", "network", "external"] = "external"
     safety_notes: tuple[str, ...] = ()
     input_schema: dict[str, Any] | None = None
+    changes: Callable[[Any, ToolCall, str], tuple[FileChange, ...]] | None = None
 
     def schema(self) -> ToolSchema:
         return ToolSchema(

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.line_diff import DiffLine
 from bridle.protocol.messages import (
     InputBlock,
     Parameters,
@@ -264,8 +265,29 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     days: int | None = None
 
 
+class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call would make of a file, as its tool worked it out from the file with this digest.
+
+    `lines` are the change, with all lines that stay where the file is short; `cut` of them are left out. `only_ends`:
+    nothing but the end of lines or of the file changes.
+    """
+
+    path: str
+    kind: Literal["create", "change", "delete", "move"] = "change"
+    moved_from: str | None = None
+    lines: tuple[DiffLine, ...] = ()
+    added: int = 0
+    removed: int = 0
+    cut: int = 0
+    only_ends: bool = False
+    sha256: str = ""
+
+
 class PermissionRequested(Event, frozen=True):
-    """A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of."""
+    """A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
+
+    `changes` are what would become of files, where the tool can say so.
+    """
 
     call_id: str
     tool: str
@@ -277,6 +299,7 @@ class PermissionRequested(Event, frozen=True):
     because: str = ""
     parts: tuple[CommandPart, ...] = ()
     offers: tuple[Offer, ...] = ()
+    changes: tuple[FileChange, ...] = ()
 
 
 class PermissionDecided(Event, frozen=True):

@@ -5,6 +5,7 @@ Guards and hooks are step 1 of the order and stand before this layer; a call the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
@@ -13,7 +14,14 @@ import msgspec
 from bridle.engine.questions import PERMISSION_TIMEOUT_S, PermissionAnswer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import BridleError, StoreError, sentence
-from bridle.protocol.events import Evidence, GrantAdded, Notice, PermissionDecided, PermissionRequested
+from bridle.protocol.events import (
+    Evidence,
+    FileChange,
+    GrantAdded,
+    Notice,
+    PermissionDecided,
+    PermissionRequested,
+)
 from bridle.safety.asking import because, explanation, offers
 from bridle.safety.closed import fail_closed
 from bridle.safety.permissions import Decision, Permissions
@@ -36,12 +44,33 @@ class HookWord(msgspec.Struct, frozen=True, kw_only=True):
 
 Hear: TypeAlias = Callable[[ToolCall, str], Awaitable[HookWord | None]]
 """Asks hooks before a person is asked, with the line that says why; None leaves it to the person."""
+Changes: TypeAlias = Callable[[ToolCall], Awaitable[tuple[FileChange, ...]]]
+"""What a call would make of files, for whoever is asked about it."""
 Record: TypeAlias = Callable[[PermissionDecided | GrantAdded | Notice], object]
 """Appends to the session's log."""
 
 
+async def _nothing_known(_call: ToolCall) -> tuple[FileChange, ...]:
+    return ()
+
+
+def foreseen_changes(cwd: str) -> Changes:
+    """What a call's own tool says, worked out beside the loop."""
+
+    async def changes(call: ToolCall) -> tuple[FileChange, ...]:
+        plan = call.definition.changes
+        return () if plan is None else await asyncio.to_thread(plan, call.args, call, cwd)
+
+    return changes
+
+
 def permitted(
-    permissions: Permissions, ask_person: AskPerson, record: Record, hear: Hear | None = None
+    permissions: Permissions,
+    ask_person: AskPerson,
+    record: Record,
+    *,
+    hear: Hear | None = None,
+    changes: Changes = _nothing_known,
 ) -> ToolLayer:
     """Behind this layer a call has been allowed, and the log says by what or by whom."""
 
@@ -57,7 +86,8 @@ def permitted(
         elif decision.verdict == "ask" and permissions.yes and not decision.for_person:
             decision = msgspec.structs.replace(decision, verdict="allow", decided_by="yes")
         elif decision.verdict == "ask":
-            answer = await ask_person(question(call, query, decision, permissions))
+            asked = question(call, query, decision, permissions)
+            answer = await ask_person(msgspec.structs.replace(asked, changes=await changes(call)))
             decision = _answered(decision, answer)
         record(_audit(call, query, decision, answer))
         if decision.verdict != "allow":

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
+from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
+from bridle.protocol.events import FileChange
 from bridle.tools.diffs import MAX_DIFF_BYTES
 from bridle.tools.names import relative_path
 from bridle.tools.text_files import is_storable
@@ -59,6 +60,32 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
         if state.after is not None:
             seen |= context.known.saw(state.path, state.after.encoded(state.after.text))["seen"]
     return msgspec.structs.replace(output, metadata=output.metadata | {"seen": seen})
+
+
+def _changes(args: PatchArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
+    """What the patch would make of the files; nothing where it does not fit."""
+    from bridle.tools.changes import bounded, file_change  # only when somebody is asked
+    from bridle.tools.patches import parse_patch
+    from bridle.tools.patching import NotApplied, Planning
+
+    try:
+        plan = Planning(call.resolved, cwd).plan(parse_patch(args.patch))
+    except NotApplied:
+        return ()
+    digests = {relative_path(subject.resolved, cwd): subject.content for subject in call.subjects}
+    return bounded(
+        [
+            file_change(
+                report.path,
+                report.old,
+                report.new,
+                kind="move" if report.moved_from is not None else None,
+                moved_from=report.moved_from,
+                sha256=digests.get(report.moved_from or report.path, ""),
+            )
+            for report in plan.reports
+        ]
+    )
 
 
 def _done(plan: Plan) -> ToolOutput:
@@ -155,4 +182,5 @@ APPLY_PATCH = Tool(
     subjects=_subjects,
     side_effect="workspace",
     safety_notes=("changes, creates and deletes every file the patch names",),
+    changes=_changes,
 )

@@ -13,8 +13,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
+from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
+from bridle.protocol.events import FileChange
 from bridle.tools.diffs import diff_of
 from bridle.tools.names import relative_path
 from bridle.tools.nearest import Help, help_with
@@ -97,6 +98,20 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
             **context.known.saw(resolved, data),
         },
     )
+
+
+def _changes(args: EditArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
+    """What the edit would make of the file; nothing where it would fail."""
+    from bridle.tools.changes import bounded, file_change  # only when somebody is asked
+
+    resolved = call.resolved(args.path)
+    try:
+        file, edit = _edited_file(resolved, args)
+    except (OSError, NotEditable, NoSuchEdit):
+        return ()
+    digest = next(subject.content for subject in call.subjects if subject.resolved == resolved)
+    path = relative_path(resolved, cwd)
+    return bounded((file_change(path, file.text, edit.text, sha256=digest),))
 
 
 def _edited_file(resolved: str, args: EditArgs) -> tuple[TextFile, Edited]:
@@ -196,4 +211,5 @@ EDIT_FILE = Tool(
     subjects=_subjects,
     side_effect="workspace",
     safety_notes=("changes one file",),
+    changes=_changes,
 )

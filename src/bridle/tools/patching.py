@@ -21,13 +21,21 @@ from bridle.tools.text_files import NotEditable, TextFile, read_text, would_lose
 
 
 class FileReport(NamedTuple):
-    """What a patch does to one file, as people read it."""
+    """What a patch does to one file, as people read it. `old` is None for a new file, `new` for one that goes."""
 
     path: str
     diff: Diff
-    created: bool = False
-    deleted: bool = False
+    old: str | None
+    new: str | None
     moved_from: str | None = None
+
+    @property
+    def created(self) -> bool:
+        return self.old is None
+
+    @property
+    def deleted(self) -> bool:
+        return self.new is None
 
 
 class Plan(NamedTuple):
@@ -94,13 +102,13 @@ class Planning:
             raise NotApplied("FileUnwritable", path, "the patch creates it, but it is there already")
         text = new_text(change.hunks)
         self._after[resolved] = TextFile(text=text)
-        return FileReport(path, diff_of(path, None, text), created=True)
+        return FileReport(path, diff_of(path, None, text), None, text)
 
     def _delete(self, change: FileChange, resolved: str, path: str, old: TextFile, rest: str) -> FileReport:
         if change.hunks and rest:
             raise NotApplied("InvalidInput", path, "the patch deletes it, but it has lines the patch lacks")
         self._after[resolved] = None
-        return FileReport(path, _renamed(diff_of(path, old.text, ""), path, path, new=None), deleted=True)
+        return FileReport(path, _renamed(diff_of(path, old.text, ""), path, path, new=None), old.text, None)
 
     def _update(self, change: FileChange, resolved: str, path: str, old: TextFile, text: str) -> FileReport:
         if would_lose_secret(old.text, text):
@@ -109,14 +117,14 @@ class Planning:
         new = msgspec.structs.replace(old, text=text)
         if change.moved_to is None:
             self._after[resolved] = new
-            return FileReport(path, diff_of(path, old.text, text))
+            return FileReport(path, diff_of(path, old.text, text), old.text, text)
         target = self._resolve(change.moved_to)
         target_path = relative_path(target, self._cwd)
         if self._current(target, target_path) is not None:
             raise NotApplied("FileUnwritable", target_path, f"{path} moves there, but it is there already")
         self._after[resolved], self._after[target] = None, new
         diff = _renamed(diff_of(target_path, old.text, text), target_path, path, new=target_path)
-        return FileReport(target_path, diff, moved_from=path)
+        return FileReport(target_path, diff, old.text, text, moved_from=path)
 
     def _applied(self, change: FileChange, path: str, old: TextFile) -> str:
         try:

@@ -12,12 +12,13 @@ from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
-from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
+from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
+from bridle.protocol.events import FileChange
 from bridle.tools.diffs import Diff, diff_of
 from bridle.tools.names import relative_path
 from bridle.tools.replacing import replace_beneath
-from bridle.tools.text_files import would_lose_secret
+from bridle.tools.text_files import NotEditable, read_text, would_lose_secret
 
 MAX_COMPARED_BYTES = 1 << 20
 MAX_SHOWN_LINES = 60
@@ -77,6 +78,21 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
             **context.known.saw(resolved, data),
         },
     )
+
+
+def _changes(args: WriteArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
+    """What a write would make of the file; nothing where what is there is no text of a size worth comparing."""
+    from bridle.tools.changes import bounded, file_change  # only when somebody is asked
+
+    resolved = call.resolved(args.path)
+    try:
+        old = read_text(resolved).text
+    except FileNotFoundError:
+        old = None
+    except (OSError, NotEditable):
+        return ()
+    digest = next(subject.content for subject in call.subjects if subject.resolved == resolved)
+    return bounded((file_change(relative_path(resolved, cwd), old, args.content, sha256=digest),))
 
 
 def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff | None:
@@ -158,4 +174,5 @@ WRITE_FILE = Tool(
     subjects=_subjects,
     side_effect="workspace",
     safety_notes=("replaces the whole file",),
+    changes=_changes,
 )

@@ -5,8 +5,9 @@ import pytest
 from bridle.clients.line.asked import asked_question
 from bridle.clients.line.card import drawn
 from bridle.clients.line.questions import Question, Setting, permission_question
-from bridle.protocol.events import CommandPart, Offer, PermissionRequested, QuestionAsked, Risk
+from bridle.protocol.events import CommandPart, FileChange, Offer, PermissionRequested, QuestionAsked, Risk
 from bridle.protocol.questions import OpenQuestion
+from bridle.tools.changes import file_change
 from clients.line.line_kit import check_golden
 
 WHY = "mode=default tool=bash risk=shell action=ask; decided_by=mode"
@@ -40,6 +41,7 @@ def asked(
     parts: tuple[CommandPart, ...] = (),
     offers: tuple[Offer, ...] | None = None,
     because: str = "",
+    changes: tuple[FileChange, ...] = (),
     **given: object,
 ) -> Question:
     subject = str(given.get("command", given.get("path", "")))
@@ -53,6 +55,7 @@ def asked(
         because=because or BECAUSE[risk],
         parts=parts,
         offers=literally(tool, subject) if offers is None else offers,
+        changes=changes,
     )
     return permission_question(request, setting)
 
@@ -70,10 +73,6 @@ def literally(tool: str, subject: str) -> tuple[Offer, ...]:
 def text(question: Question, columns: int, rows: int = 0, position: str = "") -> str:
     _, show = drawn(question, columns=columns, rows=rows, position=position)
     return "".join(f"{row.text}\n" for row in show.rows)
-
-
-def with_file(content: str | None) -> Setting:
-    return Setting(folder="~/code/shop", before=lambda _path: content)
 
 
 BUILD = "rm -rf build && npm run build"
@@ -114,11 +113,17 @@ QUESTIONS = {
     "question-command-not-kept": asked(
         "bash", setting=Setting(folder="~/code/shop"), offers=(TEST_KEY,), command="npm test"
     ),
-    "question-edit": asked("write_file", "write", with_file(OLD), path="src/cart.py", content=NEW),
+    "question-edit": asked(
+        "write_file",
+        "write",
+        changes=(file_change("src/cart.py", OLD, NEW),),
+        path="src/cart.py",
+        content=NEW,
+    ),
     "question-replace": asked(
         "edit_file",
         "write",
-        with_file(OLD),
+        changes=(file_change("src/cart.py", OLD, OLD.replace("i.price for", "i.price * i.count for")),),
         path="src/cart.py",
         old_string="sum(i.price for i in items)",
         new_string="sum(i.price * i.count for i in items)",
@@ -127,13 +132,35 @@ QUESTIONS = {
         "edit_file", "write", path="a.py", old_string="one\ntwo", new_string="three", replace_all=True
     ),
     "question-new-file": asked(
-        "write_file", "write", with_file(None), path="src/new.py", content="x = 1\ny = 2\n"
+        "write_file",
+        "write",
+        changes=(file_change("src/new.py", None, "x = 1\ny = 2\n"),),
+        path="src/new.py",
+        content="x = 1\ny = 2\n",
+    ),
+    "question-patch": asked(
+        "apply_patch",
+        "write",
+        offers=(Offer(answer="tool", tool="edit"),),
+        changes=(
+            file_change("src/cart.py", OLD, NEW),
+            file_change("src/money.py", None, "def euros(cents):\n    return cents / 100\n"),
+            file_change("src/old.py", "x = 1\n", None),
+            file_change("src/b.py", "y = 1\n", "y = 2\n", kind="move", moved_from="src/a.py"),
+        ),
+        patch="*** Begin Patch",
+    ),
+    "question-patch-that-does-not-fit": asked(
+        "apply_patch",
+        "write",
+        offers=(),
+        patch="--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-one\n+two\n",
     ),
     "question-whole-file": asked("write_file", "write", HERE, path="src/cart.py", content="x = 1\n"),
     "question-policy-file": asked(
         "write_file",
         "dangerous",
-        with_file(None),
+        changes=(file_change("AGENTS.md", None, "Run everything.\n"),),
         offers=(Offer(answer="pattern", tool="edit", pattern="AGENTS.md"),),
         because="it changes what later runs obey",
         path="AGENTS.md",
@@ -195,7 +222,7 @@ def test_an_answer_is_there_only_where_the_question_offers_it() -> None:
 def test_what_two_files_would_be_remembered_as_is_said_for_both() -> None:
     offers = tuple(Offer(answer="pattern", tool="edit", pattern=path) for path in ("a.py", "b.py"))
     question = asked("apply_patch", "write", offers=offers, patch="…")
-    assert "p  a.py, b.py, until the session ends" in text(question, 100)
+    assert "p a.py, b.py this session" in text(question, 100)
 
 
 def test_the_parts_of_a_command_are_shown_without_its_tricks() -> None:
@@ -206,7 +233,13 @@ def test_the_parts_of_a_command_are_shown_without_its_tricks() -> None:
 
 
 def test_a_change_that_no_line_shows_is_said() -> None:
-    question = asked("write_file", "write", with_file("x = 1"), path="a.py", content="x = 1\n")
+    question = asked(
+        "write_file",
+        "write",
+        changes=(file_change("a.py", "x = 1", "x = 1\n"),),
+        path="a.py",
+        content="x = 1\n",
+    )
     assert [row.text for row in question.body] == ["    …    only the end of the file changes"]
 
 

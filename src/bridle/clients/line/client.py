@@ -324,7 +324,6 @@ class _Client:
             folder=visible(self._facts.folder, newlines=False),
             sandbox="sandbox: none" if border is None else "sandbox on",
             network=_NETWORK_WORDS["inherit" if border is None else border.network],
-            before=self._facts.read_text,
         )
 
     def _show_question(self, show: Show) -> None:

@@ -74,9 +74,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     `folder` is the working folder as people write it (`~/code/shop`), `branch` its git branch. `model_from` says where
     the choice of model came from, `lines` are further start lines (sandbox, rules). `history` are the prompts of
-    earlier sessions, oldest first; `save_prompt` keeps one more. `is_file` answers for a path relative to the folder,
-    `read_text` gives a file's text as it is now or None if there is none. `short_id` is a beginning of a session's id
-    that is unique.
+    earlier sessions, oldest first; `save_prompt` keeps one more. `is_file` answers for a path relative to the folder.
+    `short_id` is a beginning of a session's id that is unique.
     """
 
     clock: Clock
@@ -88,5 +87,4 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[str, ...] = ()
     save_prompt: Callable[[str], None] = _nothing
     is_file: Callable[[str], bool] = _no_text
-    read_text: Callable[[str], str | None] | None = None
     short_id: Callable[[str], str] = _whole

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.line_diff import DiffLine, folded
 from bridle.base.lookalikes import lookalike_words, mark_lookalikes
 from bridle.base.visible import visible
 from bridle.protocol.commands import Answer
-from bridle.protocol.events import KEY_COVERS, CommandPart, Offer, PermissionRequested
+from bridle.protocol.events import KEY_COVERS, CommandPart, FileChange, Offer, PermissionRequested
 from bridle.protocol.questions import AnyQuestion
 
 RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
 
-_CONTEXT_LINES: Final = 3
-_COMPARED_LINES: Final = 2_000
-_EDITS: Final = ("write_file", "edit_file")
-_SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all")
+_EDITS: Final = ("write_file", "edit_file", "apply_patch")
+_SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all", "patch")
+_STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed"}
 _PART_CHARACTERS: Final = 40
 _PLAIN_EDIT: Final = "it changes files"
 _KEYS: Final[dict[Literal["pattern", "tool", "always"], str]] = {"pattern": "p", "tool": "t", "always": "a"}
@@ -69,12 +69,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a question's words depend on besides the question: where it runs, and the file as it is now."""
+    """What a question's words depend on besides the question: where it runs."""
 
     folder: str
     sandbox: str = ""
     network: str = ""
-    before: Callable[[str], str | None] | None = None
 
 
 # Building questions
@@ -83,11 +82,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 def permission_question(request: PermissionRequested, setting: Setting) -> Question:
     """The question of a tool call: a command, a change of a file, or any other call."""
     command = request.input.get("command")
-    path = request.input.get("path")
     if request.tool == "bash" and isinstance(command, str):
         question = _command(request, command, setting)
-    elif request.tool in _EDITS and isinstance(path, str):
-        question = _edit(request, path, setting)
+    elif request.changes or request.tool in _EDITS:
+        question = _edit(request)
     else:
         question = _call(request)
     note = lookalike_words("\n".join((question.title, *(row.text for row in question.body))))
@@ -158,16 +156,20 @@ def _how_long(offer: Offer) -> str:
     return f"here, for {offer.days} days" if offer.days else "until the session ends"
 
 
-def _edit(request: PermissionRequested, path: str, setting: Setting) -> Question:
-    shown = _line(path)
-    title, body, whole = _change(request.input, path, shown, setting)
+def _edit(request: PermissionRequested) -> Question:
+    """A change of files, as the engine worked it out, or as it was asked for where nobody could tell."""
+    given = request.input
+    if request.changes and not any(change.cut for change in request.changes):
+        title, body, whole = _changes(request.changes)
+    else:
+        title, body, whole = _unworked(given)
     return Question(
         id=request.call_id,
         digest=request.digest,
         title=title,
         why="" if request.because == _PLAIN_EDIT else _line(request.because),
         body=tuple(body),
-        context=(_others(request.input, *_SHOWN),),
+        context=(_others(given, *_SHOWN),),
         choices=(
             Choice("y", "once", "yes"),
             *_briefly(request.offers),
@@ -243,86 +245,90 @@ def _others(given: dict[str, Any], *known: str) -> str:
     return " · ".join(row.text for row in _arguments(rest))
 
 
-def _change(
-    given: dict[str, Any], path: str, shown: str, setting: Setting
-) -> tuple[str, list[Row], list[Row]]:
-    """Title, the change, and the whole new text where the change is only a part of it."""
+def _changes(changes: Sequence[FileChange]) -> tuple[str, list[Row], list[Row]]:
+    """Title, the changes, and the whole new text where the change is only a part of it."""
+    if len(changes) == 1:
+        (change,) = changes
+        return f"{_deed(change)}?   {_counts(change)}".rstrip(), _change_rows(change), _whole(change)
+    added, removed = (sum(getattr(change, name) for change in changes) for name in ("added", "removed"))
+    rows: list[Row] = []
+    for change in changes:
+        rows += [Row(f"{_deed(change)}   {_counts(change)}".rstrip(), "title"), *_change_rows(change)]
+    return f"Change {len(changes)} files?   +{added} \u2212{removed}", rows, []
+
+
+def _deed(change: FileChange) -> str:
+    path = _line(change.path)
+    match change.kind:
+        case "create":
+            return f"Create {path}"
+        case "delete":
+            return f"Delete {path}"
+        case "move":
+            return f"Move {_line(change.moved_from or '')} to {path}"
+        case "change":
+            return f"Change {path}"
+
+
+def _counts(change: FileChange) -> str:
+    match change.kind:
+        case "create":
+            return f"+{change.added}"
+        case "delete":
+            return f"\u2212{change.removed}"
+        case _:
+            return f"+{change.added} \u2212{change.removed}"
+
+
+def _change_rows(change: FileChange) -> list[Row]:
+    if change.kind in ("create", "delete"):
+        return [_diff_row(line) for line in change.lines]
+    if not change.lines and change.kind == "change":
+        same = "only the end of the file" if change.only_ends else "nothing"
+        return [Row(f"    …    {same} changes", "faint")]
+    return [_diff_row(line) for line in folded(change.lines)]
+
+
+def _whole(change: FileChange) -> list[Row]:
+    """The new text, where all of it is known and some of it is not shown."""
+    if change.kind != "change" or any(line.mark == "…" for line in change.lines) or not change.lines:
+        return []
+    return [Row(f"{line.number:5}    {_text(line.text)}") for line in change.lines if line.mark != "-"]
+
+
+def _diff_row(line: DiffLine) -> Row:
+    if line.mark == "…":
+        return Row(f"    …    {counted(line.number, 'line')} unchanged", "faint")
+    return Row(f"{line.number:5}  {line.mark} {_text(line.text)}", _STYLES.get(line.mark, "plain"))
+
+
+def _text(line: str) -> str:
+    return visible(mark_lookalikes(line, prose=True), newlines=False).replace("\t", "    ")
+
+
+def _unworked(given: dict[str, Any]) -> tuple[str, list[Row], list[Row]]:
+    """A change nobody could work out beforehand: what was asked for, all of it."""
+    shown = _line(str(given.get("path", "")))
     match given:
         case {"content": str(content)}:
-            return _written(content, path, shown, setting)
-        case {"old_string": str(old), "new_string": str(new)}:
-            everywhere = given.get("replace_all") is True
-            return _replaced(old, new, path, shown, setting, everywhere=everywhere)
+            new = _file_lines(content)
+            added = [Row(f"{number:5}  + {line}", "added") for number, line in enumerate(new, 1)]
+            return f"Write {shown}?   {counted(len(new), 'line')}, the whole file", added, []
+        case {"old_string": str(old), "new_string": str(new_text)}:
+            gone, come = _file_lines(old), _file_lines(new_text)
+            rows = [Row(f"       - {line}", "removed") for line in gone]
+            rows += [Row(f"       + {line}", "added") for line in come]
+            everywhere = "   wherever it occurs" if given.get("replace_all") is True else ""
+            return f"Change {shown}?   +{len(come)} \u2212{len(gone)}{everywhere}", rows, []
+        case {"patch": str(patch)}:
+            return "Change files?", [Row(line, _STYLES.get(line[:1], "plain")) for line in _lines(patch)], []
         case _:
             return f"Change {shown}?", list(_arguments(given)), []
-
-
-def _written(content: str, path: str, shown: str, setting: Setting) -> tuple[str, list[Row], list[Row]]:
-    """A file written as a whole, compared with what is there."""
-    new = _file_lines(content)
-    added = [Row(f"{number:5}  + {line}", "added") for number, line in enumerate(new, 1)]
-    if setting.before is None:
-        return f"Write {shown}?   {counted(len(new), 'line')}, the whole file", added, []
-    old_text = setting.before(path)
-    if old_text is None:
-        return f"Create {shown}?   +{len(new)}", added, []
-    rows = _compared(_file_lines(old_text), new)
-    if not any(row.style in ("added", "removed") for row in rows):
-        same = "nothing" if old_text == content else "only the end of the file"
-        rows = [Row(f"    …    {same} changes", "faint")]
-    whole = [Row(f"{number:5}    {line}") for number, line in enumerate(new, 1)]
-    return _changed(shown, rows), rows, whole
-
-
-def _replaced(
-    old: str, new: str, path: str, shown: str, setting: Setting, *, everywhere: bool
-) -> tuple[str, list[Row], list[Row]]:
-    """Text put in the place of other text: in the file where it is found there as it stands, else by itself."""
-    text = setting.before(path) if setting.before is not None else None
-    if text is not None and (text.count(old) == 1 or (everywhere and old in text)):
-        return _written(text.replace(old, new), path, shown, setting)
-    rows = [Row(f"       - {line}", "removed") for line in _file_lines(old)]
-    rows += [Row(f"       + {line}", "added") for line in _file_lines(new)]
-    return _changed(shown, rows) + ("   wherever it occurs" if everywhere else ""), rows, []
-
-
-def _changed(shown: str, rows: Sequence[Row]) -> str:
-    plus = sum(row.style == "added" for row in rows)
-    minus = sum(row.style == "removed" for row in rows)
-    return f"Change {shown}?   +{plus} \u2212{minus}"
 
 
 def _file_lines(text: str) -> list[str]:
     lines = _lines(text, prose=True)
     return lines[:-1] if lines[-1] == "" else lines
-
-
-def _compared(old: Sequence[str], new: Sequence[str]) -> list[Row]:
-    """The change as numbered lines with three lines around it; what is left out between them is said."""
-    rows: list[Row] = []
-    last = 0
-    for group in _groups(old, new):
-        rows += _left_out(group[0][3] - last)
-        for tag, old_from, old_to, new_from, new_to in group:
-            if tag == "equal":
-                rows += [Row(f"{at + 1:5}    {new[at]}") for at in range(new_from, new_to)]
-            else:
-                rows += [Row(f"{at + 1:5}  - {old[at]}", "removed") for at in range(old_from, old_to)]
-                rows += [Row(f"{at + 1:5}  + {new[at]}", "added") for at in range(new_from, new_to)]
-            last = new_to
-    return [*rows, *_left_out(len(new) - last)]
-
-
-def _left_out(count: int) -> list[Row]:
-    return [Row(f"    …    {counted(count, 'line')} unchanged", "faint")] if count else []
-
-
-def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[str, int, int, int, int]]]:
-    from difflib import SequenceMatcher  # only when a change is shown
-
-    if max(len(old), len(new)) > _COMPARED_LINES:
-        return ((("replace", 0, len(old), 0, len(new)),),)
-    return SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES)
 
 
 def counted(number: int, noun: str) -> str:

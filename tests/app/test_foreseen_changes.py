@@ -1,0 +1,117 @@
+"""What a call would make of files is worked out by the engine, from the files as they are, before anybody is asked."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from bridle.base.line_diff import DiffLine
+from bridle.conformance.harness import harness, of_kind
+from bridle.conformance.models import scripted
+from bridle.protocol.commands import AnswerPermission
+from bridle.protocol.events import FileChange, PermissionRequested, ToolResult
+from bridle.providers.script import call, say
+from bridle.tools.changes import MAX_SHOWN_CHARACTERS
+
+OLD = "one\ntwo\nthree\n"
+PATCH = """*** Begin Patch
+*** Update File: a.txt
+@@
+-two
++2
+*** Add File: new.txt
++fresh
+*** Delete File: gone.txt
+*** End Patch"""
+
+
+async def asked_about(tool: str, files: dict[str, str], **given: Any) -> tuple[FileChange, ...]:
+    async with harness(scripted(call(tool, **given), say("Done.")), answers=True) as session:
+        for name, text in files.items():
+            with open(f"{session.folder}/{name}", "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        await session.connection.send(
+            AnswerPermission(
+                session=session.id, call_id=request.call_id, answer="deny", digest=request.digest
+            )
+        )
+        await session.turn_of(number)
+    return request.changes
+
+
+async def test_a_replaced_text_is_shown_where_it_stands_in_the_file() -> None:
+    (change,) = await asked_about("edit_file", {"a.txt": OLD}, path="a.txt", old_string="two", new_string="2")
+    assert (change.path, change.kind, change.added, change.removed) == ("a.txt", "change", 1, 1)
+    assert change.lines == (
+        DiffLine(" ", 1, "one"),
+        DiffLine("-", 2, "two"),
+        DiffLine("+", 2, "2"),
+        DiffLine(" ", 3, "three"),
+    )
+    assert change.sha256 == hashlib.sha256(OLD.encode()).hexdigest()
+
+
+async def test_a_patch_is_shown_file_by_file() -> None:
+    changes = await asked_about("apply_patch", {"a.txt": OLD, "gone.txt": "bye\n"}, patch=PATCH)
+    assert [(change.path, change.kind, change.added, change.removed) for change in changes] == [
+        ("a.txt", "change", 1, 1),
+        ("new.txt", "create", 1, 0),
+        ("gone.txt", "delete", 0, 1),
+    ]
+    assert changes[1].lines == (DiffLine("+", 1, "fresh"),)
+
+
+async def test_a_new_file_and_one_that_stays_the_same_are_told_as_such() -> None:
+    (new,) = await asked_about("write_file", {}, path="a.txt", content=OLD)
+    assert (new.kind, new.added) == ("create", 3)
+    (same,) = await asked_about("write_file", {"a.txt": OLD}, path="a.txt", content=OLD)
+    assert (same.lines, same.only_ends) == ((), False)
+    (ends,) = await asked_about("write_file", {"a.txt": OLD}, path="a.txt", content=OLD.rstrip())
+    assert (ends.lines, ends.only_ends) == ((), True)
+
+
+async def test_a_long_file_is_told_by_what_changes_and_a_long_change_is_cut() -> None:
+    lines = [f"line {number} of a long file" for number in range(1_500)]
+    text = "\n".join(lines) + "\n"
+    (change,) = await asked_about(
+        "edit_file", {"a.txt": text}, path="a.txt", old_string=lines[700], new_string="other"
+    )
+    assert len(change.lines) == 10, "three lines on either side, and how many are left out"
+    (new,) = await asked_about("write_file", {}, path="b.txt", content=text * 10)
+    assert new.added == 15_000
+    assert new.cut == 15_000 - len(new.lines) > 0
+    assert sum(len(line.text) for line in new.lines) <= MAX_SHOWN_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("edit_file", {"path": "a.txt", "old_string": "nowhere", "new_string": "x"}),
+        ("apply_patch", {"patch": PATCH.replace("-two", "-zwei")}),
+    ],
+    ids=["a text that is not there", "a patch that does not fit"],
+)
+async def test_nothing_is_told_where_it_cannot_be_worked_out(tool: str, given: dict[str, Any]) -> None:
+    assert await asked_about(tool, {"a.txt": OLD, "gone.txt": "bye\n"}, **given) == ()
+
+
+async def test_a_file_that_changes_after_it_was_shown_is_not_written() -> None:
+    model = scripted(call("edit_file", path="a.txt", old_string="two", new_string="2"), say("Done."))
+    async with harness(model, answers=True) as session:
+        with open(f"{session.folder}/a.txt", "w", encoding="utf-8") as file:
+            file.write(OLD)
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        with open(f"{session.folder}/a.txt", "a", encoding="utf-8") as file:
+            file.write("four\n")
+        await session.connection.send(
+            AnswerPermission(
+                session=session.id, call_id=request.call_id, answer="once", digest=request.digest
+            )
+        )
+        (result,) = of_kind(await session.turn_of(number), ToolResult)
+    assert result.reason == "ChangedSinceApproval"
