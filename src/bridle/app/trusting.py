@@ -31,12 +31,12 @@ from bridle.engine.ports import AskPerson
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
-from bridle.protocol.questions import TrustAnswer, TrustQuestion
 from bridle.safety.trust.approvals import Approvals, content_digest, read_lockfile
 from bridle.safety.trust.asking import Before, Reviewed, file_question, launch_question
 from bridle.safety.trust.lockfile import Kind
 
 if TYPE_CHECKING:
+    from bridle.protocol.questions import TrustQuestion
     from bridle.safety.hooks.finding import WrittenHook
     from bridle.safety.trust.launches import Launch
 
@@ -185,6 +185,8 @@ class Programs:
         item = _launch_item(kind, self._root, name, launch, when)
         if item.is_trusted(self._approvals):
             return True
+        from bridle.protocol.questions import TrustAnswer
+
         changed = item.state(self._approvals) == "changed"
         answer = await self._ask(f"trust-{item.digest[:16]}", item.question(self._approvals, now_ms=0))
         if answer is None:

@@ -7,11 +7,14 @@ says so now. Where nobody can answer it is left out, and that is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from bridle.context.sources import InstructionFile
 from bridle.engine.ports import AskPerson
 from bridle.protocol.events import Notice
-from bridle.protocol.questions import TrustAnswer, TrustQuestion
+
+if TYPE_CHECKING:
+    from bridle.protocol.questions import TrustQuestion
 
 HOW = "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"
 
@@ -47,6 +50,8 @@ class Consent:
             return False
         if file.scope == "global" or self._is_approved(file.sha256):
             return True
+        from bridle.protocol.questions import TrustAnswer  # not before something is to be asked
+
         answer = await self._ask(f"trust-{file.sha256[:16]}", self._question(file))
         if isinstance(answer, TrustAnswer) and answer.use:
             self._approve(file.path, file.sha256)

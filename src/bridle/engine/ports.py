@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from bridle.protocol import late
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
-from bridle.protocol.questions import AnyAnswer, AnyQuestion
 
-AskPerson: TypeAlias = Callable[[str, AnyQuestion], Awaitable[AnyAnswer | None]]
-"""Puts the question with this id to whoever may answer; None when nobody can or nobody came."""
+
+class AskPerson(Protocol):
+    async def __call__(self, question_id: str, question: late.AnyQuestion, /) -> late.AnyAnswer | None:
+        """Puts the question with this id to whoever may answer; None when nobody can or nobody came."""
+        ...
+
 
 # The model
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -18,7 +18,9 @@ from bridle.engine.journal import Journal
 from bridle.protocol.commands import Answer, AnswerPermission, AnswerQuestion
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
-from bridle.protocol.questions import AnyAnswer, AnyQuestion, about
+
+if TYPE_CHECKING:
+    from bridle.protocol.questions import AnyAnswer, AnyQuestion
 
 PERMISSION_TIMEOUT_S = 60.0
 
@@ -107,7 +109,7 @@ class Questions:
         if not self._someone_is_here() and not self._can_be_reached():
             return None
         asked = QuestionAsked(question_id=question_id, question=question)
-        return await self._answer_to(asked, question_id, None, about=about(question))
+        return await self._answer_to(asked, question_id, None, about=_about(question))
 
     async def _answer_to(
         self,
@@ -156,8 +158,8 @@ class Questions:
             raise CommandRefused("NoSuchQuestion")
         if client.identity == "agent":
             raise CommandRefused("SelfApproval")
-        if about(command.answer) != question.about:
-            raise CommandRefused("WrongAnswer", asked=question.about, answered=about(command.answer))
+        if (answered := _about(command.answer)) != question.about:
+            raise CommandRefused("WrongAnswer", asked=question.about, answered=answered)
         self._journal.emit(
             QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
         )
@@ -181,6 +183,12 @@ class Questions:
     def _stop_clocks(self) -> None:
         for number in list(self._timers):
             self._stop_clock(number)
+
+
+def _about(data: AnyQuestion | AnyAnswer) -> str:
+    from bridle.protocol.questions import about  # most runs ask nothing
+
+    return about(data)
 
 
 def _digest(request: PermissionRequested) -> str:

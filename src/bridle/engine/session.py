@@ -48,7 +48,6 @@ from bridle.protocol.events import (
     TurnTiming,
 )
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
-from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion
 
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
@@ -385,6 +384,8 @@ class Session:
 
     async def _go_on(self, steps: int) -> bool:
         """Asks a person whether a long turn may go on. Nobody there means no."""
+        from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion  # not before it is so far
+
         question = StepLimitQuestion(steps=steps, more=self._limits.max_steps)
         answer = await self.questions.ask(f"steps-{self.journal.conversation.step}", question)
         return isinstance(answer, StepLimitAnswer) and answer.go_on

@@ -17,7 +17,6 @@ from bridle.base.clock import from_iso_ms, iso_ms
 from bridle.protocol import commands, events
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, UnknownEvent
-from bridle.protocol.questions import OpenQuestion, WordsAnswer
 
 DURABLE_KINDS: frozenset[str] = frozenset(kind.__name__ for kind in get_args(events.DurableEvent))
 _TYPES: dict[str, type[Any]] = {
@@ -33,11 +32,15 @@ _encoder = msgspec.json.Encoder()
 
 
 def _asked_in_words(payload: dict[str, Any]) -> events.QuestionAsked:
+    from bridle.protocol.questions import OpenQuestion  # only for an old log
+
     question = OpenQuestion(text=str(payload["question"]), choices=tuple(payload.get("choices", ())))
     return events.QuestionAsked(question_id=str(payload["question_id"]), question=question)
 
 
 def _answered_in_words(payload: dict[str, Any]) -> events.QuestionAnswered:
+    from bridle.protocol.questions import WordsAnswer  # only for an old log
+
     return events.QuestionAnswered(
         question_id=str(payload["question_id"]),
         answer=WordsAnswer(text=str(payload["answer"])),

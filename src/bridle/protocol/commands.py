@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.protocol import late
 from bridle.protocol.events import InputMode, Mode
 from bridle.protocol.messages import InputBlock
-from bridle.protocol.questions import AnyAnswer
 
 Answer: TypeAlias = Literal["once", "pattern", "tool", "always", "deny"]
 
@@ -94,7 +94,7 @@ class AnswerQuestion(Command, frozen=True):
 
     session: str
     question_id: str
-    answer: AnyAnswer
+    answer: late.AnyAnswer
 
 
 class AnswerTrust(Command, frozen=True):

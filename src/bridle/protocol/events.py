@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.line_diff import DiffLine
+from bridle.protocol import late
 from bridle.protocol.messages import (
     InputBlock,
     Parameters,
@@ -21,7 +21,6 @@ from bridle.protocol.messages import (
     ToolSchema,
     Usage,
 )
-from bridle.protocol.questions import AnyAnswer, AnyQuestion
 
 IdentityClass: TypeAlias = Literal["human", "agent"]
 InputMode: TypeAlias = Literal["reject", "queue", "steer"]
@@ -275,7 +274,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     kind: Literal["create", "change", "delete", "move"] = "change"
     moved_from: str | None = None
-    lines: tuple[DiffLine, ...] = ()
+    lines: tuple[late.DiffLine, ...] = ()
     added: int = 0
     removed: int = 0
     cut: int = 0
@@ -371,12 +370,12 @@ class UndoApplied(Event, frozen=True):
 
 class QuestionAsked(Event, frozen=True):
     question_id: str
-    question: AnyQuestion
+    question: late.AnyQuestion
 
 
 class QuestionAnswered(Event, frozen=True):
     question_id: str
-    answer: AnyAnswer
+    answer: late.AnyAnswer
     answered_by: str
 
 
