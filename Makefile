@@ -28,7 +28,7 @@ test-peers: $(STAMP)  ## run the tests against foreign clients and suites from n
 check: $(STAMP)  ## format, lint, types, import layers, requirement manifest, sizes
 	@scripts/check
 
-faults: $(STAMP)  ## kill the engine at every point, spoil its disk, and check what must hold (about ten minutes)
+faults: $(STAMP)  ## kill the engine at every point, spoil its disk, and check what must hold (about a quarter of an hour)
 	@scripts/system-packages
 	@$(PY) faults/run.py
 

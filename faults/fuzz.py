@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO
 
 import msgspec
 from case import (
@@ -32,26 +32,37 @@ from bridle.protocol.codec import decode_envelope
 
 BRIDLE = (sys.executable, "-m", "bridle")
 LONGEST_S = 1.6
-"""They take longer than this."""
+MOST_LINES = 150
+"""They take longer than this, and print more."""
 READY_MS = 500.0
 BENCH = str(Path(__file__).resolve().parent.parent / "bench")
 
 
 def any_moment(place: Place, result: Result) -> None:
-    """`bridle run`, killed after a time nobody chose, and taken up again by another `bridle run`."""
+    """`bridle run`, killed after a time nobody chose, and taken up again by another `bridle run`.
+
+    Whoever reads what it prints is the witness. Every other run is killed some time after its start, the rest so many
+    lines later: on a slow machine too all of the work is reached.
+    """
     chance = random.Random(f"any {result.seed}")
     model = _script(place, "it.script", _work(chance))
     back = _script(place, "back.script", "---\n".join(["say I am back.\n"] * 40))
     life = place.hold_life()
-    stream = place.root / "stream"
-    with stream.open("wb") as file:
-        running = _bridle(place, "run", "-q", "-y", "--stream-json", "-m", model, "begin", stdout=file)
+    running = _bridle(place, "run", "-q", "-y", "--stream-json", "-m", model, "begin")
+    assert running.stdout is not None
+    read: list[bytes] = []
     try:
-        _ends_within(running, chance.uniform(0.05, LONGEST_S))
+        if result.seed % 2:
+            _ends_within(running, chance.uniform(0.05, LONGEST_S))
+        else:
+            read += itertools.islice(running.stdout, chance.randint(1, MOST_LINES))
+            _ends_within(running, chance.uniform(0.0, 0.02))
     finally:
         running.kill()
-        result.killed = running.wait() == -signal.SIGKILL
-    _note_what_was_seen(place, stream.read_bytes())
+        read += running.stdout
+        running.communicate()
+        result.killed = running.returncode == -signal.SIGKILL
+    _note_what_was_seen(place, read)
     count_orphans(life, result, place)
     os.close(life)
     store = place.store()
@@ -103,13 +114,13 @@ def _script(place: Place, name: str, text: str) -> str:
     return f"demo:{name}"
 
 
-def _bridle(place: Place, *words: str, stdout: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+def _bridle(place: Place, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*BRIDLE, *words],
         cwd=place.work,
         env=dict(environment(place)),
         stdin=subprocess.DEVNULL,
-        stdout=stdout,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
 
@@ -121,10 +132,10 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> None:
         return
 
 
-def _note_what_was_seen(place: Place, stream: bytes) -> None:
+def _note_what_was_seen(place: Place, lines: list[bytes]) -> None:
     """What the program has printed of its events was seen by whoever reads it."""
     with open(place.witness, "wb") as file:
-        for line in stream.splitlines(keepends=True):
+        for line in lines:
             if line.endswith(b"\n") and (printed := msgspec.json.decode(line, type=_Printed)).event:
                 envelope = decode_envelope(printed.event)
                 if envelope.id is not None:

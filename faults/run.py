@@ -1,6 +1,6 @@
 """`make faults`: kills the engine at named points and at any moment, spoils its disk, and checks what must hold.
 
-    faults/run.py [--seeds 20] [--kills 200] [--only WORD] [--jobs 2] [--json FILE]
+    faults/run.py [--seeds 20] [--kills 500] [--only WORD] [--jobs 2] [--json FILE]
 
 Prints a table; the exit code is 1 when anything was lost, repeated, left running or left broken. Everything happens in
 scratch folders that are removed; nothing is sent anywhere.
@@ -145,7 +145,7 @@ def _reached(results: list[Result]) -> bool:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--long", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=2)

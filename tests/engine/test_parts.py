@@ -155,6 +155,28 @@ async def test_a_compaction_replaces_what_came_before_and_keeps_the_rest():
     assert conversation.epoch == 1
 
 
+async def test_what_is_kept_of_a_conversation_does_not_grow_with_what_compactions_dropped():
+    def kept(turns):
+        events = []
+        for turn in range(1, turns + 1):
+            first = len(events) + 1
+            call = e.RequestedCall(call_id=f"call{turn}", wire_id=f"toolu_{turn}", tool="bash", input={})
+            events += [
+                e.InputAccepted(content=said("go on")),
+                e.TurnStarted(input=first),
+                e.StepStarted(step=1, provider="p", model="m"),
+                e.StepEnded(step=1, stop="tool_use", text_sha256="", calls=(call,)),
+                e.ToolResult(call_id=f"call{turn}", tool="bash", outcome="ok", content="text"),
+                e.TurnEnded(stop="end_turn"),
+                e.Compacted(summary="It went on.", kept_from=first),
+            ]
+        conversation = conversation_of(*events)
+        assert conversation.wire_ids == {f"toolu_{turns}"}, "the ids of the next request are known"
+        return conversation.folded()
+
+    assert len(kept(200)) < 1.1 * len(kept(10))
+
+
 async def test_context_that_arrives_while_calls_are_open_waits_for_their_results():
     conversation = conversation_of(
         e.StepStarted(step=1, provider="p", model="m"),

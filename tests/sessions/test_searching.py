@@ -120,6 +120,47 @@ def test_the_last_answer_of_each_session_is_known_after_a_search(tmp_path) -> No
         assert last_answers(store.shelf) == {session: "Done in cart.py."}
 
 
+def test_whole_words_come_before_beginnings_and_what_was_said_last_comes_first(tmp_path) -> None:
+    with opened(tmp_path) as store:
+        said = ["one cart", "two cartons", "three cart", "four cartons", "five"]
+        _told(store, [(words, [], "end_turn") for words in said])
+        hits = [hit.excerpt.split()[0] for hit in search(store.shelf, "cart", limit=20)]
+        assert hits == ["three", "one", "four", "two"]
+        assert [hit.excerpt.split()[0] for hit in search(store.shelf, "cart", limit=3)] == hits[:3]
+
+
+def _steps(store, look) -> int:
+    """How many steps the database takes to answer: the same every time, on every machine."""
+    taken = 0
+
+    def count() -> bool:
+        nonlocal taken
+        taken += 1
+        return False
+
+    look()
+    store.shelf.reader().set_progress_handler(count, 1)
+    look()
+    store.shelf.reader().set_progress_handler(None)
+    return taken
+
+
+@pytest.mark.parametrize("look", ["search", "last answers"])
+def test_however_much_was_said_what_people_wait_for_takes_as_long(tmp_path, look) -> None:
+    looks = {
+        "search": lambda store: search(store.shelf, "cents", limit=10),
+        "last answers": lambda store: last_answers(store.shelf),
+    }
+    steps: list[int] = []
+    for times in (20, 400):
+        with opened(tmp_path / str(times)) as store:
+            _told(store, STORY * times)
+            search(store.shelf, "x", limit=1)
+            steps.append(_steps(store, lambda store=store: looks[look](store)))
+    less, more = steps
+    assert more < 1.3 * less
+
+
 def test_searching_where_nothing_is_stored_makes_nothing(tmp_path) -> None:
     with opened(tmp_path) as store:
         assert search(store.shelf, "anything", limit=5) == []

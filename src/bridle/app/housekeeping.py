@@ -148,8 +148,12 @@ class Housekeeping:
         last_ms, now_ms = _marked(self._marker), self._clock.now_ms()
         if last_ms is None or (last_ms >= 0 and now_ms - last_ms > LONG_MS):
             _mark(self._marker, -now_ms)
-        elif not 0 <= now_ms - abs(last_ms) < _DAY_MS:
-            self._task = asyncio.create_task(asyncio.to_thread(self._sweep, cwd))
+        elif self._is_due():
+            self._task = asyncio.create_task(asyncio.to_thread(self._sweep_alone, cwd))
+
+    def _is_due(self) -> bool:
+        last_ms = _marked(self._marker)
+        return last_ms is not None and not 0 <= self._clock.now_ms() - abs(last_ms) < _DAY_MS
 
     async def close(self) -> None:
         """Waits a moment for what is still at work, then stops it between two transactions."""
@@ -163,6 +167,12 @@ class Housekeeping:
             if self._notes is not None:
                 reason = failure.reason if isinstance(failure, BridleError) else type(failure).__name__
                 self._notes.write("warning", "store", "old content stays", reason=reason)
+
+    def _sweep_alone(self, cwd: str) -> None:
+        """Of all engines that begin on a new day one does it; the others would only be in its way."""
+        with files.FileLock(f"{self._marker}.lock") as lock:
+            if lock.acquire() and self._is_due():
+                self._sweep(cwd)
 
     def _sweep(self, cwd: str) -> None:
         from bridle.app.keeping import days_kept, sweep

@@ -71,8 +71,13 @@ def check_credential_store(make: Callable[[], CredentialStore]) -> None:
     renewed = SignIn(provider="a.b/c d", access_token="z" * 40)
     make().put(renewed)
     assert store.get("a.b/c d") == renewed, "the last one put is the one there is, whoever put it"
+    assert not make().exchange(signed_in, key), "one that is not there any more is not replaced"
+    assert store.exchange(renewed, signed_in)
+    assert make().get("a.b/c d") == signed_in, "one that is there is"
+    assert store.exchange(signed_in, renewed)
     assert store.delete("work"), "what was deleted was there"
     assert make().get("work") is None
+    assert not store.exchange(key, key), "nor does one come back"
     assert store.list() == [renewed], "the others stay"
 
 

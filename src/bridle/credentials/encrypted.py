@@ -50,6 +50,14 @@ class EncryptedStore:
         if lock is None:
             self._made()
 
+    def exchange(self, before: Credential, after: Credential) -> bool:
+        with self._writing():
+            lock, found = self._read()
+            if lock is None or found.get(after.provider) != before:
+                return False
+            self._write(lock, {**found, after.provider: after})
+            return True
+
     def delete(self, provider: str) -> bool:
         with self._writing():
             lock, found = self._read()

@@ -242,7 +242,7 @@ class Forwarder:
                 [sys.executable, "-I", "-m", "bridle.credentials.helper", str(theirs.fileno())],
                 cwd="/",
                 env=self._env,
-                stdin=msgspec.msgpack.encode(errand),
+                stdin=msgspec.msgpack.encode(errand, enc_hook=dict),  # read-only mappings of settings
                 pass_fds=[theirs.fileno()],
                 on_output=lambda _text: None,
             )

@@ -58,11 +58,16 @@ class KeychainStore:
             raise CredentialError("KeychainUnusable", problem=f"of {provider}, {problem}") from None
 
     def put(self, credential: Credential) -> None:
-        name = credential.provider
         with self._writing():
-            text = encoded({name: credential}).decode()
-            self._asked(lambda keychain: keychain.set_password(SERVICE, name, text))
-            self._write_names(self._names() | {name})
+            self._write(credential)
+            self._write_names(self._names() | {credential.provider})
+
+    def exchange(self, before: Credential, after: Credential) -> bool:
+        with self._writing():
+            is_there = self.get(after.provider) == before
+            if is_there:
+                self._write(after)
+            return is_there
 
     def delete(self, provider: str) -> bool:
         with self._writing():
@@ -75,6 +80,10 @@ class KeychainStore:
     def list(self) -> list[Credential]:
         found = [self.get(name) for name in sorted(self._names())]
         return [credential for credential in found if credential is not None]
+
+    def _write(self, credential: Credential) -> None:
+        text = encoded({credential.provider: credential}).decode()
+        self._asked(lambda keychain: keychain.set_password(SERVICE, credential.provider, text))
 
     def _names(self) -> set[str]:
         text = self._asked(lambda keychain: keychain.get_password(SERVICE, INDEX)) or "[]"

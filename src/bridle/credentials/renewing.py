@@ -11,6 +11,8 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.credentials.oauth import OAuthClient, Post, Refused, refresh
@@ -20,6 +22,9 @@ from bridle.credentials.store import CredentialStore
 EARLY_MS = 60_000
 """A token is renewed so long before it ends: a request may be under way for a while."""
 LOCK_WAIT_S = 60.0
+ENDED = frozenset({"invalid_grant", "invalid_token"})
+"""What servers call a refresh token that is of no use any more. Some take a second use of one for a theft and end
+everything that came of it, so it is not kept: the next run says that the sign-in has ended, and asks nobody."""
 
 
 class Renewal:
@@ -51,14 +56,27 @@ class Renewal:
             try:
                 after = await refresh(client, self._post, found, now_ms=self._clock.now_ms())
             except Refused as refusal:
-                ended = refusal.code in {"invalid_grant", "invalid_token"}
-                reason = "SignInEnded" if ended else "SignInFailed"
-                error = CredentialError(reason, provider=found.provider, problem=refusal.clause)
+                if refusal.code in ENDED:
+                    return await self._ended(found)
+                error = CredentialError("SignInFailed", provider=found.provider, problem=refusal.clause)
                 return self._as_it_is(found, error)
             except CredentialError as error:
                 return self._as_it_is(found, error)
-            await asyncio.to_thread(self._store.put, after)
+            return await self._exchanged(found, after)
+
+    async def _ended(self, found: SignIn) -> Credential | None:
+        """Lets go of a refresh token that the server does not know any more."""
+        after = msgspec.structs.replace(found, refresh_token=None)
+        stored = await self._exchanged(found, after)
+        if stored is not after:
+            return stored
+        return self._as_it_is(after, CredentialError("SignInEnded", provider=found.provider))
+
+    async def _exchanged(self, before: SignIn, after: SignIn) -> Credential | None:
+        """What is stored now: the new one, unless a person has signed in or out in the meantime."""
+        if await asyncio.to_thread(self._store.exchange, before, after):
             return after
+        return await asyncio.to_thread(self._store.get, before.provider)
 
     def _is_due(self, found: SignIn) -> bool:
         return found.expires_at_ms is not None and self._clock.now_ms() >= found.expires_at_ms - EARLY_MS

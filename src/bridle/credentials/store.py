@@ -24,6 +24,10 @@ class CredentialStore(Protocol):
         """Stores it in place of the one its provider has. On disk when this returns."""
         ...
 
+    def exchange(self, before: Credential, after: Credential) -> bool:
+        """Stores one in place of another of the same provider; False, and nothing, where that is not there any more."""
+        ...
+
     def delete(self, provider: str) -> bool:
         """Removes it; False when there was none."""
         ...

@@ -90,7 +90,7 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
 NOTHING_WEIGHED = Counted(0, 0)
 """What `sizes` has estimated so far; it costs what is new, and is made again where it is lost."""
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
@@ -370,6 +370,8 @@ class Conversation:
         entries = compacted(self.entries, event)
         self.messages = [entry.message for entry in entries]
         self._marks = [entry.mark for entry in entries]
+        blocks = (block for message in self.messages for block in message.content)
+        self.wire_ids = {block.wire_id for block in blocks if isinstance(block, ToolUseBlock)}
         self.counted = None
         self.weighed = NOTHING_WEIGHED
         self.epoch += 1

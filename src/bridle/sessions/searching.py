@@ -33,11 +33,11 @@ _BEHIND = """select l.key, l.id, l.session, l.searched_to from logs l join sessi
   where s.expired_ms is null and l.searched_to < (select max(id) from events where log = l.key)"""
 _ADD = "insert into said(log, event, turn, ts_ms, who, text) values(?, ?, ?, ?, ?, ?)"
 _REACHED = "update logs set searched_to = ? where key = ? and searched_to = ?"
-_FIND = """select l.session, d.event, d.turn, d.ts_ms, d.who, snippet(said_words, 0, ?, ?, '…', 16)
+_FIND = """select d.key, l.session, d.event, d.turn, d.ts_ms, d.who, snippet(said_words, 0, ?, ?, '…', 16)
   from said_words w join said d on d.key = w.rowid join logs l on l.key = d.log
-  where said_words match ? order by rank limit ?"""
-_LAST_ANSWERS = """select l.session, d.text from said d join logs l on l.key = d.log
-  where d.key in (select max(key) from said where who = 'model' group by log)"""
+  where said_words match ? order by w.rowid desc limit ?"""
+_LAST_ANSWERS = """select session, text from (select l.session, (select d.text from said d
+  where d.log = l.key and d.who = 'model' order by d.key desc limit 1) as text from logs l) where text is not null"""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,17 +60,25 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def search(shelf: Shelf, words: str, *, limit: int) -> list[Found]:
-    """Where every one of the words was said, the best first; `"several words"` in quotes stand together."""
-    query = match_of(words)
-    if not query or not shelf.database.exists():
+    """Where every one of the words was said; `"several words"` in quotes stand together.
+
+    Whole words come before beginnings of words, and what was said last comes first: to rank by how often a word was
+    said all of it would have to be counted, and that takes longer the more there is.
+    """
+    queries = dict.fromkeys((match_of(words, whole=True), match_of(words)))
+    if not all(queries) or not shelf.database.exists():
         return []
     bring_up_to_date(shelf)
-    with shelf.database.errors():
-        rows = shelf.reader().execute(_FIND, (OPENING, CLOSING, query, limit)).fetchall()
-    return [
-        Found(session=session, event=event, turn=turn, ts_ms=ts_ms, who=who, excerpt=excerpt)
-        for session, event, turn, ts_ms, who, excerpt in rows
-    ]
+    found: dict[int, Found] = {}
+    for query in queries:
+        with shelf.database.errors():
+            rows = shelf.reader().execute(_FIND, (OPENING, CLOSING, query, limit)).fetchall()
+        for key, session, event, turn, ts_ms, who, excerpt in rows:
+            hit = Found(session=session, event=event, turn=turn, ts_ms=ts_ms, who=who, excerpt=excerpt)
+            found.setdefault(key, hit)
+        if len(found) >= limit:
+            break
+    return list(found.values())[:limit]
 
 
 def last_answers(shelf: Shelf) -> dict[str, str]:
@@ -89,14 +97,17 @@ def bring_up_to_date(shelf: Shelf) -> None:
             before, reached = reached, _take_in(shelf, LogName(session, log_id, key), reached)
 
 
-def match_of(words: str) -> str:
-    """A query that finds these words and can be nothing else: every term is quoted, longer ones match beginnings."""
+def match_of(words: str, *, whole: bool = False) -> str:
+    """A query that finds these words and can be nothing else: every term is quoted, longer ones match beginnings.
+
+    With `whole` none does.
+    """
     terms: list[str] = []
     for index, part in enumerate(words.split('"')):
         if index % 2 and part.strip():
             terms.append(f'"{part}"')
         elif not index % 2:
-            terms += [f'"{word}"*' if len(word) > 2 else f'"{word}"' for word in part.split()]
+            terms += [f'"{word}"*' if len(word) > 2 and not whole else f'"{word}"' for word in part.split()]
     return " ".join(term for term in terms if any(character.isalnum() for character in term)).replace(
         "\x00", ""
     )
