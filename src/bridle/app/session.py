@@ -361,7 +361,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             *map(_name_taken, refused),
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),
-            *(Notice(reason="PutAside", message=message) for message in left_behind(policy)),
+            *(Notice(reason="PutAside", message=message) for message in left_behind(policy, ground.where)),
         ),
     )
 
