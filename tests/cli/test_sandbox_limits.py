@@ -1,8 +1,11 @@
 """What a command may use: a largest file, no copy of its memory after a crash, a number of open files."""
 
+import fcntl
 import json
+import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -126,8 +129,25 @@ def test_a_command_that_takes_more_memory_than_it_may_is_ended_and_the_limit_is_
 def test_a_group_goes_with_its_engine_and_with_the_next_one_after_a_kill(place: Place) -> None:
     parents = writable_parents()
     assert parents is not None
-    left = Path(parents.processes) / f"bridle-{2**22 + 1}.0"
+    left, alive = (Path(parents.processes) / f"bridle-run.{os.urandom(4).hex()}" for _ in range(2))
     left.mkdir()
-    place.bridle("sandbox", "run", "--", "true")
-    groups = [path.name for path in Path(parents.processes).glob("bridle-*")]
-    assert [name for name in groups if not Path("/proc", name[7:].partition(".")[0]).exists()] == []
+    alive.mkdir()
+    held = os.open(alive, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    before = groups(parents.processes)
+    survivor = subprocess.Popen(["sleep", "60"])
+    try:
+        (left / "cgroup.procs").write_text(str(survivor.pid))
+        place.bridle("sandbox", "run", "--", "true")
+        assert survivor.wait(10) == -signal.SIGKILL
+        place.bridle("sandbox", "run", "--", "true")
+        assert left not in groups(parents.processes) <= before
+        assert alive.exists(), "its engine has it"
+    finally:
+        survivor.kill()
+        os.close(held)
+        alive.rmdir()
+
+
+def groups(parent: str) -> set[Path]:
+    return set(Path(parent).glob("bridle-run.*"))

@@ -4,21 +4,25 @@ It can be had where the kernel's groups are there and a part of them is ours to 
 person, a container that hands its own on. Both forms of the kernel's interface are known. Where there is none, nothing
 counts these two, and that is said.
 
-The group is made with the first command that waits at a gate, and goes with the engine; what a killed engine left is
-taken away by the next one.
+The group is made with the first command that waits at a gate, and goes with the engine. The engine holds a lock on it,
+which the kernel takes away with the engine: what a killed one left is ended and taken away by the next one. Where
+commands have no process namespace, a `Keeper` in the group ends them as soon as their engine is gone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import signal
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from bridle.base.files import read_limited
+from bridle.base.guardian import Keeper
 
 _ROOT = "/sys/fs/cgroup"
-_NAME = "bridle-"
+_NAME = "bridle-run."
 _MAX_BYTES = 64 * 1024
 _SHARE = 0.9
 """No command needs all of the machine's memory; without some left nobody could stop it."""
@@ -50,6 +54,8 @@ class ControlGroup:
 
     def __init__(self, parents: Parents | None, most: Most) -> None:
         self._folders: tuple[str, ...] = ()
+        self._locks: list[int] = []
+        self._keeper: Keeper | None = None
         self._events: dict[str, tuple[str, str]] = {}
         self._met: dict[str, int] = {}
         self.most = most
@@ -86,12 +92,28 @@ class ControlGroup:
                 return words[name]
         return ""
 
+    def keep(self) -> None:
+        """From here on, should this process be killed, what is in the group ends. Harmless when called again."""
+        if not self._folders or (self._keeper is not None and not self._keeper.is_gone):
+            return
+        if self._keeper is not None:
+            self._keeper.end()
+            self._keeper = None
+        with contextlib.suppress(OSError):  # then the guardian is alone
+            self._keeper = Keeper(self._folders[0])
+            self.take(self._keeper.pid)
+
     def close(self) -> None:
         """Nothing runs in it any more."""
+        if self._keeper is not None:
+            self._keeper.end()
+            self._keeper = None
         for folder in self._folders:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
         self._folders = ()
+        while self._locks:
+            os.close(self._locks.pop())
 
     def _make(self, parents: Parents) -> None:
         name = f"{_NAME}{os.getpid()}.{os.urandom(4).hex()}"
@@ -103,12 +125,15 @@ class ControlGroup:
         try:
             for folder in folders:
                 os.mkdir(folder)
+                self._locks.append(_locked(folder))
             _write(os.path.join(processes, "pids.max"), self.most.processes)
             _write(os.path.join(memory, limit), memory_mib(self.most) << 20)
         except OSError:
             for folder in folders:
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)
+            while self._locks:
+                os.close(self._locks.pop())
             raise
         killed = "memory.oom_control" if parents.older else "memory.events"
         self._events = {
@@ -155,17 +180,49 @@ def _hands_on(parent: str, root: str) -> bool:
 
 
 def _sweep(parent: str) -> None:
-    """Takes away the groups of engines that are gone."""
-    for name in _left(parent):
-        with contextlib.suppress(OSError):  # somebody lives in it
-            os.rmdir(os.path.join(parent, name))
-
-
-def _left(parent: str) -> Iterator[str]:
+    """Takes away the groups of engines that are gone, with what still lives in them."""
     for name in os.listdir(parent):
-        number = name.removeprefix(_NAME).partition(".")[0]
-        if name.startswith(_NAME) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
-            yield name
+        if name.startswith(_NAME):
+            folder = os.path.join(parent, name)
+            with contextlib.suppress(OSError):  # its engine is there, or something is still dying
+                lock = _locked(folder)
+                try:
+                    _end_all(folder)
+                    os.rmdir(folder)
+                finally:
+                    os.close(lock)
+
+
+def _locked(folder: str) -> int:
+    """A descriptor by which this process has the folder. Raises OSError where another one has it."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _end_all(folder: str) -> None:
+    opened: dict[int, int] = {}
+    try:
+        for pid in _inhabitants(folder):
+            with contextlib.suppress(OSError):
+                opened[pid] = os.pidfd_open(pid)
+        for pid in _inhabitants(folder):  # who is in here now and was opened before is nobody else
+            if pid in opened:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(opened[pid], signal.SIGKILL)
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+
+
+def _inhabitants(folder: str) -> Iterator[int]:
+    """Those that can be seen from here; others are 0."""
+    with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
+        yield from filter(None, map(int, file))
 
 
 def _count(file: str, key: str) -> int:
