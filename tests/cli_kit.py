@@ -191,9 +191,7 @@ class SignOfLife:
 def guardians(engine: int) -> list[int]:
     """The children of an engine that are there to end what it leaves behind."""
     children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
-    return [
-        int(pid) for pid in children if b"bridle-guardian" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    return [int(pid) for pid in children if b"bridle-guardian" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def kinds(envelopes: list[Envelope]) -> list[str]:

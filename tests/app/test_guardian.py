@@ -31,7 +31,10 @@ async def with_a_job() -> AsyncIterator[tuple[HarnessSession, int]]:
     """A session with a command in the background and nothing else to do, and its guardian."""
     before = own_guardians()
     model = scripted(
-        call("bash", command="sleep 600", background=True), say("It runs."), call("bash", command="true"), say("Done.")
+        call("bash", command="sleep 600", background=True),
+        say("It runs."),
+        call("bash", command="true"),
+        say("Done."),
     )
     async with harness(model, mode="yolo") as session, asyncio.timeout(30):
         await session.ask("go")
@@ -58,7 +61,9 @@ async def test_its_death_is_said_and_another_takes_over_while_nothing_else_happe
         (another,) = own_guardians() - before
         assert another != guardian
         (log,) = Path(session.home).rglob("log/bridle-*.log")
-        (line,) = [line for line in map(json.loads, log.read_text().splitlines()) if "guardian" in line["msg"]]
+        (line,) = [
+            line for line in map(json.loads, log.read_text().splitlines()) if "guardian" in line["msg"]
+        ]
         assert (line["level"], line["component"], line["reason"]) == ("warning", "engine", "GuardianReplaced")
 
 

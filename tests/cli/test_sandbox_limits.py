@@ -1,6 +1,5 @@
 """What a command may use: a largest file, no copy of its memory after a crash, a number of open files."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bare_machine import has_landlock, needs_a_bare_machine, on_a_bare_machine
+from bridle.base.escapees import birth_of
 from bridle.protocol.events import ToolResult
 from bridle.safety.sandbox.control_group import writable_parents
 from cli_kit import Place, Ran
@@ -129,24 +129,30 @@ def test_a_command_that_takes_more_memory_than_it_may_is_ended_and_the_limit_is_
 def test_a_group_goes_with_its_engine_and_with_the_next_one_after_a_kill(place: Place) -> None:
     parents = writable_parents()
     assert parents is not None
-    left, alive = (Path(parents.processes) / f"bridle-run.{os.urandom(4).hex()}" for _ in range(2))
-    left.mkdir()
-    alive.mkdir()
-    held = os.open(alive, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    before = groups(parents.processes)
+    world, own = os.stat("/proc/self/ns/pid").st_ino, birth_of(os.getpid())
+    left, reused, ours, elsewhere = made = [
+        Path(parents.processes) / f"bridle-run.{whose}.{os.urandom(4).hex()}"
+        for whose in (
+            f"{world}.{2**22 + 1}.1",
+            f"{world}.{os.getpid()}.1",
+            f"{world}.{os.getpid()}.{own}",
+            f"{world + 1}.{2**22 + 1}.1",
+        )
+    ]
+    for folder in made:
+        folder.mkdir()
     survivor = subprocess.Popen(["sleep", "60"])
     try:
         (left / "cgroup.procs").write_text(str(survivor.pid))
         place.bridle("sandbox", "run", "--", "true")
         assert survivor.wait(10) == -signal.SIGKILL
         place.bridle("sandbox", "run", "--", "true")
-        assert left not in groups(parents.processes) <= before
-        assert alive.exists(), "its engine has it"
+        assert not {left, reused} & groups(parents.processes)
+        assert {ours, elsewhere} <= groups(parents.processes), "their engines may be there"
     finally:
         survivor.kill()
-        os.close(held)
-        alive.rmdir()
+        ours.rmdir()
+        elsewhere.rmdir()
 
 
 def groups(parent: str) -> set[Path]:

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 
 from bridle.base import stand_ins
 from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
-from bridle.base.guardian import Guardian
+from bridle.base.guardian import Guardian, Keeper
 from bridle.base.own_process import close_to_others
 
 Output = Callable[[bytes], None]
@@ -312,6 +312,7 @@ class Processes:
         self._started = 0
         self._running: dict[int, Process] = {}
         self._guardian: Guardian | None = None
+        self._keepers: dict[str, Keeper] = {}
         self._deaths: list[float] = []
         self._next_guardian: asyncio.TimerHandle | None = None
         self._places: dict[str, int] = {}
@@ -402,11 +403,25 @@ class Processes:
                 self._guardian.leave(self._listed)
                 self._guardian.tell(self._running)
 
+    def keep(self, group: str, take: Callable[[int], None]) -> None:
+        """Should we be killed, everything in this control group ends. `take` puts a process into it."""
+        known = self._keepers.get(group)
+        if known is not None:
+            if not known.is_gone:
+                return
+            known.end()
+            del self._keepers[group]
+        with contextlib.suppress(OSError):  # then the guardian is alone
+            self._keepers[group] = keeper = Keeper(group)
+            take(keeper.pid)
+
     async def close(self) -> None:
         """Stop everything that still runs, then the guardian. Idempotent; nothing can be started
         afterwards."""
         self._closed = True
         await asyncio.gather(*(process.stop() for process in list(self._running.values())))
+        while self._keepers:
+            self._keepers.popitem()[1].end()
         if self._next_guardian is not None:
             self._next_guardian.cancel()
         if self._guardian is not None:
@@ -425,7 +440,7 @@ class Processes:
     def _hunt(self, call: Call) -> bool:
         if self._escapees is None:
             return False
-        ours = set(self._running)
+        ours = set(self._running).union(keeper.pid for keeper in self._keepers.values())
         if self._guardian is not None:
             ours.add(self._guardian.pid)
         return self._escapees.hunt(call, ours)

@@ -121,8 +121,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "The process that ends commands if Bridle is killed was itself killed; another one took over."
     ),
     "GuardianLost": Sentence(
-        "The process that ends commands if Bridle is killed was itself killed and cannot be replaced right now: until the "
-        "next command or for a minute, commands that run would go on without Bridle."
+        "The process that ends commands if Bridle is killed was itself killed and is not replaced now: until the next "
+        "command, or for a minute, what runs may outlive Bridle."
     ),
     "NoWayOut": Sentence("sandbox.required = true: no command runs outside the sandbox.", 3),
     "GiveBackRefused": Sentence(

@@ -41,7 +41,9 @@ async def main(name, home, workspace) -> None:
         return adapter_named(name)
 
     processes = Processes(adopts_orphans=True)
-    spawn = SandboxSpawn(processes, place=lambda: this_place(where, env), choose=choose, notes=f"{home}/cut-off")
+    spawn = SandboxSpawn(
+        processes, place=lambda: this_place(where, env), choose=choose, notes=f"{home}/cut-off"
+    )
     await spawn(
         ["/bin/sh", "-c", ESCAPES],
         cwd=workspace,

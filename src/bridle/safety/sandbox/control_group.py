@@ -4,22 +4,21 @@ It can be had where the kernel's groups are there and a part of them is ours to 
 person, a container that hands its own on. Both forms of the kernel's interface are known. Where there is none, nothing
 counts these two, and that is said.
 
-The group is made with the first command that waits at a gate, and goes with the engine. The engine holds a lock on it,
-which the kernel takes away with the engine: what a killed one left is ended and taken away by the next one. Where
-commands have no process namespace, a `Keeper` in the group ends them as soon as their engine is gone.
+The group is made with the first command that waits at a gate, and goes with the engine. Its name says whose it is: what
+a killed engine left is ended and taken away by the next one. Where commands have no process namespace, a keeper in the
+group ends them as soon as their engine is gone (`Processes.keep`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bridle.base.escapees import birth_of
 from bridle.base.files import read_limited
-from bridle.base.guardian import Keeper
 
 _ROOT = "/sys/fs/cgroup"
 _NAME = "bridle-run."
@@ -54,8 +53,6 @@ class ControlGroup:
 
     def __init__(self, parents: Parents | None, most: Most) -> None:
         self._folders: tuple[str, ...] = ()
-        self._locks: list[int] = []
-        self._keeper: Keeper | None = None
         self._events: dict[str, tuple[str, str]] = {}
         self._met: dict[str, int] = {}
         self.most = most
@@ -66,6 +63,11 @@ class ControlGroup:
     @property
     def holds(self) -> bool:
         return bool(self._folders)
+
+    @property
+    def counting(self) -> str:
+        """The folder that counts processes."""
+        return self._folders[0]
 
     def take(self, pid: int) -> None:
         """Counts this process and what it starts from now on. A group that cannot any more holds nothing."""
@@ -92,31 +94,15 @@ class ControlGroup:
                 return words[name]
         return ""
 
-    def keep(self) -> None:
-        """From here on, should this process be killed, what is in the group ends. Harmless when called again."""
-        if not self._folders or (self._keeper is not None and not self._keeper.is_gone):
-            return
-        if self._keeper is not None:
-            self._keeper.end()
-            self._keeper = None
-        with contextlib.suppress(OSError):  # then the guardian is alone
-            self._keeper = Keeper(self._folders[0])
-            self.take(self._keeper.pid)
-
     def close(self) -> None:
         """Nothing runs in it any more."""
-        if self._keeper is not None:
-            self._keeper.end()
-            self._keeper = None
         for folder in self._folders:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
         self._folders = ()
-        while self._locks:
-            os.close(self._locks.pop())
 
     def _make(self, parents: Parents) -> None:
-        name = f"{_NAME}{os.getpid()}.{os.urandom(4).hex()}"
+        name = f"{_NAME}{_our_world()}.{os.getpid()}.{birth_of(os.getpid())}.{os.urandom(4).hex()}"
         folders = tuple(dict.fromkeys(os.path.join(parent, name) for parent in parents[:2]))
         for parent in dict.fromkeys(parents[:2]):
             _sweep(parent)
@@ -125,15 +111,12 @@ class ControlGroup:
         try:
             for folder in folders:
                 os.mkdir(folder)
-                self._locks.append(_locked(folder))
             _write(os.path.join(processes, "pids.max"), self.most.processes)
             _write(os.path.join(memory, limit), memory_mib(self.most) << 20)
         except OSError:
             for folder in folders:
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)
-            while self._locks:
-                os.close(self._locks.pop())
             raise
         killed = "memory.oom_control" if parents.older else "memory.events"
         self._events = {
@@ -182,26 +165,23 @@ def _hands_on(parent: str, root: str) -> bool:
 def _sweep(parent: str) -> None:
     """Takes away the groups of engines that are gone, with what still lives in them."""
     for name in os.listdir(parent):
-        if name.startswith(_NAME):
+        if name.startswith(_NAME) and _is_left(name):
             folder = os.path.join(parent, name)
-            with contextlib.suppress(OSError):  # its engine is there, or something is still dying
-                lock = _locked(folder)
-                try:
-                    _end_all(folder)
-                    os.rmdir(folder)
-                finally:
-                    os.close(lock)
+            with contextlib.suppress(OSError):  # something in it is still dying
+                _end_all(folder)
+                os.rmdir(folder)
 
 
-def _locked(folder: str) -> int:
-    """A descriptor by which this process has the folder. Raises OSError where another one has it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
+def _is_left(name: str) -> bool:
+    """Whether the engine that made this group is certainly gone, and no other process just has its number."""
+    world, _, whose = name.removeprefix(_NAME).partition(".")
+    pid, _, rest = whose.partition(".")
+    return world == _our_world() and pid.isdigit() and birth_of(int(pid)) != rest.partition(".")[0]
+
+
+def _our_world() -> str:
+    """The process namespace in which our number is ours."""
+    return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
 def _end_all(folder: str) -> None:

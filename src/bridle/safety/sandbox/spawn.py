@@ -210,8 +210,10 @@ class SandboxSpawn:
 
         place = self._place_of(policy.workspace)
         group = self._group(policy)
-        if adapter.name not in OWN_NETWORK:  # nor does it have a process namespace, which would end with us
-            group.keep()
+        if (
+            group.holds and adapter.name not in OWN_NETWORK
+        ):  # nor is there a process namespace that ends with us
+            self._processes.keep(group.counting, group.take)
         limits = Limits(policy.max_file_mib, group.take)
         for tries_left in reversed(range(_TRIES)):
             border = _Border(

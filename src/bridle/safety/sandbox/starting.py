@@ -52,8 +52,11 @@ async def start(
     error = None if on_error is None else _Delivery(on_error)
     argv = launch.argv
     if not (launch.limits or _is_missing(argv[0], env)):
-        argv = limits.starting(argv, has_input=stdin is not None)
-        stdin = GO + (stdin or b"")  # which is sent when we wait next: it is counted by then
+        if launch.gate is not None:
+            argv = limits.starting(argv)
+        else:
+            argv = limits.waiting(argv, has_input=stdin is not None)
+            stdin = GO + (stdin or b"")  # which is sent when we wait next: it is counted by then
     try:
         process = await processes.start(
             argv,

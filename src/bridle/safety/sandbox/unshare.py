@@ -132,7 +132,12 @@ class Unshare:
         if confinement.network != "inherit":
             namespaces.append("--net")
         enclosing = (
-            *(self._programs.setpriv, "--pdeathsig", "KILL", "--"),  # it dies with us, and everything inside with it
+            *(
+                self._programs.setpriv,
+                "--pdeathsig",
+                "KILL",
+                "--",
+            ),  # it dies with us, and everything inside with it
             *(self._programs.unshare, *namespaces, "--fork", "--kill-child", "--"),
         )
         ids = (str(os.getuid()), str(os.getgid()))
