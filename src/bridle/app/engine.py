@@ -15,7 +15,7 @@ from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import machine_spawn, opening_words
+from bridle.app.sandboxing import machine_spawn, opening_words, records_of
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
@@ -97,7 +97,9 @@ class Engine:
         self._clock = clock
         self._env = env
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
-        self._processes = Processes(adopts_orphans=adopts_orphans, guardian_died=self._guardian_died)
+        self._processes = Processes(
+            adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
+        )
         forwarders = Forwarders(
             self._processes, stored, where=where, env=env, clock=clock, listening=listening
         )

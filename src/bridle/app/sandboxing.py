@@ -125,6 +125,21 @@ def _cut_off(where: Folders) -> str:
     return os.path.join(where.state, "cut-off")
 
 
+def records_of(where: Folders) -> str:
+    """Where engines leave a record of the processes they start."""
+    return os.path.join(where.state, "running")
+
+
+def outlived(where: Folders) -> Iterator[Notice]:
+    """Ends what outlived an engine that was killed together with its guardian, and says so."""
+    if not os.path.isdir(records_of(where)):
+        return
+    from bridle.base.left_behind import end_left_behind
+
+    if count := end_left_behind(records_of(where)):
+        yield Notice(reason="OutlivedEnded", message=sentence("OutlivedEnded", {"count": count}))
+
+
 def left_behind(policy: SpawnPolicy, where: Folders) -> list[str]:
     """Puts aside what a command left that was cut off with its engine, and says so, one sentence each."""
     workspace, notes = policy.workspace, _cut_off(where)

@@ -24,12 +24,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from bridle.base import stand_ins
 from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
 from bridle.base.guardian import Guardian, Keeper
 from bridle.base.own_process import close_to_others
+
+if TYPE_CHECKING:
+    from bridle.base.left_behind import Record
 
 Output = Callable[[bytes], None]
 Starting = Callable[[], "subprocess.Popen[bytes]"]
@@ -294,7 +297,8 @@ class Processes:
     that runs as the same person can look into our own. This is for programs that start all their processes through
     this one object; every process finds a mark in its environment. `guardian_died` hears when somebody killed the one
     that would end what runs after our own death, and whether another took over; none does for a while where they die
-    again and again, which is said once.
+    again and again, which is said once. `records` is a folder in which adopting ones leave a record for whoever comes
+    after a kill of us and of it (see `left_behind`).
     """
 
     def __init__(
@@ -302,6 +306,7 @@ class Processes:
         *,
         exit_watch: Literal["pidfd", "thread"] = "pidfd",
         adopts_orphans: bool = False,
+        records: str = "",
         guardian_died: Callable[[bool], None] = lambda _replaced: None,
     ) -> None:
         self._exit_watch = exit_watch
@@ -309,6 +314,8 @@ class Processes:
         self._adopts_orphans = adopts_orphans
         self._escapees: Escapees | None = None
         self._mark = ""
+        self._records = records
+        self._record: Record | None = None
         self._started = 0
         self._running: dict[int, Process] = {}
         self._guardian: Guardian | None = None
@@ -428,6 +435,9 @@ class Processes:
             asyncio.get_running_loop().remove_reader(self._guardian.gone)
             self._guardian.close()
             self._guardian = None
+        if self._record is not None:
+            self._record.close()
+            self._record = None
 
     def _adopt(self) -> None:
         if not self._adopts_orphans:
@@ -436,6 +446,11 @@ class Processes:
         if adopt():
             self._escapees = Escapees()
             self._mark = os.urandom(12).hex()
+            if self._records:
+                from bridle.base.left_behind import Record
+
+                with contextlib.suppress(OSError):  # nobody will look then
+                    self._record = Record(self._records, self._mark)
 
     def _hunt(self, call: Call) -> bool:
         if self._escapees is None:

@@ -117,6 +117,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "Bridle runs as root and this folder belongs to user {owner}: sandboxed commands cannot write to its files. "
         "Run Bridle as that user, or with --sandbox off."
     ),
+    "OutlivedEnded": Sentence(
+        "Processes of earlier commands had outlived a Bridle that was killed; they were ended now: {count}."
+    ),
     "GuardianReplaced": Sentence(
         "The process that ends commands if Bridle is killed was itself killed; another one took over."
     ),
