@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from bare_machine import has_landlock
 from bridle.safety.sandbox.control_group import writable_parents
 from bridle.safety.sandbox.masks import Masks
 from bridle.safety.sandbox.unshare import programs
-from cli_kit import SignOfLife, guardians
+from cli_kit import SignOfLife, guardians, kill_together
 from safety.sandbox import killed_scenes
 
 GONE_S = 5
@@ -36,15 +35,6 @@ SANDBOXES = [
         ),
     ),
 ]
-
-
-def kill_together(engine: subprocess.Popen[bytes]) -> None:
-    """Neither gets a moment in which the other is already gone."""
-    os.kill(engine.pid, signal.SIGSTOP)
-    (guardian,) = guardians(engine.pid)
-    os.kill(guardian, signal.SIGKILL)
-    engine.kill()
-    engine.wait()
 
 
 @contextmanager
