@@ -55,7 +55,7 @@ async def start(
         if launch.gate is not None:
             argv = limits.starting(argv)
         else:
-            argv = limits.waiting(argv, has_input=stdin is not None)
+            argv = (*launch.dying_with_us, *limits.waiting(argv, has_input=stdin is not None))
             stdin = GO + (stdin or b"")  # which is sent when we wait next: it is counted by then
     try:
         process = await processes.start(

@@ -131,15 +131,7 @@ class Unshare:
         namespaces = ["--user", "--map-root-user", "--mount", "--pid", "--ipc", "--uts", "--cgroup"]
         if confinement.network != "inherit":
             namespaces.append("--net")
-        enclosing = (
-            *(
-                self._programs.setpriv,
-                "--pdeathsig",
-                "KILL",
-                "--",
-            ),  # it dies with us, and everything inside with it
-            *(self._programs.unshare, *namespaces, "--fork", "--kill-child", "--"),
-        )
+        enclosing = (self._programs.unshare, *namespaces, "--fork", "--kill-child", "--")
         ids = (str(os.getuid()), str(os.getgid()))
         return Launch(
             argv=(
@@ -149,6 +141,7 @@ class Unshare:
             own_network_at=None if confinement.network == "inherit" else len(enclosing),
             ended=masks.release,
             terminate=terminate_inside,
+            dying_with_us=(self._programs.setpriv, "--pdeathsig", "KILL", "--"),
         )
 
 
