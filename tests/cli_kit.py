@@ -188,5 +188,20 @@ class SignOfLife:
         os.close(self._reading)
 
 
+def guardians(engine: int) -> list[int]:
+    """The children of an engine that are there to end what it leaves behind."""
+    children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
+    return [int(pid) for pid in children if b"bridle-guardian" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def kill_together(engine: subprocess.Popen[bytes]) -> None:
+    """Kills an engine and its guardian; neither gets a moment in which the other is already gone."""
+    os.kill(engine.pid, signal.SIGSTOP)
+    (guardian,) = guardians(engine.pid)
+    os.kill(guardian, signal.SIGKILL)
+    engine.kill()
+    engine.wait()
+
+
 def kinds(envelopes: list[Envelope]) -> list[str]:
     return [envelope.kind for envelope in envelopes]

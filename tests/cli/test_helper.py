@@ -17,7 +17,7 @@ from bridle.config.workspace import answer as may_a_workspace_set
 from bridle.conformance.servers import ModelServer, Received, Reply
 from bridle.credentials.records import ApiKey
 from bridle.providers.script import answer, call, say
-from cli_kit import Place, Running
+from cli_kit import Place, Running, kill_together
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -153,13 +153,17 @@ async def test_with_a_helper_the_key_is_nowhere_and_without_one_only_in_the_memo
         assert piece not in file.read_bytes(), file
 
 
-async def test_the_helper_is_gone_when_the_engine_is_killed(place: Place, secret: str) -> None:
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_the_helper_is_gone_when_the_engine_is_killed(place: Place, secret: str, guarded: bool) -> None:
     async with asyncio.timeout(50), holding(secret) as server:
         configure(place, server, "always")
         with place.started("run", "--yes", "--json", "What is here?") as running:
             await until_held(server, running)
             alive = os.pidfd_open(helper_of(running.process.pid))
-            running.process.kill()
+            if guarded:
+                running.process.kill()
+            else:
+                kill_together(running.process)
             gone, _, _ = await asyncio.to_thread(select.select, [alive], [], [], 1.0)
             os.close(alive)
             assert gone

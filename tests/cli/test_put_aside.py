@@ -1,6 +1,7 @@
 """What was put aside is brought back by a person at a terminal; what a killed run left is found at the next start."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import BRIDLE, Place
+from cli_kit import BRIDLE, Place, guardians
 from cli_terminal import sitting
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -92,8 +93,10 @@ def test_a_model_cannot_bring_it_back(place: Place) -> None:
     assert "only you can" in ran.out
 
 
-def test_what_a_killed_run_left_is_found_at_the_next_start(place: Place) -> None:
-    """The engine is killed while its command holds a repository that would run a program."""
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_killed_run_left_is_found_at_the_next_start(place: Place, guarded: bool) -> None:
+    """The engine is killed, with its guardian or alone, while its command holds a repository that would run a
+    program."""
     git = ["git", "-c", "init.defaultBranch=main"]
     subprocess.run([*git, "init", "-q"], cwd=place.work, env=place.environment(), check=True)
     marker = place.home / "marker"
@@ -109,13 +112,18 @@ def test_what_a_killed_run_left_is_found_at_the_next_start(place: Place) -> None
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"held\n"
+    os.kill(process.pid, signal.SIGSTOP)
+    (guardian,) = guardians(process.pid)
+    done = os.pidfd_open(guardian)
+    if not guarded:
+        os.kill(guardian, signal.SIGKILL)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.read()  # until the command is gone too
     process.stdout.close()
-    assert (place.work / ".git/commondir").read_text() == ".\n", (
-        "the stand-in shows that a command was cut off"
-    )
+    assert select.select([done], [], [], 10)[0]
+    os.close(done)
+    assert (place.work / ".git/commondir").exists() is not guarded, "what stood there for the command"
 
     ran = place.bridle("run", "-m", "demo", "hello")
     assert ran.code == 0

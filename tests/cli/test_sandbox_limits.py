@@ -1,14 +1,17 @@
 """What a command may use: a largest file, no copy of its memory after a crash, a number of open files."""
 
 import json
+import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from bare_machine import has_landlock, needs_a_bare_machine, on_a_bare_machine
+from bridle.base.escapees import birth_of
 from bridle.protocol.events import ToolResult
 from bridle.safety.sandbox.control_group import writable_parents
 from cli_kit import Place, Ran
@@ -126,8 +129,31 @@ def test_a_command_that_takes_more_memory_than_it_may_is_ended_and_the_limit_is_
 def test_a_group_goes_with_its_engine_and_with_the_next_one_after_a_kill(place: Place) -> None:
     parents = writable_parents()
     assert parents is not None
-    left = Path(parents.processes) / f"bridle-{2**22 + 1}.0"
-    left.mkdir()
-    place.bridle("sandbox", "run", "--", "true")
-    groups = [path.name for path in Path(parents.processes).glob("bridle-*")]
-    assert [name for name in groups if not Path("/proc", name[7:].partition(".")[0]).exists()] == []
+    world, own = os.stat("/proc/self/ns/pid").st_ino, birth_of(os.getpid())
+    left, reused, ours, elsewhere = made = [
+        Path(parents.processes) / f"bridle-run.{whose}.{os.urandom(4).hex()}"
+        for whose in (
+            f"{world}.{2**22 + 1}.1",
+            f"{world}.{os.getpid()}.1",
+            f"{world}.{os.getpid()}.{own}",
+            f"{world + 1}.{2**22 + 1}.1",
+        )
+    ]
+    for folder in made:
+        folder.mkdir()
+    survivor = subprocess.Popen(["sleep", "60"])
+    try:
+        (left / "cgroup.procs").write_text(str(survivor.pid))
+        place.bridle("sandbox", "run", "--", "true")
+        assert survivor.wait(10) == -signal.SIGKILL
+        place.bridle("sandbox", "run", "--", "true")
+        assert not {left, reused} & groups(parents.processes)
+        assert {ours, elsewhere} <= groups(parents.processes), "their engines may be there"
+    finally:
+        survivor.kill()
+        ours.rmdir()
+        elsewhere.rmdir()
+
+
+def groups(parent: str) -> set[Path]:
+    return set(Path(parent).glob("bridle-run.*"))

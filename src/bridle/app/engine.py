@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +15,7 @@ from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import machine_spawn, opening_words
+from bridle.app.sandboxing import machine_spawn, opening_words, records_of
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
@@ -97,7 +97,9 @@ class Engine:
         self._clock = clock
         self._env = env
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
-        self._processes = Processes(adopts_orphans=adopts_orphans)
+        self._processes = Processes(
+            adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
+        )
         forwarders = Forwarders(
             self._processes, stored, where=where, env=env, clock=clock, listening=listening
         )
@@ -133,7 +135,7 @@ class Engine:
             tools=tuple(tools),
             room=self.store if waits_for_room else None,
         )
-        self._open: dict[str, tuple[StoredLog, KeptFold]] = {}
+        self._open: dict[str, tuple[StoredLog, KeptFold, Session]] = {}
         self._idle_s: dict[str, float] = {}
         self._housekeeping = Housekeeping(self.store, where, env, clock, self._notes)
         self.multiplexer = Multiplexer(
@@ -166,7 +168,7 @@ class Engine:
             with ExitStack() as closing:
                 closing.callback(self._notes.close)
                 closing.callback(self.store.close)
-                for log, fold in self._open.values():
+                for log, fold, _ in self._open.values():
                     closing.callback(log.close)
                     closing.callback(fold.at_close)
 
@@ -176,11 +178,20 @@ class Engine:
 
     def _close_log(self, session: str) -> None:
         """The run is over; whoever opens the session next takes its lock."""
-        log, fold = self._open.pop(session)
+        log, fold, _ = self._open.pop(session)
         try:
             fold.at_close()
         finally:
             log.close()
+
+    def _guardian_died(self, replaced: bool) -> None:
+        """Every session hears of it: what protects their commands is the same."""
+        reason = "GuardianReplaced" if replaced else "GuardianLost"
+        self._notes.write("warning", "engine", "guardian died", reason=reason)
+        for _, _, session in self._open.values():
+            if not session.is_over:
+                with suppress(StoreError):  # whoever follows it is told of that
+                    session.journal.emit(Notice(reason=reason, message=sentence(reason, {})))
 
     async def _opened(self, command: CreateSession, client: str) -> Session:
         try:
@@ -252,7 +263,7 @@ class Engine:
         except BaseException:
             log.close()
             raise
-        self._open[log.session] = (log, composed.fold)
+        self._open[log.session] = (log, composed.fold, composed.session)
         self._idle_s[log.session] = settings.idle_timeout_s
         self._housekeeping.begin(cwd)
         return composed.session

@@ -38,6 +38,7 @@ def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str
         choose=chooser.adapter,
         known=chooser.known,
         failed=chooser.drop,
+        notes=_cut_off(where),
     )
 
 
@@ -119,10 +120,32 @@ def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
     return sentence("ForeignFolder", {"owner": owner}) if owner else None
 
 
-def left_behind(policy: SpawnPolicy) -> list[str]:
+def _cut_off(where: Folders) -> str:
+    """Where a guardian notes of which commands it has taken away the masks."""
+    return os.path.join(where.state, "cut-off")
+
+
+def records_of(where: Folders) -> str:
+    """Where engines leave a record of the processes they start."""
+    return os.path.join(where.state, "running")
+
+
+def outlived(where: Folders) -> Iterator[Notice]:
+    """Ends what outlived an engine that was killed together with its guardian, and says so."""
+    if not os.path.isdir(records_of(where)):
+        return
+    from bridle.base.left_behind import end_left_behind
+
+    if count := end_left_behind(records_of(where)):
+        yield Notice(reason="OutlivedEnded", message=sentence("OutlivedEnded", {"count": count}))
+
+
+def left_behind(policy: SpawnPolicy, where: Folders) -> list[str]:
     """Puts aside what a command left that was cut off with its engine, and says so, one sentence each."""
-    workspace = policy.workspace
-    if policy.mode != "workspace-write" or not any(_stays(workspace, name) for name in _MASKED):
+    workspace, notes = policy.workspace, _cut_off(where)
+    if policy.mode != "workspace-write" or not (
+        any(_stays(workspace, name) for name in _MASKED) or os.path.isdir(notes)
+    ):
         return []
     from bridle.safety.sandbox.left_behind import clear_up
 
@@ -135,7 +158,7 @@ def left_behind(policy: SpawnPolicy) -> list[str]:
                 "aside": os.path.relpath(aside, workspace),
             },
         )
-        for what, aside in clear_up(workspace, _MASKED)
+        for what, aside in clear_up(workspace, _MASKED, notes=notes)
     ]
 
 

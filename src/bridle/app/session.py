@@ -18,7 +18,7 @@ from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
 from bridle.app.housekeeping import Notes
 from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
-from bridle.app.sandboxing import claimed_spawn, clear_away, left_behind, session_policy
+from bridle.app.sandboxing import claimed_spawn, clear_away, left_behind, outlived, session_policy
 from bridle.app.settings import SessionSettings
 from bridle.app.spending import affordable, budget, capable, fallback, spending_limit
 from bridle.app.trusting import ApprovedEdits, consent
@@ -362,7 +362,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             *map(_name_taken, refused),
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),
-            *(Notice(reason="PutAside", message=message) for message in left_behind(policy)),
+            *outlived(ground.where),
+            *(Notice(reason="PutAside", message=message) for message in left_behind(policy, ground.where)),
         ),
     )
 

@@ -155,9 +155,16 @@ def _fields(pid: int) -> list[str] | None:
         return None
 
 
-def _known(pid: int) -> _Known | None:
+def birth_of(pid: int) -> str | None:
+    """When the process of this number began, as the kernel counts; None where there is none. Two of the same number
+    never began at the same time."""
     fields = _fields(pid)
-    return None if fields is None else _Known(pid, fields[19])
+    return None if fields is None else fields[19]
+
+
+def _known(pid: int) -> _Known | None:
+    began = birth_of(pid)
+    return None if began is None else _Known(pid, began)
 
 
 def _session(pid: int) -> int | None:

@@ -1,11 +1,16 @@
 """Processes that a Bridle started and that still run, though it may be gone. Linux only; elsewhere none are found.
 
-Every process of a call is started with a mark in its environment (`escapees.MARK`), which its children inherit.
+Every process of a call is started with a mark in its environment (`escapees.MARK`), which its children inherit. Who
+starts them leaves a record of its mark and holds a lock on that, which the kernel takes away however it ends: a record
+that nobody holds is of one that was killed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import signal
 from typing import NamedTuple
 
 from bridle.base.escapees import MARK
@@ -39,6 +44,59 @@ def left_behind(folder: str, *, since_s: float) -> list[LeftBehind]:
         except (OSError, ValueError, IndexError):  # it ended while we looked, or is somebody else's
             continue
     return [process for process in found if process.command]
+
+
+class Record:
+    """That processes with this mark are ours. Raises OSError where that cannot be written down."""
+
+    def __init__(self, folder: str, mark: str) -> None:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._path = os.path.join(folder, mark)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with contextlib.suppress(
+            OSError
+        ):  # a file system without locks: then it is never taken for one that is left
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        """None of them runs any more."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        os.close(self._fd)
+
+
+def end_left_behind(folder: str) -> int:
+    """Ends the processes of those that were killed and left a record in `folder`; how many there were."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return 0
+    ended = 0
+    for name in names:
+        with contextlib.suppress(OSError):  # it is held: its owner is alive
+            path = os.path.join(folder, name)
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ended += _end_marked(f"{MARK}={name}.".encode())
+                os.unlink(path)
+            finally:
+                os.close(fd)
+    return ended
+
+
+def _end_marked(mark: bytes) -> int:
+    ended = 0
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        with contextlib.suppress(OSError):  # it ended while we looked, or is somebody else's
+            pidfd = os.pidfd_open(pid)  # first: what is read then and signalled is the same process
+            try:
+                if any(one.startswith(mark) for one in _read(pid, "environ").split(b"\0")):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    ended += 1
+            finally:
+                os.close(pidfd)
+    return ended
 
 
 def _began_s(pid: int) -> float:

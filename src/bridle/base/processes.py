@@ -20,14 +20,19 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from bridle.base import stand_ins
 from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
-from bridle.base.guardian import Guardian
+from bridle.base.guardian import Guardian, Keeper
 from bridle.base.own_process import close_to_others
+
+if TYPE_CHECKING:
+    from bridle.base.left_behind import Record
 
 Output = Callable[[bytes], None]
 Starting = Callable[[], "subprocess.Popen[bytes]"]
@@ -56,6 +61,8 @@ _DRAIN_S = 0.1
 _LAST_READS = 16
 """After that, at most what a full pipe can hold is still read."""
 _SCARCE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+_MOST_DEATHS, _DEATHS_S = 3, 60.0
+"""So many guardians that died in so many seconds are replaced at once; then the next command brings one, or time."""
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.3
 """How soon and how long it is looked again whether something of a process is still dying; each time twice as late."""
 
@@ -288,19 +295,35 @@ class Processes:
     Belongs to one event loop. `exit_watch` says how an exit is noticed; "pidfd" falls back to "thread" by
     itself. `adopts_orphans`: a process that escaped from its group dies with the call it came from, too, and nothing
     that runs as the same person can look into our own. This is for programs that start all their processes through
-    this one object; every process finds a mark in its environment.
+    this one object; every process finds a mark in its environment. `guardian_died` hears when somebody killed the one
+    that would end what runs after our own death, and whether another took over; none does for a while where they die
+    again and again, which is said once. `records` is a folder in which adopting ones leave a record for whoever comes
+    after a kill of us and of it (see `left_behind`).
     """
 
     def __init__(
-        self, *, exit_watch: Literal["pidfd", "thread"] = "pidfd", adopts_orphans: bool = False
+        self,
+        *,
+        exit_watch: Literal["pidfd", "thread"] = "pidfd",
+        adopts_orphans: bool = False,
+        records: str = "",
+        guardian_died: Callable[[bool], None] = lambda _replaced: None,
     ) -> None:
         self._exit_watch = exit_watch
+        self._guardian_died = guardian_died
         self._adopts_orphans = adopts_orphans
         self._escapees: Escapees | None = None
         self._mark = ""
+        self._records = records
+        self._record: Record | None = None
         self._started = 0
         self._running: dict[int, Process] = {}
         self._guardian: Guardian | None = None
+        self._keepers: dict[str, Keeper] = {}
+        self._deaths: list[float] = []
+        self._next_guardian: asyncio.TimerHandle | None = None
+        self._places: dict[str, int] = {}
+        self._listed = b""
         self._closed = False
 
     async def start(
@@ -377,14 +400,44 @@ class Processes:
         truncated = output.truncated or error.truncated
         return Completed(returncode, bytes(output.data), bytes(error.data), timed_out, truncated)
 
+    def leave_to_guardian(self, places: Iterable[str], *, notes: str) -> None:
+        """Should we be killed, the stand-ins at these paths are taken away, if they are made after this. In the folder
+        `notes` it is noted then which were (see `stand_ins`)."""
+        if new := [path for path in places if path not in self._places]:
+            self._places.update(dict.fromkeys(new, time.time_ns()))
+            self._listed = stand_ins.listed(self._places, notes)
+            if self._guardian is not None:
+                self._guardian.leave(self._listed)
+                self._guardian.tell(self._running)
+
+    def keep(self, group: str, take: Callable[[int], None]) -> None:
+        """Should we be killed, everything in this control group ends. `take` puts a process into it."""
+        known = self._keepers.get(group)
+        if known is not None:
+            if not known.is_gone:
+                return
+            known.end()
+            del self._keepers[group]
+        with contextlib.suppress(OSError):  # then the guardian is alone
+            self._keepers[group] = keeper = Keeper(group)
+            take(keeper.pid)
+
     async def close(self) -> None:
         """Stop everything that still runs, then the guardian. Idempotent; nothing can be started
         afterwards."""
         self._closed = True
         await asyncio.gather(*(process.stop() for process in list(self._running.values())))
+        while self._keepers:
+            self._keepers.popitem()[1].end()
+        if self._next_guardian is not None:
+            self._next_guardian.cancel()
         if self._guardian is not None:
+            asyncio.get_running_loop().remove_reader(self._guardian.gone)
             self._guardian.close()
             self._guardian = None
+        if self._record is not None:
+            self._record.close()
+            self._record = None
 
     def _adopt(self) -> None:
         if not self._adopts_orphans:
@@ -393,11 +446,16 @@ class Processes:
         if adopt():
             self._escapees = Escapees()
             self._mark = os.urandom(12).hex()
+            if self._records:
+                from bridle.base.left_behind import Record
+
+                with contextlib.suppress(OSError):  # nobody will look then
+                    self._record = Record(self._records, self._mark)
 
     def _hunt(self, call: Call) -> bool:
         if self._escapees is None:
             return False
-        ours = set(self._running)
+        ours = set(self._running).union(keeper.pid for keeper in self._keepers.values())
         if self._guardian is not None:
             ours.add(self._guardian.pid)
         return self._escapees.hunt(call, ours)
@@ -409,15 +467,56 @@ class Processes:
             self._tell_guardian()
 
     def _tell_guardian(self) -> None:
-        """Raises `CannotStart` where somebody killed it and no other can take over all groups."""
-        guardian, self._guardian = self._guardian, None
-        if guardian is not None and not guardian.tell(self._running):
-            guardian.discard()
-            guardian = None
+        """Raises `CannotStart` where there is none, or somebody killed it, and no other can take over all groups."""
+        if self._guardian is None:
+            self._start_guardian()
+        elif not self._guardian.tell(self._running):
+            self._bury_guardian()
+            self._take_over()
+
+    def _start_guardian(self) -> None:
         try:
-            self._guardian = guardian or Guardian(self._mark, self._running)
+            self._guardian = Guardian(self._mark, self._running, self._listed)
         except OSError as error:
             raise cannot_start("/bin/sh", error, cwd="/") from error
+        asyncio.get_running_loop().add_reader(self._guardian.gone, self._replace_guardian)
+
+    def _replace_guardian(self) -> None:
+        """It died. Processes are started and counted in one go, so no group is unknown to the next one."""
+        self._bury_guardian()
+        if len(self._deaths) > _MOST_DEATHS:
+            self._postpone_guardian()
+        else:
+            with contextlib.suppress(CannotStart):
+                self._take_over()
+
+    def _take_over(self) -> None:
+        try:
+            self._start_guardian()
+        except CannotStart:
+            self._postpone_guardian()
+            raise
+        if len(self._deaths) <= _MOST_DEATHS:
+            self._guardian_died(True)
+
+    def _postpone_guardian(self) -> None:
+        if self._next_guardian is None:
+            self._next_guardian = asyncio.get_running_loop().call_later(_DEATHS_S, self._try_again)
+            self._guardian_died(False)
+
+    def _try_again(self) -> None:
+        self._next_guardian, self._deaths = None, []
+        if self._guardian is None:
+            with contextlib.suppress(CannotStart):
+                self._take_over()
+
+    def _bury_guardian(self) -> None:
+        assert self._guardian is not None
+        guardian, self._guardian = self._guardian, None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(guardian.gone)
+        guardian.discard()
+        self._deaths = [died_s for died_s in self._deaths if loop.time() - died_s < _DEATHS_S] + [loop.time()]
 
     def _open_pidfd(self, pid: int) -> int | None:
         if self._exit_watch == "thread" or not hasattr(os, "pidfd_open"):

@@ -3,6 +3,10 @@ would stumble over one, a small file that says to it what it does anyway.
 
 It has the sticky bit, by which it is known. Whoever needs it holds a shared lock on it; one that nobody holds was left
 by a process that was killed. To everybody else such a path is missing.
+
+Run as a program, with a list on stdin, this takes away those in the list that nobody holds: a guardian does that for a
+process that was killed. What was taken away is noted, because it shows when a command began that was cut off. So
+nothing else of ours can be imported here.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from collections.abc import Callable, Mapping
 
 _KIND = 0o170000 | stat.S_ISVTX
 _STICKY_FOLDER = stat.S_IFDIR | stat.S_ISVTX
@@ -17,6 +22,9 @@ _STICKY_FILE = stat.S_IFREG | stat.S_ISVTX
 HERE = b".\n"
 """For git's `commondir`: the repository is where it is."""
 FILE_CONTENTS = (b"", HERE)
+CLOCK_TICK_NS = 20_000_000
+"""How far the time of a file may be behind the clock."""
+_MOST_BYTES = 16 * 1024**2
 
 
 def may_be_stand_in(mode: int) -> bool:
@@ -49,8 +57,11 @@ def says_nothing(fd: int) -> bool:
         return False
 
 
-def take_away(name: str, where: int | None = None) -> bool:
-    """Removes a stand-in that nobody holds. False where somebody does: taking it away would open the path to them."""
+def take_away(name: str, where: int | None = None, *, first: Callable[[], None] = lambda: None) -> bool:
+    """Removes a stand-in that nobody holds. False where somebody does: taking it away would open the path to them.
+
+    `first` is called when it is certain that nobody does; what is there stays if that raises OSError.
+    """
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=where)
     except OSError:
@@ -58,8 +69,10 @@ def take_away(name: str, where: int | None = None) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
+            first()
             os.rmdir(name, dir_fd=where)
         elif says_nothing(fd):
+            first()
             os.unlink(name, dir_fd=where)
         else:
             return False
@@ -68,3 +81,46 @@ def take_away(name: str, where: int | None = None) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def listed(places: Mapping[str, int], notes: str) -> bytes:
+    """Stand-ins to take away, by path: each only if it came there after that time. What goes is noted in `notes`."""
+    fields = [notes, *(field for path, since_ns in places.items() for field in (path, str(since_ns)))]
+    return b"".join(os.fsencode(field) + b"\0" for field in fields)
+
+
+def noted(notes: str, path: str) -> str:
+    """The file that says, in nanoseconds, when what was taken away from `path` had been made."""
+    from hashlib import sha256
+
+    return os.path.join(notes, sha256(os.fsencode(path)).hexdigest()[:32])
+
+
+def _take_away_listed(data: bytes) -> None:
+    notes, *fields = (os.fsdecode(field) for field in data.split(b"\0")[:-1])
+    for path, since_ns in zip(fields[::2], map(int, fields[1::2]), strict=True):
+        try:
+            found = os.lstat(path)
+        except OSError:
+            continue
+        if found.st_ctime_ns >= since_ns - CLOCK_TICK_NS and is_stand_in(path):
+            take_away(path, first=lambda: _note(noted(notes, path), found.st_mtime_ns))  # noqa: B023  called here
+
+
+def _note(file: str, made_ns: int) -> None:
+    """One that is there already says of an earlier command that nobody has looked after it."""
+    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        return
+    try:
+        os.write(fd, str(made_ns).encode())
+    finally:
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    import sys
+
+    _take_away_listed(os.pread(0, _MOST_BYTES, int(sys.argv[1])))

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import claimed_spawn, is_unfiltered, left_behind, machine_spawn
+from bridle.app.sandboxing import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -108,13 +108,13 @@ def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
 
 
 async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> int:
-    processes = Processes(adopts_orphans=True)
+    processes = Processes(adopts_orphans=True, records=records_of(here.where))
     machine = machine_spawn(processes, where=here.where, env=here.env)
     policy = here.policy
     spawn, end = claimed_spawn(machine, "", lambda degraded: _warn(degraded.message)), _End()
     if makes_a_repository(command):
         policy = msgspec.structs.replace(policy, new_repository=True)
-    for line in left_behind(policy):
+    for line in left_behind(policy, here.where):
         tell(visible(line, newlines=False))
     try:
         if policy.mode == "off":

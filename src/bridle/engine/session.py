@@ -207,6 +207,11 @@ class Session:
         if self._turn is not None:
             self._turn.cancel()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether this run of it has ended, or is about to."""
+        return self._ending
+
     async def end(self, cause: EndCause = "user") -> None:
         """Stops a running turn, says goodbye, and ends every reader. Safe to call twice."""
         if self._ending:

@@ -120,6 +120,16 @@ SENTENCES: Mapping[str, Sentence] = {
         "Bridle runs as root and this folder belongs to user {owner}: sandboxed commands cannot write to its files. "
         "Run Bridle as that user, or with --sandbox off."
     ),
+    "OutlivedEnded": Sentence(
+        "Processes of earlier commands had outlived a Bridle that was killed; they were ended now: {count}."
+    ),
+    "GuardianReplaced": Sentence(
+        "The process that ends commands if Bridle is killed was itself killed; another one took over."
+    ),
+    "GuardianLost": Sentence(
+        "The process that ends commands if Bridle is killed was itself killed and is not replaced now: until the next "
+        "command, or for a minute, what runs may outlive Bridle."
+    ),
     "NoWayOut": Sentence("sandbox.required = true: no command runs outside the sandbox.", 3),
     "GiveBackRefused": Sentence(
         "What was put aside is brought back by a person at a terminal, who has seen it.", 3

@@ -42,7 +42,8 @@ class Launch(NamedTuple):
     programs begin that run in a network of their own; None: none do. `gate` is then to be opened, and sets the limits
     of the command where it `limits`. `started` is told the process once it runs; `ended` is called exactly once when
     nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the process to
-    end, and says whether there was anything to ask; without it, or if not, the process group is asked.
+    end, and says whether there was anything to ask; without it, or if not, the process group is asked. `dying_with_us`
+    starts it, where it has no gate, so that the kernel kills it when we die; that is so before it runs.
     """
 
     argv: tuple[str, ...]
@@ -54,6 +55,7 @@ class Launch(NamedTuple):
     started: Callable[[int], None] = lambda _pid: None
     ended: Callable[[], None] = _nothing
     terminate: Callable[[int], bool] | None = None
+    dying_with_us: tuple[str, ...] = ()
 
 
 class Adapter(Protocol):

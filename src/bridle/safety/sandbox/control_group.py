@@ -4,21 +4,24 @@ It can be had where the kernel's groups are there and a part of them is ours to 
 person, a container that hands its own on. Both forms of the kernel's interface are known. Where there is none, nothing
 counts these two, and that is said.
 
-The group is made with the first command that waits at a gate, and goes with the engine; what a killed engine left is
-taken away by the next one.
+The group is made with the first command that waits at a gate, and goes with the engine. Its name says whose it is: what
+a killed engine left is ended and taken away by the next one. Where commands have no process namespace, a keeper in the
+group ends them as soon as their engine is gone (`Processes.keep`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bridle.base.escapees import birth_of
 from bridle.base.files import read_limited
 
 _ROOT = "/sys/fs/cgroup"
-_NAME = "bridle-"
+_NAME = "bridle-run."
 _MAX_BYTES = 64 * 1024
 _SHARE = 0.9
 """No command needs all of the machine's memory; without some left nobody could stop it."""
@@ -61,6 +64,11 @@ class ControlGroup:
     def holds(self) -> bool:
         return bool(self._folders)
 
+    @property
+    def counting(self) -> str:
+        """The folder that counts processes."""
+        return self._folders[0]
+
     def take(self, pid: int) -> None:
         """Counts this process and what it starts from now on. A group that cannot any more holds nothing."""
         try:
@@ -94,7 +102,7 @@ class ControlGroup:
         self._folders = ()
 
     def _make(self, parents: Parents) -> None:
-        name = f"{_NAME}{os.getpid()}.{os.urandom(4).hex()}"
+        name = f"{_NAME}{_our_world()}.{os.getpid()}.{birth_of(os.getpid())}.{os.urandom(4).hex()}"
         folders = tuple(dict.fromkeys(os.path.join(parent, name) for parent in parents[:2]))
         for parent in dict.fromkeys(parents[:2]):
             _sweep(parent)
@@ -155,17 +163,46 @@ def _hands_on(parent: str, root: str) -> bool:
 
 
 def _sweep(parent: str) -> None:
-    """Takes away the groups of engines that are gone."""
-    for name in _left(parent):
-        with contextlib.suppress(OSError):  # somebody lives in it
-            os.rmdir(os.path.join(parent, name))
-
-
-def _left(parent: str) -> Iterator[str]:
+    """Takes away the groups of engines that are gone, with what still lives in them."""
     for name in os.listdir(parent):
-        number = name.removeprefix(_NAME).partition(".")[0]
-        if name.startswith(_NAME) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
-            yield name
+        if name.startswith(_NAME) and _is_left(name):
+            folder = os.path.join(parent, name)
+            with contextlib.suppress(OSError):  # something in it is still dying
+                _end_all(folder)
+                os.rmdir(folder)
+
+
+def _is_left(name: str) -> bool:
+    """Whether the engine that made this group is certainly gone, and no other process just has its number."""
+    world, _, whose = name.removeprefix(_NAME).partition(".")
+    pid, _, rest = whose.partition(".")
+    return world == _our_world() and pid.isdigit() and birth_of(int(pid)) != rest.partition(".")[0]
+
+
+def _our_world() -> str:
+    """The process namespace in which our number is ours."""
+    return str(os.stat("/proc/self/ns/pid").st_ino)
+
+
+def _end_all(folder: str) -> None:
+    opened: dict[int, int] = {}
+    try:
+        for pid in _inhabitants(folder):
+            with contextlib.suppress(OSError):
+                opened[pid] = os.pidfd_open(pid)
+        for pid in _inhabitants(folder):  # who is in here now and was opened before is nobody else
+            if pid in opened:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(opened[pid], signal.SIGKILL)
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+
+
+def _inhabitants(folder: str) -> Iterator[int]:
+    """Those that can be seen from here; others are 0."""
+    with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
+        yield from filter(None, map(int, file))
 
 
 def _count(file: str, key: str) -> int:

@@ -1,32 +1,41 @@
 """Finding what a command left that was cut off together with its engine, before anybody obeys it.
 
-What masks missing files stays behind then, and shows when the command began. Repositories that name programs since then
-are put aside; so is what leads a repository elsewhere, whenever it came.
+What masks missing files stays behind then, or a note of it that a guardian left, and shows when the command began.
+Repositories that name programs since then are put aside; so is what leads a repository elsewhere, whenever it came.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 
-from bridle.base.stand_ins import is_stand_in, take_away
+from bridle.base.files import read_limited
+from bridle.base.stand_ins import CLOCK_TICK_NS, is_stand_in, noted, take_away
 from bridle.safety.sandbox.aftermath import put_aside
 from bridle.safety.sandbox.lookout import Came, Lookout
 
-_MARGIN_NS = 20_000_000
 
+def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tuple[Came, str]]:
+    """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path.
 
-def clear_up(workspace: str, masked: tuple[str, ...]) -> list[tuple[Came, str]]:
-    """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path."""
+    `notes` is the folder in which a guardian noted what it has taken away.
+    """
+    paths = [os.path.join(workspace, name) for name in masked]
+    read = [noted(notes, path) for path in paths]
     began = [
-        began_ns for name in masked if (began_ns := _taken_away(os.path.join(workspace, name))) is not None
+        began_ns for began_ns in (*map(_taken_away, paths), *map(_noted_ns, read)) if began_ns is not None
     ]
     came: list[Came] = []
     redirection = os.path.join(workspace, ".git", "commondir")
     if os.path.lexists(redirection) and not is_stand_in(redirection):
         came.append(Came(redirection, "leads git elsewhere"))
     if began:
-        came += Lookout((workspace,)).left_since(min(began) - _MARGIN_NS)
-    return [(what, aside) for what in came if (aside := put_aside(what))]
+        came += Lookout((workspace,)).left_since(min(began) - CLOCK_TICK_NS)
+    found = [(what, aside) for what in came if (aside := put_aside(what))]
+    for note in read:  # not sooner: we may be killed too
+        with contextlib.suppress(OSError):
+            os.unlink(note)
+    return found
 
 
 def _taken_away(path: str) -> int | None:
@@ -36,3 +45,10 @@ def _taken_away(path: str) -> int | None:
     except OSError:
         return None
     return made_ns if is_stand_in(path) and take_away(path) else None
+
+
+def _noted_ns(note: str) -> int | None:
+    try:
+        return int(read_limited(note, 100).data)
+    except (OSError, ValueError):
+        return None

@@ -6,7 +6,7 @@ Node, Go and Java only reserve, and the processes of the person besides. They ar
 there is one.
 
 Limits are inherited. They are set on a command that waits at its gate, from outside; one that has no gate is started by
-a shell that sets its own.
+a shell that sets its own, and waits for a line until it is counted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ _BLOCK = 512
 _LETTERS = {resource.RLIMIT_CORE: "c", resource.RLIMIT_FSIZE: "f", resource.RLIMIT_NOFILE: "n"}
 _UNLIMITED = resource.RLIM_INFINITY
 _STARTING = 'while [ "$1" != -- ]; do ulimit "$1" "$2" || exit 125; shift 2; done; shift; exec "$@"'
+_WAITING = f"read -r go || exit 125; {_STARTING}"
+_WAITING_WITHOUT_INPUT = f"{_WAITING} </dev/null"
+GO = b"\n"
+"""What a command waits for on its stdin."""
 
 
 _MET = ("File size limit exceeded", "File too large")
@@ -48,13 +52,21 @@ class Limits(NamedTuple):
 
     def starting(self, argv: Sequence[str]) -> tuple[str, ...]:
         """What starts `argv` with these limits."""
+        return self._by_shell(_STARTING, argv)
+
+    def waiting(self, argv: Sequence[str], *, has_input: bool) -> tuple[str, ...]:
+        """What starts `argv` with these limits once `GO` has come on its stdin; never if that closes before. What
+        follows is the input of `argv`, where that has any."""
+        return self._by_shell(_WAITING if has_input else _WAITING_WITHOUT_INPUT, argv)
+
+    def _by_shell(self, script: str, argv: Sequence[str]) -> tuple[str, ...]:
         words: list[str] = []
         for kind, both in self._lowered():
             unit = _BLOCK if kind == resource.RLIMIT_FSIZE else 1
             for letter, value in zip("SH", both, strict=True):
                 if value != _UNLIMITED:
                     words += [f"-{letter}{_LETTERS[kind]}", str(value // unit)]
-        return ("/bin/sh", "-c", _STARTING, "bridle-limits", *words, "--", *argv)
+        return ("/bin/sh", "-c", script, "bridle-limits", *words, "--", *argv)
 
     def was_met(self, exit_code: int, output: str) -> bool:
         """Whether a command seems to have ended by these limits."""

@@ -74,6 +74,7 @@ class SandboxSpawn:
     knows) without starting anything. `failed` is told when the adapter itself failed: what this machine can do is to be
     found out again. `outside` is the network that a command whose own is filtered is let into, by rules; None: this
     machine's.
+    `notes` is where it is noted, should we be killed, that the masks of a command were taken away.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -87,8 +88,10 @@ class SandboxSpawn:
         failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
         outside: Outside | None = None,
+        notes: str = "",
     ) -> None:
         self._processes = processes
+        self._notes = notes
         self._place = functools.cache(place)
         self._choose = choose
         self._known = known
@@ -207,11 +210,15 @@ class SandboxSpawn:
 
         place = self._place_of(policy.workspace)
         group = self._group(policy)
+        if (
+            group.holds and adapter.name not in OWN_NETWORK
+        ):  # nor is there a process namespace that ends with us
+            self._processes.keep(group.counting, group.take)
         limits = Limits(policy.max_file_mib, group.take)
         for tries_left in reversed(range(_TRIES)):
             border = _Border(
                 adapter,
-                lambda: confinement_of(policy, place, cwd),
+                lambda: self._looked(confinement_of(policy, place, cwd)),
                 cwd,
                 limits,
                 lookout=self._lookout,
@@ -277,6 +284,13 @@ class SandboxSpawn:
 
             found = self._groups[most] = ControlGroup(writable_parents(), Most(*most))
         return found
+
+    def _looked(self, confinement: Confinement) -> Confinement:
+        """What is about to be masked does not stay so if we are killed."""
+        if self._notes and (confinement.absent or confinement.filled):
+            masked = (*confinement.absent, *(path for path, _ in confinement.filled))
+            self._processes.leave_to_guardian(masked, notes=self._notes)
+        return confinement
 
     def _lookout(self, folders: tuple[str, ...]) -> Lookout:
         """One for all commands in these folders: what it knows of them is from the one before."""

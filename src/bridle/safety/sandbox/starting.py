@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from bridle.base.processes import Process, Processes
 from bridle.safety.sandbox.adapters import Launch, NeverRan
-from bridle.safety.sandbox.limits import Limits
+from bridle.safety.sandbox.limits import GO, Limits
 
 _END_S = 2.0
 
@@ -50,11 +50,16 @@ async def start(
     """
     output = _Delivery(on_output)
     error = None if on_error is None else _Delivery(on_error)
+    argv = launch.argv
+    if not (launch.limits or _is_missing(argv[0], env)):
+        if launch.gate is not None:
+            argv = limits.starting(argv)
+        else:
+            argv = (*launch.dying_with_us, *limits.waiting(argv, has_input=stdin is not None))
+            stdin = GO + (stdin or b"")  # which is sent when we wait next: it is counted by then
     try:
         process = await processes.start(
-            launch.argv
-            if launch.limits or _is_missing(launch.argv[0], env)
-            else limits.starting(launch.argv),
+            argv,
             cwd=cwd,
             env=env,
             on_output=output,

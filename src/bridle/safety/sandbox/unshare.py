@@ -141,6 +141,7 @@ class Unshare:
             own_network_at=None if confinement.network == "inherit" else len(enclosing),
             ended=masks.release,
             terminate=terminate_inside,
+            dying_with_us=(self._programs.setpriv, "--pdeathsig", "KILL", "--"),
         )
 
 
