@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from bridle.safety.spawn import OWN_NETWORK, UNCONFINED
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.confinement import Place
+    from bridle.safety.sandbox.other_projects import OtherProjects
 
 
 _REDIRECTION = ".git/commondir"
@@ -32,9 +34,16 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
 def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str]) -> SandboxSpawn:
     """The `Spawn` of this process. Nothing is looked for before somebody asks what holds commands here."""
     chooser = Chooser(processes, state=where.state)
+
+    @functools.cache
+    def others() -> OtherProjects:
+        from bridle.safety.sandbox.other_projects import OtherProjects
+
+        return OtherProjects(home_of(env))
+
     return SandboxSpawn(
         processes,
-        place=lambda: this_place(where, env, caches=where.cache),
+        place=lambda: this_place(where, env, caches=where.cache, others=others()),
         choose=chooser.adapter,
         known=chooser.known,
         failed=chooser.drop,
@@ -74,11 +83,15 @@ def opening_words(policy: SpawnPolicy, held_by: str) -> Iterator[Degraded | Noti
         yield Notice(reason="ForeignFolder", message=problem)
 
 
-def this_place(where: Folders, env: Mapping[str, str], *, caches: str = "") -> Place:
+def this_place(
+    where: Folders, env: Mapping[str, str], *, caches: str = "", others: OtherProjects | None = None
+) -> Place:
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
     from bridle.safety.sandbox.confinement import Place
 
-    return Place(home=home_of(env), own=where.all, caches=caches, records=where.data, env=env)
+    return Place(
+        home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others
+    )
 
 
 def session_policy(
