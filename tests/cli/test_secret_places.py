@@ -186,6 +186,41 @@ def test_every_name_below_a_place_is_in_it(names: list[str]) -> None:
     assert held == expected
 
 
+# Files that a command finds for itself
+
+SEEKING = [
+    *('f=$(find .. -name .netrc); cat "$f"', 'cat "$(find .. -name .netrc)"', "f=$(find .. -name '.netr?'); cat $f"),
+    *('find .. -name .env | while read f; do cat "$f"; done', 'cat "$(find .. -path \'*/.ssh/*\')"'),
+    *('while read f; do cat "$f"; done < <(find .. -name id_rsa)', "f=`locate .netrc`; cat \"$f\""),
+    *('f=$(ls -a ../other | grep env); cat "../other/$f"', 'x=.net; cat "$(find .. -name ${x}rc)"'),
+    *('mapfile -t a < <(find .. -name .netrc); cat "${a[0]}"', 'cd ..; f=$(find . -name .netrc); cat "$f"'),
+    *('python3 -c "print(open(\'$(find .. -name .netrc)\').read())"', 'cp "$(find .. -name .netrc)" x'),
+    *('cat "$(echo ~/.netrc)"', "tar cf x.tar $(find .. -name id_rsa)", 'f=$(find / -name shadow); cat "$f"'),
+    *('cat "$(rg --files --hidden -g .env ..)"', 'cat "$(fd -H .netrc ..)"'),
+]  # fmt: skip
+NOT_SEEKING = [
+    *("find .. -name .netrc", "find .. -name '*.py' | xargs wc -l", 'f=$(find src -name a.py); cat "$f"', "ls -la .."),
+    *('f=$(find .. -name package.json); cat "$f"', 'cat "$(find .. -name pyproject.toml | head -1)"'),
+    *('f=$(find . -name .env); cat "$f"', 'cat "$(ls | head -1)"', 'head -5 "$(git ls-files | head -1)"'),
+    *('x=$(grep -rn token src); echo "$x"', 'echo "$(find .. -name .netrc)"'),
+]  # fmt: skip
+
+
+def test_a_command_that_finds_secrets_elsewhere_for_a_program_asks_a_person(place: Place) -> None:
+    calls: list[tuple[str, dict[str, str]]] = [("bash", {"command": command}) for command in SEEKING]
+    got = dict(zip(SEEKING, explained(place, calls, "--mode", "auto"), strict=True))
+    assert {command: verdict for command, verdict in got.items() if verdict != "ask person"} == {}
+
+
+def test_a_command_that_finds_other_files_asks_nobody_in_auto(place: Place) -> None:
+    (place.work / "src").mkdir()
+    (place.work / "src/a.py").write_text("x")
+    (place.work / ".env").write_text("A=1")
+    calls: list[tuple[str, dict[str, str]]] = [("bash", {"command": command}) for command in NOT_SEEKING]
+    got = dict(zip(NOT_SEEKING, explained(place, calls, "--mode", "auto"), strict=True))
+    assert {command: verdict for command, verdict in got.items() if verdict != "allow"} == {}
+
+
 # Environment files of other projects
 
 OTHERS = ["../other/.env", "../other/.env.local", "../prod.env", "app/.env", "code/shop/.env.production", "Projects/x/.env"]
