@@ -276,7 +276,11 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 validated(),
                 guarded(paths, understand),
                 hooked(hooks, checks),
-                foreseen(understand, lambda folder: _repository(spawn, folder, env)),
+                foreseen(
+                    understand,
+                    lambda folder: _repository(spawn, folder, env),
+                    named_remotes=conversation.named_remotes,
+                ),
                 permitted(
                     gate().permissions,
                     questions.ask_permission,
