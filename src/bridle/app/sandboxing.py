@@ -132,24 +132,22 @@ def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
     return sentence("ForeignFolder", {"owner": owner}) if owner else None
 
 
-def left_behind(policy: SpawnPolicy) -> list[str]:
-    """Puts aside what a command left that was cut off with its engine, and says so, one sentence each."""
+def left_behind(policy: SpawnPolicy) -> list[Notice]:
+    """Puts aside what a command left that was cut off with its engine, and says so, one notice each."""
     workspace = policy.workspace
     if policy.mode != "workspace-write" or not any(_stays(workspace, name) for name in _MASKED):
         return []
     from bridle.safety.sandbox.left_behind import clear_up
 
-    return [
-        sentence(
-            "PutAside",
-            {
-                "path": os.path.relpath(what.path, workspace),
-                "why": what.why,
-                "aside": os.path.relpath(aside, workspace),
-            },
-        )
-        for what, aside in clear_up(workspace, _MASKED)
-    ]
+    found: list[Notice] = []
+    for what, aside in clear_up(workspace, _MASKED):
+        data = {"path": os.path.relpath(what.path, workspace), "why": what.why}
+        if isinstance(aside, str):
+            reason, data["aside"] = "PutAside", os.path.relpath(aside, workspace)
+        else:
+            reason, data["problem"] = "NotPutAside", aside.strerror or str(aside)
+        found.append(Notice(reason=reason, message=sentence(reason, data), data=data))
+    return found
 
 
 def _stays(workspace: str, name: str) -> bool:

@@ -365,7 +365,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             *map(_name_taken, refused),
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),
-            *(Notice(reason="PutAside", message=message) for message in left_behind(policy)),
+            *left_behind(policy),
         ),
     )
 

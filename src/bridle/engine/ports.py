@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from bridle.protocol.errors import StoreError
-from bridle.protocol.events import Envelope, PrefixSet
+from bridle.protocol.events import Envelope, Notice, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
 
 # The model
@@ -243,8 +243,8 @@ class Process(Protocol):
         ...
 
     @property
-    def put_aside(self) -> Sequence[str]:
-        """What it made that later runs would obey and that is out of the way now, one sentence each for a person."""
+    def put_aside(self) -> Sequence[Notice]:
+        """What it made that later runs would obey, one for each: it is out of the way now, or could not be put there."""
         ...
 
     def hosts(self) -> Hosts:

@@ -1,7 +1,7 @@
 """Finding what a command left that was cut off together with its engine, before anybody obeys it.
 
-What masks missing files stays behind then, and shows when the command began. Repositories that name programs since then
-are put aside; so is what leads a repository elsewhere, whenever it came.
+What masks missing files stays behind then, and shows where and when the command began. Since then repositories that name
+programs are put aside, and files that later runs obey; so is what leads a repository elsewhere, whenever it came.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from bridle.safety.sandbox.lookout import Came, Lookout
 _MARGIN_NS = 20_000_000
 
 
-def clear_up(workspace: str, masked: tuple[str, ...]) -> list[tuple[Came, str]]:
-    """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path."""
+def clear_up(workspace: str, masked: tuple[str, ...]) -> list[tuple[Came, str | OSError]]:
+    """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path, or with
+    why it has none."""
     began = [
         began_ns for name in masked if (began_ns := _taken_away(os.path.join(workspace, name))) is not None
     ]
@@ -26,7 +27,15 @@ def clear_up(workspace: str, masked: tuple[str, ...]) -> list[tuple[Came, str]]:
         came.append(Came(redirection, "leads git elsewhere"))
     if began:
         came += Lookout((workspace,)).left_since(min(began) - _MARGIN_NS)
-    return [(what, aside) for what in came if (aside := put_aside(what))]
+    found = ((what, _aside(what)) for what in came)
+    return [(what, aside) for what, aside in found if aside]
+
+
+def _aside(what: Came) -> str | OSError:
+    try:
+        return put_aside(what)
+    except OSError as problem:
+        return problem
 
 
 def _taken_away(path: str) -> int | None:
