@@ -28,12 +28,12 @@ from bridle.sessions.undo_states import Lost
 
 COPIED_BYTES = 64 << 20
 """So much of a repository is copied where nothing can be linked."""
-OWN_BYTES = 16 << 20
+MAX_COPIES = 500
 _SMALL = 16 << 10
-"""Objects up to this size are copied in any case, as long as all of them have no more together."""
+"""So many objects up to this size are copied in any case, the others linked: that is faster."""
 MAX_WATCHED = 5_000
 """Of so many files of a repository it is known how the kernel described them."""
-_IN_TURN = 64
+_IN_TURN = 32
 _HASHED_BYTES = 64 << 20
 """A larger pack is compared by its size and time alone."""
 MAX_OBJECTS = 50_000
@@ -69,7 +69,7 @@ class ObjectKeeper:
     def __init__(self, folder: str, *, copied_bytes: int = COPIED_BYTES) -> None:
         self._folder = folder
         self._copied_bytes = copied_bytes
-        self._own_bytes = OWN_BYTES
+        self._copies_left = MAX_COPIES
         self._seen: dict[str, Parts] = {}
         self._signatures: dict[str, dict[str, _Signature]] = {}
         self._turn = 0
@@ -234,12 +234,11 @@ class ObjectKeeper:
 
     def _take(self, path: str, kept: str) -> None:
         """A copy of what is small, else a link, or a copy while there is room; what can be neither is not kept."""
-        with contextlib.suppress(OSError):
-            size = os.lstat(path).st_size
-            if size <= min(_SMALL, self._own_bytes) and os.path.basename(os.path.dirname(path)) != _PACK:
-                _copy(path, kept)
-                self._own_bytes -= size
-                return
+        if self._copies_left > 0 and os.path.basename(os.path.dirname(path)) != _PACK:
+            with contextlib.suppress(OSError):
+                if _copy_small(path, kept):
+                    self._copies_left -= 1
+                    return
         try:
             os.link(path, kept, follow_symlinks=False)
             return
@@ -412,6 +411,22 @@ def _names(folder: str) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def _copy_small(path: str, to: str) -> bool:
+    """Copies an object if it is small. One that was torn by a crash shows when it is to be given back."""
+    source = os.open(path, _READ)
+    try:
+        data = os.read(source, _SMALL + 1)
+    finally:
+        os.close(source)
+    if not data or len(data) > _SMALL:
+        return False
+    target = os.open(to, _NEW, 0o444)
+    try:
+        return os.write(target, data) == len(data)
+    finally:
+        os.close(target)
 
 
 def _copy(path: str, to: str | tuple[str, int]) -> None:
