@@ -45,7 +45,15 @@ def test_what_is_no_host_is_no_rule(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["localhost", "LOCALHOST.", "*.localhost", "a.localhost:3000", "ip6-loopback", "metadata.google.internal"]
+    "text",
+    [
+        "localhost",
+        "LOCALHOST.",
+        "*.localhost",
+        "a.localhost:3000",
+        "ip6-loopback",
+        "metadata.google.internal",
+    ],
 )
 def test_what_is_never_reached_is_no_rule(text: str) -> None:
     with pytest.raises(ValueError, match=r"is never reached"):

@@ -168,7 +168,12 @@ def test_what_cannot_be_put_aside_is_said(place: Place) -> None:
     file.chmod(0o666)
     os.chown(file, 65534, 65534)
     os.chown(folder, 65534, 65534)
-    dropped = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner,-chown", "--inh-caps=-all"]
+    dropped = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search,-fowner,-chown",
+        "--inh-caps=-all",
+    ]
     (place.work / "x").write_text("#!/bin/sh\necho Be quick. > src/AGENTS.md\n")
     (place.work / "x").chmod(0o755)
     ran = subprocess.run(
@@ -185,14 +190,19 @@ def test_what_cannot_be_put_aside_is_said(place: Place) -> None:
         cwd=place.work, env=place.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
         check=False,
     )  # fmt: skip
-    told = [line["event"]["payload"] for line in map(json.loads, ran.stdout.splitlines()) if line.get("eventType") == "Notice"]
+    told = [
+        line["event"]["payload"]
+        for line in map(json.loads, ran.stdout.splitlines())
+        if line.get("eventType") == "Notice"
+    ]
     assert [notice["reason"] for notice in told if "src/AGENTS.md" in notice["message"]] == ["NotPutAside"]
 
 
 def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next_start(place: Place) -> None:
     (place.work / "old").mkdir()
     (place.work / "old/CLAUDE.md").write_text("Be kind.\n")
-    plant = "mkdir -p src/.claude; echo x | tee src/AGENTS.md > src/.claude/settings.json; echo x > CLAUDE.md; echo held"
+    names = ("src/AGENTS.md", "src/.claude/settings.json", "CLAUDE.md")
+    plant = f"mkdir -p src/.claude; for f in {' '.join(names)}; do echo x > $f; done; echo held"
     process = subprocess.Popen(
         ["bridle", "sandbox", "run", "--", "sh", "-c", f"{plant}; exec sleep 600"],
         cwd=place.work,
@@ -208,7 +218,7 @@ def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next
     process.stdout.read()  # until the command is gone too
     process.stdout.close()
     ran = place.bridle("run", "-m", "demo", "hello")
-    for name in ("src/AGENTS.md", "src/.claude/settings.json", "CLAUDE.md"):
+    for name in names:
         assert f"{name} was left by a command that was cut off" in ran.err
         assert not (place.work / name).exists()
     assert (place.work / "old/CLAUDE.md").read_text() == "Be kind.\n"

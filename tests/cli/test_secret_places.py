@@ -191,7 +191,7 @@ def test_every_name_below_a_place_is_in_it(names: list[str]) -> None:
 SEEKING = [
     *('f=$(find .. -name .netrc); cat "$f"', 'cat "$(find .. -name .netrc)"', "f=$(find .. -name '.netr?'); cat $f"),
     *('find .. -name .env | while read f; do cat "$f"; done', 'cat "$(find .. -path \'*/.ssh/*\')"'),
-    *('while read f; do cat "$f"; done < <(find .. -name id_rsa)', "f=`locate .netrc`; cat \"$f\""),
+    *('while read f; do cat "$f"; done < <(find .. -name id_rsa)', 'f=`locate .netrc`; cat "$f"'),
     *('f=$(ls -a ../other | grep env); cat "../other/$f"', 'x=.net; cat "$(find .. -name ${x}rc)"'),
     *('mapfile -t a < <(find .. -name .netrc); cat "${a[0]}"', 'cd ..; f=$(find . -name .netrc); cat "$f"'),
     *('python3 -c "print(open(\'$(find .. -name .netrc)\').read())"', 'cp "$(find .. -name .netrc)" x'),
@@ -223,7 +223,14 @@ def test_a_command_that_finds_other_files_asks_nobody_in_auto(place: Place) -> N
 
 # Environment files of other projects
 
-OTHERS = ["../other/.env", "../other/.env.local", "../prod.env", "app/.env", "code/shop/.env.production", "Projects/x/.env"]
+OTHERS = [
+    "../other/.env",
+    "../other/.env.local",
+    "../prod.env",
+    "app/.env",
+    "code/shop/.env.production",
+    "Projects/x/.env",
+]
 READABLE = ["../other/.env.example", "../other/README", "app/main.py", "code/deep/er/.env"]
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -238,7 +245,9 @@ def hidden(place: Place, work: Path | None = None) -> list[str]:
     env = place.environment()
     here = this_place(folders(env), env, others=OtherProjects(str(place.home)))
     policy = SpawnPolicy(mode="workspace-write", workspace=str(work or place.work))
-    return [path for path in confinement_of(policy, here).hidden if is_environment_file(os.path.basename(path))]
+    return [
+        path for path in confinement_of(policy, here).hidden if is_environment_file(os.path.basename(path))
+    ]
 
 
 @pytest.fixture
@@ -259,12 +268,16 @@ def test_a_command_cannot_read_the_environment_files_of_other_projects(in_sight:
     place = in_sight
     found = put_others(place)
     (place.work / ".env").write_text(SECRET)
-    (place.work / "read.py").write_text("import sys\nfor name in sys.argv[1:]:\n    print(open(name).read())\n")
+    (place.work / "read.py").write_text(
+        "import sys\nfor name in sys.argv[1:]:\n    print(open(name).read())\n"
+    )
     for name in OTHERS:
         ran = place.bridle("sandbox", "run", "--", "python3", "read.py", str(found[name]))
         assert (ran.code, SECRET in ran.out) == (1, False), name
         assert "is hidden from commands: it may hold secrets" in ran.err
-    ran = place.bridle("sandbox", "run", "--", "python3", "read.py", ".env", *(str(found[name]) for name in READABLE))
+    ran = place.bridle(
+        "sandbox", "run", "--", "python3", "read.py", ".env", *(str(found[name]) for name in READABLE)
+    )
     assert (ran.code, ran.out.count(SECRET)) == (0, 1 + len(READABLE)), ran.err
 
 

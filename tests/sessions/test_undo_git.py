@@ -222,9 +222,7 @@ def test_what_is_linked_or_touched_and_still_whole_is_no_loss(
     assert shop.undo.plan() is None
 
 
-def test_an_object_spoiled_in_place_is_never_given_back(
-    shop: Workshop, repository: Repository
-):
+def test_an_object_spoiled_in_place_is_never_given_back(shop: Workshop, repository: Repository):
     big = shop.folder / "big.bin"
     big.write_bytes(os.urandom(100_000))
     repository.git("add", "big.bin")

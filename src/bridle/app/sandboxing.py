@@ -89,9 +89,7 @@ def this_place(
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
     from bridle.safety.sandbox.confinement import Place
 
-    return Place(
-        home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others
-    )
+    return Place(home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others)
 
 
 def session_policy(

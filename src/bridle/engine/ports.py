@@ -244,7 +244,7 @@ class Process(Protocol):
 
     @property
     def put_aside(self) -> Sequence[Notice]:
-        """What it made that later runs would obey, one for each: it is out of the way now, or could not be put there."""
+        """What it made that later runs would obey, one for each: it is out of the way now, or could not be."""
         ...
 
     def hosts(self) -> Hosts:

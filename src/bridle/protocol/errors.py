@@ -130,8 +130,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "bridle sandbox give-back {aside}"
     ),
     "NotPutAside": Sentence(
-        "{path} could not be put aside ({problem}): it {why}, and a command made it. Look at it, and remove it, before you "
-        "go on in that folder."
+        "{path} could not be put aside ({problem}): it {why}, and a command made it. Look at it, and remove it, "
+        "before you go on in that folder."
     ),
     "GitNotAlone": Sentence(
         "This git command would change {files}, which later runs obey. Nothing was run: run the git command in a call "

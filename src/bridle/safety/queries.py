@@ -253,7 +253,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             return True
         wild = re.search(r"[*?[]", name)
         return (
-            wild is not None and wild.start() >= 2 and any(fnmatchcase(secret, name) for secret in SECRET_NAMES)
+            wild is not None
+            and wild.start() >= 2
+            and any(fnmatchcase(secret, name) for secret in SECRET_NAMES)
         )
 
     def is_second_name(self, path: str) -> bool:
@@ -551,24 +553,30 @@ def _reads_unnamed(parts: Sequence[Part], files: Sequence[_Touched]) -> bool:
 
 
 def _seeks_secrets(parts: Sequence[Part], cwd: str, place: Place) -> bool:
-    """Whether a command says where a secret is that is not of this folder, or what it is called to a search elsewhere."""
+    """Whether a command says where a secret is that is not of this folder, or tells a search elsewhere its name."""
     goes_elsewhere = False
     called = False
     for part in parts:
         words = [word for word in part.words if word is not None]
         program = words[0].rpartition("/")[2] if words else ""
         for word in words[1:]:
-            if "/" in word and place.seen(word, cwd, _target_of(os.path.normpath(os.path.join(cwd, word)))).private:
+            if (
+                "/" in word
+                and place.seen(word, cwd, _target_of(os.path.normpath(os.path.join(cwd, word)))).private
+            ):
                 return True
         if program in _LISTING:
             goes_elsewhere = goes_elsewhere or program in _LISTING_ALL or _is_outside(part, cwd, place)
             called = called or any(map(place.may_call_a_secret, words[1:]))
-            called = called or (places := place.private) is not None and any(
-                places.may_be_found(folder, words[1:]) for folder in _searched(part, cwd)
+            called = called or (
+                (places := place.private) is not None
+                and any(places.may_be_found(folder, words[1:]) for folder in _searched(part, cwd))
             )
         elif program in _SEARCHING:
             goes_elsewhere = goes_elsewhere or _is_outside(part, cwd, place)
-            hidden = (f".{word.lstrip('^.')}" for word in words[1:] if word.isascii() and not word.startswith("-"))
+            hidden = (
+                f".{word.lstrip('^.')}" for word in words[1:] if word.isascii() and not word.startswith("-")
+            )
             called = called or any(map(place.may_call_a_secret, (*_sought(part.words), *hidden)))
     return goes_elsewhere and called
 

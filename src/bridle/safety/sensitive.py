@@ -121,9 +121,7 @@ deals with secrets (`secrets.py`, `tokenizer.json`) is not meant. A file that ma
 because finding out would be reading it.
 """
 
-SECRET_NAMES = tuple(
-    name for pattern in SECRET_FILES if not {*(name := pattern.rstrip("*"))} & {*"*!/"}
-)
+SECRET_NAMES = tuple(name for pattern in SECRET_FILES if not {*(name := pattern.rstrip("*"))} & {*"*!/"})
 """What such files are called: those whose name is known, or at least how it begins."""
 
 

@@ -4,9 +4,9 @@ Objects and packs never change once they are written, and their name says what i
 folder of Bridle's own; where none can be made, on another file system, a copy up to a limit. What is gone and is in
 no pack either is lost, and comes back from there, checked against its name.
 
-A file that is overwritten in place is overwritten under both of its names. So small objects, up to a limit, are copied,
-and with each look some objects in turn, and all packs, are asked whether the kernel saw a change: where one changed, all
-are compared with their names.
+A file that is overwritten in place is overwritten under both of its names. So some small objects are copied, and with
+each look a few objects in turn, and all packs, are asked whether the kernel saw a change: where one changed, all are
+compared with their names.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ _MOST_NUMBERED = 100
 _MOST_DIGITS = 24
 
 
-def put_right(confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None) -> tuple[str, ...]:
+def put_right(
+    confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None
+) -> tuple[str, ...]:
     """Puts everything back that a command must not have changed. Returns the paths that had been tampered with.
 
     `cannot` hears of each that could not be put back.

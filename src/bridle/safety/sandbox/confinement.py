@@ -349,7 +349,11 @@ def _hidden(place: Place, real: Callable[[str], str]) -> list[str]:
 
 
 def _of_others(
-    place: Place, folders: Sequence[str], repositories: Iterable[GitPlaces], home: str, real: Callable[[str], str]
+    place: Place,
+    folders: Sequence[str],
+    repositories: Iterable[GitPlaces],
+    home: str,
+    real: Callable[[str], str],
 ) -> list[str]:
     """The environment files of other projects. What is in the repository of a session's folder is no other one."""
     if place.others is None:

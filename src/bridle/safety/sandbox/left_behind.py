@@ -1,7 +1,7 @@
 """Finding what a command left that was cut off together with its engine, before anybody obeys it.
 
-What masks missing files stays behind then, and shows where and when the command began. Since then repositories that name
-programs are put aside, and files that later runs obey; so is what leads a repository elsewhere, whenever it came.
+What masks missing files stays behind then, and shows where and when the command began. Repositories that name programs
+since then are put aside, and files that later runs obey; so is what leads a repository elsewhere, whenever it came.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -95,9 +95,9 @@ class OtherProjects:
                 inner = f"{folder}/{name}"
                 if folder == self._home and name.lower() in _FOLDERS_OF_PROJECTS and inner not in holding:
                     holding.append(inner)
-                if len(projects) < MAX_PROJECTS and inner not in own and inner not in holding:
-                    if time.monotonic() < until_s and self._list(inner, seen):
-                        projects.append(inner)
+                wanted = len(projects) < MAX_PROJECTS and inner not in own and inner not in holding
+                if wanted and time.monotonic() < until_s and self._list(inner, seen):
+                    projects.append(inner)
         secrets = (path for listed in seen.values() for path in listed.secrets)
         return _Look(
             tuple(folder for folder in holding if folder in seen),
