@@ -288,3 +288,36 @@ async def test_a_pull_from_a_remote_that_a_command_named_asks(behind: Shop, chan
     first, second = of_kind(events, ToolResult)
     assert (first.outcome, second.outcome) == ("ok", "denied"), first.content
     assert (behind.folder / "AGENTS.md").read_text() == "Be kind.\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "git remote add more ./evil.git",
+        "git re''mote add more ./evil.git",
+        "g=remote; git $g add more ./evil.git",
+    ],
+)
+async def test_a_remote_that_a_command_named_is_remembered_when_a_session_is_resumed(
+    behind: Shop, tmp_path: Path, change: str
+) -> None:
+    behind.git("clone", "-q", "--bare", str(behind.folder / "origin.git"), str(behind.folder / "evil.git"))
+    where = {
+        "folder": str(behind.folder),
+        "home": str(tmp_path / "bridle-home"),
+        "mode": "yolo",
+        "answers": False,
+    }
+    script = (
+        call("bash", command=change),
+        say("Done."),
+        call("bash", command="git pull -q more main"),
+        say("Done."),
+    )
+    async with harness(scripted(*script), **where) as session:
+        (named,) = of_kind(await session.turn_of(await session.send("go")), ToolResult)
+    assert named.outcome == "ok", named.content
+    async with harness(scripted(*script), resume=session.id, **where) as again:
+        (pulled,) = of_kind(await again.turn_of(await again.send("go")), ToolResult)
+    assert pulled.outcome == "denied"
+    assert (behind.folder / "AGENTS.md").read_text() == "Be kind.\n"

@@ -44,6 +44,22 @@ def test_what_is_no_host_is_no_rule(text: str) -> None:
         host_rule(text if text != "a\n" else "a\nb")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "localhost",
+        "LOCALHOST.",
+        "*.localhost",
+        "a.localhost:3000",
+        "ip6-loopback",
+        "metadata.google.internal",
+    ],
+)
+def test_what_is_never_reached_is_no_rule(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is never reached"):
+        host_rule(text)
+
+
 def test_the_rule_that_would_allow_a_host_does() -> None:
     for port in (80, 443, 8443):
         assert host_rule(rule_for("example.org", port)).covers("example.org", port)

@@ -93,6 +93,38 @@ def test_what_stands_in_place_of_a_secret_stays(text):
         assert redact(around.format(text)) == around.format(text)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "text",
+    ["API_KEY=your-{}", "API_KEY=your_{}_key", "api_key: replace-me-{}", "TOKEN=<{}>", "API_KEY={}-your-key",
+     "API_KEY=sk-your-{}", "SECRET_KEY={}-xxxx", "sk-example-{}", "glpat-your-{}", "--token your-{}"],
+)  # fmt: skip
+def test_words_in_front_make_no_stand_in_of_what_is_random(text: str, seed: int) -> None:
+    value = Noise(seed)(24)
+    assert value not in redact(text.format(value))
+
+
+SEPARATORS = ["", *" \n\t,;:=/.-_()[]{}\"'|&@\\$#<>%+~", " -u me:", " password ", "  "]
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_one_look_finds_all_that_a_second_would_in_secrets_side_by_side(separator: str) -> None:
+    """A second look sees the mask where the first saw a secret. Each shape before some others."""
+    texts = [one.text for one in planted()]
+    for step in (1, 7, 61, 97):
+        pairs = zip(texts, texts[step:] + texts[:step], strict=True)
+        lines = [f"{first}{separator}{second}" for first, second in pairs]
+        for marker in (stored_marker, error_marker):
+            once = [redact(line, marker) for line in lines]
+            assert [redact(line, marker) for line in once] == once
+
+
+@pytest.mark.parametrize("before", ["curl -H {} -u me:", "machine h login {} password "])
+def test_a_secret_does_not_hide_what_stands_in_front_of_it_from_the_next(before: str) -> None:
+    text = before.format(SECRETS["github-token"][0])
+    assert "geheim" not in redact(f"{text}geheim")
+
+
 COLOUR = "\x1b[01;31m"
 PLAIN = "\x1b[m\x1b[K"
 

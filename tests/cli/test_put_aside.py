@@ -1,5 +1,6 @@
 """What was put aside is brought back by a person at a terminal; what a killed run left is found at the next start."""
 
+import json
 import os
 import select
 import shutil
@@ -163,3 +164,71 @@ def test_rights_that_a_command_takes_away_keep_nothing_in_its_place(place: Place
     )  # fmt: skip
     assert "src/AGENTS.md was put aside" in ran.stderr
     assert not (place.work / "src/AGENTS.md").exists()
+
+
+def test_what_cannot_be_put_aside_is_said(place: Place) -> None:
+    """A folder of somebody else, whose file everybody may write: what is in it can be changed and not renamed."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root, to make a folder of somebody else, and setpriv")
+    folder, file = place.work / "src", place.work / "src/AGENTS.md"
+    folder.mkdir()
+    file.write_text("Be kind.\n")
+    file.chmod(0o666)
+    os.chown(file, 65534, 65534)
+    os.chown(folder, 65534, 65534)
+    dropped = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search,-fowner,-chown",
+        "--inh-caps=-all",
+    ]
+    (place.work / "x").write_text("#!/bin/sh\necho Be quick. > src/AGENTS.md\n")
+    (place.work / "x").chmod(0o755)
+    ran = subprocess.run(
+        [*dropped, *BRIDLE, "sandbox", "run", "--", "./x"],
+        cwd=place.work, env=place.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert file.read_text() == "Be quick.\n"
+    assert "src/AGENTS.md could not be put aside (Permission denied)" in ran.stderr
+    file.write_text("Be kind.\n")
+    model = place.script('call bash {"command": "./x"}\n---\nsay done\n')
+    ran = subprocess.run(
+        [*dropped, *BRIDLE, "run", "--mode", "yolo", "--stream-json", "-m", model, "go"],
+        cwd=place.work, env=place.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    told = [
+        line["event"]["payload"]
+        for line in map(json.loads, ran.stdout.splitlines())
+        if line.get("eventType") == "Notice"
+    ]
+    assert [notice["reason"] for notice in told if "src/AGENTS.md" in notice["message"]] == ["NotPutAside"]
+
+
+def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next_start(place: Place) -> None:
+    (place.work / "old").mkdir()
+    (place.work / "old/CLAUDE.md").write_text("Be kind.\n")
+    names = ("src/AGENTS.md", "src/.claude/settings.json", "CLAUDE.md")
+    plant = f"mkdir -p src/.claude; for f in {' '.join(names)}; do echo x > $f; done; echo held"
+    process = subprocess.Popen(
+        ["bridle", "sandbox", "run", "--", "sh", "-c", f"{plant}; exec sleep 600"],
+        cwd=place.work,
+        env=place.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.read()  # until the command is gone too
+    process.stdout.close()
+    ran = place.bridle("run", "-m", "demo", "hello")
+    for name in names:
+        assert f"{name} was left by a command that was cut off" in ran.err
+        assert not (place.work / name).exists()
+    assert (place.work / "old/CLAUDE.md").read_text() == "Be kind.\n"
+    (place.work / "src/AGENTS.md").write_text("A person's own.\n")
+    assert "put aside" not in place.bridle("run", "-m", "demo", "hello").err

@@ -330,7 +330,9 @@ def test_a_network_that_cannot_be_filtered_is_refused(place: Place) -> None:
     assert (status, text) == ("fail", sentence("NoNetworkFilter", {}))
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "http://x", "a b"])
+@pytest.mark.parametrize(
+    "host", ["10.0.0.1", "http://x", "a b", "localhost", "localhost:8080", "metadata.goog"]
+)
 def test_a_host_that_is_none_is_a_usage_error(place: Place, host: str) -> None:
     ran = run(place, "--network", "filtered", "--allow-host", host, "--", "true")
     assert ran.code == 2

@@ -2,7 +2,10 @@
 
 import json
 import os
-from collections.abc import Mapping
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.app.explaining import standing
+from bridle.app.sandboxing import this_place
+from bridle.config.folders import folders
+from bridle.engine.ports import SpawnPolicy
 from bridle.safety.paths import session_folders
+from bridle.safety.sandbox.confinement import confinement_of
+from bridle.safety.sandbox.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
 from bridle.safety.sandbox.private_places import PrivatePlaces, secret_places
 from cli_kit import Place
 
@@ -176,3 +184,172 @@ def test_every_name_below_a_place_is_in_it(names: list[str]) -> None:
         for place in (".ssh", ".netrc", ".config/gh")
     )
     assert held == expected
+
+
+# Files that a command finds for itself
+
+SEEKING = [
+    *('f=$(find .. -name .netrc); cat "$f"', 'cat "$(find .. -name .netrc)"', "f=$(find .. -name '.netr?'); cat $f"),
+    *('find .. -name .env | while read f; do cat "$f"; done', 'cat "$(find .. -path \'*/.ssh/*\')"'),
+    *('while read f; do cat "$f"; done < <(find .. -name id_rsa)', 'f=`locate .netrc`; cat "$f"'),
+    *('f=$(ls -a ../other | grep env); cat "../other/$f"', 'x=.net; cat "$(find .. -name ${x}rc)"'),
+    *('mapfile -t a < <(find .. -name .netrc); cat "${a[0]}"', 'cd ..; f=$(find . -name .netrc); cat "$f"'),
+    *('python3 -c "print(open(\'$(find .. -name .netrc)\').read())"', 'cp "$(find .. -name .netrc)" x'),
+    *('cat "$(echo ~/.netrc)"', "tar cf x.tar $(find .. -name id_rsa)", 'f=$(find / -name shadow); cat "$f"'),
+    *('cat "$(rg --files --hidden -g .env ..)"', 'cat "$(fd -H .netrc ..)"'),
+]  # fmt: skip
+NOT_SEEKING = [
+    *("find .. -name .netrc", "find .. -name '*.py' | xargs wc -l", 'f=$(find src -name a.py); cat "$f"', "ls -la .."),
+    *('f=$(find .. -name package.json); cat "$f"', 'cat "$(find .. -name pyproject.toml | head -1)"'),
+    *('f=$(find . -name .env); cat "$f"', 'cat "$(ls | head -1)"', 'head -5 "$(git ls-files | head -1)"'),
+    *('x=$(grep -rn token src); echo "$x"', 'echo "$(find .. -name .netrc)"'),
+]  # fmt: skip
+
+
+def test_a_command_that_finds_secrets_elsewhere_for_a_program_asks_a_person(place: Place) -> None:
+    calls: list[tuple[str, dict[str, str]]] = [("bash", {"command": command}) for command in SEEKING]
+    got = dict(zip(SEEKING, explained(place, calls, "--mode", "auto"), strict=True))
+    assert {command: verdict for command, verdict in got.items() if verdict != "ask person"} == {}
+
+
+def test_a_command_that_finds_other_files_asks_nobody_in_auto(place: Place) -> None:
+    (place.work / "src").mkdir()
+    (place.work / "src/a.py").write_text("x")
+    (place.work / ".env").write_text("A=1")
+    calls: list[tuple[str, dict[str, str]]] = [("bash", {"command": command}) for command in NOT_SEEKING]
+    got = dict(zip(NOT_SEEKING, explained(place, calls, "--mode", "auto"), strict=True))
+    assert {command: verdict for command, verdict in got.items() if verdict != "allow"} == {}
+
+
+# Environment files of other projects
+
+OTHERS = [
+    "../other/.env",
+    "../other/.env.local",
+    "../prod.env",
+    "app/.env",
+    "code/shop/.env.production",
+    "Projects/x/.env",
+]
+READABLE = ["../other/.env.example", "../other/README", "app/main.py", "code/deep/er/.env"]
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+def put_others(place: Place) -> dict[str, Path]:
+    """Of both lists, by the names they have there; those beside the workspace are not in the home."""
+    return {name: put(place, name) for name in (*OTHERS, *READABLE)}
+
+
+def hidden(place: Place, work: Path | None = None) -> list[str]:
+    """The environment files that a sandbox around commands in this workspace hides."""
+    env = place.environment()
+    here = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    policy = SpawnPolicy(mode="workspace-write", workspace=str(work or place.work))
+    return [
+        path for path in confinement_of(policy, here).hidden if is_environment_file(os.path.basename(path))
+    ]
+
+
+@pytest.fixture
+def in_sight(repository: Path) -> Iterator[Place]:
+    """Not in the temporary folder, of which a command sees nothing anyway."""
+    if str(repository).startswith(("/tmp/", "/var/tmp/")):
+        pytest.skip("this checkout lies in the temporary folder itself")
+    parent = repository / ".pytest_cache"
+    parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=parent) as made:
+        place = Place(Path(made))
+        subprocess.run(["git", "init", "-q", str(place.work)], check=True, env=place.environment())
+        yield place
+
+
+@needs_bubblewrap
+def test_a_command_cannot_read_the_environment_files_of_other_projects(in_sight: Place) -> None:
+    place = in_sight
+    found = put_others(place)
+    (place.work / ".env").write_text(SECRET)
+    (place.work / "read.py").write_text(
+        "import sys\nfor name in sys.argv[1:]:\n    print(open(name).read())\n"
+    )
+    for name in OTHERS:
+        ran = place.bridle("sandbox", "run", "--", "python3", "read.py", str(found[name]))
+        assert (ran.code, SECRET in ran.out) == (1, False), name
+        assert "is hidden from commands: it may hold secrets" in ran.err
+    ran = place.bridle(
+        "sandbox", "run", "--", "python3", "read.py", ".env", *(str(found[name]) for name in READABLE)
+    )
+    assert (ran.code, ran.out.count(SECRET)) == (0, 1 + len(READABLE)), ran.err
+
+
+def test_every_environment_file_that_a_sandbox_hides_asks_a_person(place: Place) -> None:
+    found = put_others(place)
+    paths = hidden(place)
+    assert sorted(paths) == sorted(os.path.realpath(found[name]) for name in OTHERS)
+    calls: list[tuple[str, dict[str, str]]] = []
+    for path in paths:
+        calls += [("read_file", {"path": path}), ("bash", {"command": f"cat {path}"})]
+        calls += [("bash", {"command": f"python3 x.py {path}"}), ("bash", {"command": f"cp {path} here"})]
+    above = [os.path.dirname(os.path.dirname(path)) for path in paths]
+    calls += [("bash", {"command": f"tar cf x.tar {folder}"}) for folder in above]
+    calls += [("bash", {"command": f"grep -r x {folder}"}) for folder in above]
+    assert set(explained(place, calls, "--mode", "auto")) == {"ask person"}
+
+
+def test_a_second_name_of_another_projects_environment_file_counts_as_it(place: Place) -> None:
+    os.link(put(place, "../other/.env"), place.work / "settings")
+    calls: list[tuple[str, dict[str, str]]] = [("read_file", {"path": "settings"})]
+    assert explained(place, calls, "--mode", "auto") == ["ask person"]
+
+
+def test_what_is_in_the_same_repository_or_was_opened_is_no_other_project(place: Place) -> None:
+    top = place.home / "code" / "mono"
+    for name in (".env", "api/.env", "app/.env"):
+        put(place, f"code/mono/{name}")
+    subprocess.run(["git", "init", "-q", str(top)], check=True, env=place.environment())
+    assert hidden(place, top / "app") == []
+    policy = SpawnPolicy(mode="workspace-write", workspace=str(place.work), writable=(str(top),))
+    env = place.environment()
+    here = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    assert [path for path in confinement_of(policy, here).hidden if ".env" in path] == []
+
+
+def test_where_a_link_leads_is_hidden(place: Place) -> None:
+    target = put(place, "vault/shop-variables")
+    (place.home / "app").mkdir()
+    (place.home / "app/.env").symlink_to(target)
+    assert hidden(place) == []
+    env = place.environment()
+    here = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    policy = SpawnPolicy(mode="workspace-write", workspace=str(place.work))
+    assert os.path.realpath(target) in confinement_of(policy, here).hidden
+
+
+def test_an_environment_file_that_came_since_is_noticed(tmp_path: Path) -> None:
+    """However many projects there are: at once in a new one, in one of many after some commands."""
+    root = tmp_path.resolve()
+    home = root / "home"
+    for number in range(50):
+        (home / f"code/p{number}").mkdir(parents=True)
+    others = OtherProjects(str(home))
+    own = (str(home / "code/p0"),)
+    assert others.secrets(own) == ()
+    (home / "code/new").mkdir()
+    (home / "code/new/.env").write_text(SECRET)
+    assert others.secrets(own) == (str(home / "code/new/.env"),)
+    (home / "code/new/.env").unlink()
+    (home / "code/p30/.env").write_text(SECRET)
+    looks = [others.secrets(own) for _ in range(8)]
+    assert looks[-1] == (str(home / "code/p30/.env"),)
+
+
+def test_a_look_for_other_projects_has_an_end(tmp_path: Path) -> None:
+    home = tmp_path.resolve() / "home"
+    for number in range(MAX_PROJECTS + 20):
+        (home / f"code/p{number:03}").mkdir(parents=True)
+        (home / f"code/p{number:03}/.env").write_text(SECRET)
+    others = OtherProjects(str(home))
+    found = [others.secrets((str(home / "code/p000"),)) for _ in range(5)][-1]
+    assert len(found) == MAX_SECRETS
+    assert str(home / "code/p000/.env") not in found
+    assert OtherProjects(str(home)).secrets((str(home),)) == ()
+    assert OtherProjects("/").secrets(("/",)) == ()

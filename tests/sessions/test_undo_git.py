@@ -170,15 +170,83 @@ def test_a_commit_that_was_reset_away_stays_in_the_reflog_and_the_branch_where_i
     assert lost in repository.git("reflog", "--format=%H")
 
 
-def test_an_object_spoiled_in_place_is_never_given_back(shop: Workshop, repository: Repository):
+def overwrite(path: Path, data: bytes = b"spoiled") -> None:
+    """In place, and with the times it had: only the kernel knows."""
+    status = path.stat()
+    path.chmod(0o644)
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def loose_objects(folder: Path) -> list[Path]:
+    found = (folder / ".git/objects").rglob("*")
+    return [path for path in found if path.is_file() and len(path.parent.name) == 2]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_small_objects_that_were_overwritten_in_place_come_back(
+    shop: Workshop, repository: Repository, removed: bool
+):
+    before = repository.told()
+
     def spoil() -> None:
-        for path in (shop.folder / ".git/objects").rglob("*"):
-            if path.is_file() and len(path.parent.name) == 2:
-                path.chmod(0o644)
-                path.write_bytes(b"spoiled")
-        every_fan_out(shop.folder)
+        for path in loose_objects(shop.folder):
+            overwrite(path)
+        if removed:
+            every_fan_out(shop.folder)
+
+    shop.call(lambda: None)
+    shop.call(spoil)
+    assert "objects" in shown(shop)
+    shop.undo_last()
+    assert repository.told() == before
+    assert repository.git("fsck", "--full") is not None
+
+
+def test_a_single_object_that_was_overwritten_in_place_is_noticed(shop: Workshop, repository: Repository):
+    before = repository.told()
+    victim = loose_objects(shop.folder)[0]
+    shop.call(lambda: overwrite(victim, bytes(victim.stat().st_size)))
+    shop.undo_last()
+    assert repository.told() == before
+
+
+def test_what_is_linked_or_touched_and_still_whole_is_no_loss(
+    shop: Workshop, repository: Repository, tmp_path: Path
+):
+    def touch() -> None:
+        for path in loose_objects(shop.folder):
+            os.link(path, tmp_path / path.name)
+            path.chmod(0o644)
+
+    shop.call(touch)
+    assert shop.undo.plan() is None
+
+
+def test_an_object_spoiled_in_place_is_never_given_back(shop: Workshop, repository: Repository):
+    big = shop.folder / "big.bin"
+    big.write_bytes(os.urandom(100_000))
+    repository.git("add", "big.bin")
+    repository.git("commit", "-q", "-m", "big")
+
+    def spoil() -> None:
+        for path in loose_objects(shop.folder):
+            if path.stat().st_size > 50_000:
+                overwrite(path)
 
     shop.call(spoil)
+    assert "objects of git that could not be kept (.git/objects: 1 of them)" in shown_missed(shop)
+
+    def spoil_and_remove() -> None:
+        for path in loose_objects(shop.folder):
+            path.chmod(0o644)
+            path.write_bytes(b"spoiled")
+        every_fan_out(shop.folder)
+        for path in (shop.folder / ".git/objects/pack").glob("*"):
+            overwrite(path)
+        shutil.rmtree(shop.folder / ".git/objects/pack")
+
+    shop.call(spoil_and_remove)
     plan = shop.undo.plan()
     assert plan is not None
     applied = shop.apply(plan)

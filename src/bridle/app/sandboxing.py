@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from bridle.safety.spawn import OWN_NETWORK, UNCONFINED
 
 if TYPE_CHECKING:
     from bridle.safety.sandbox.confinement import Place
+    from bridle.safety.sandbox.other_projects import OtherProjects
 
 
 _REDIRECTION = ".git/commondir"
@@ -32,9 +34,16 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
 def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str]) -> SandboxSpawn:
     """The `Spawn` of this process. Nothing is looked for before somebody asks what holds commands here."""
     chooser = Chooser(processes, state=where.state)
+
+    @functools.cache
+    def others() -> OtherProjects:
+        from bridle.safety.sandbox.other_projects import OtherProjects
+
+        return OtherProjects(home_of(env))
+
     return SandboxSpawn(
         processes,
-        place=lambda: this_place(where, env, caches=where.cache),
+        place=lambda: this_place(where, env, caches=where.cache, others=others()),
         choose=chooser.adapter,
         known=chooser.known,
         failed=chooser.drop,
@@ -75,11 +84,13 @@ def opening_words(policy: SpawnPolicy, held_by: str) -> Iterator[Degraded | Noti
         yield Notice(reason="ForeignFolder", message=problem)
 
 
-def this_place(where: Folders, env: Mapping[str, str], *, caches: str = "") -> Place:
+def this_place(
+    where: Folders, env: Mapping[str, str], *, caches: str = "", others: OtherProjects | None = None
+) -> Place:
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
     from bridle.safety.sandbox.confinement import Place
 
-    return Place(home=home_of(env), own=where.all, caches=caches, records=where.data, env=env)
+    return Place(home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others)
 
 
 def session_policy(
@@ -140,8 +151,8 @@ def outlived(where: Folders) -> Iterator[Notice]:
         yield Notice(reason="OutlivedEnded", message=sentence("OutlivedEnded", {"count": count}))
 
 
-def left_behind(policy: SpawnPolicy, where: Folders) -> list[str]:
-    """Puts aside what a command left that was cut off with its engine, and says so, one sentence each."""
+def left_behind(policy: SpawnPolicy, where: Folders) -> list[Notice]:
+    """Puts aside what a command left that was cut off with its engine, and says so, one notice each."""
     workspace, notes = policy.workspace, _cut_off(where)
     if policy.mode != "workspace-write" or not (
         any(_stays(workspace, name) for name in _MASKED) or os.path.isdir(notes)
@@ -149,17 +160,15 @@ def left_behind(policy: SpawnPolicy, where: Folders) -> list[str]:
         return []
     from bridle.safety.sandbox.left_behind import clear_up
 
-    return [
-        sentence(
-            "PutAside",
-            {
-                "path": os.path.relpath(what.path, workspace),
-                "why": what.why,
-                "aside": os.path.relpath(aside, workspace),
-            },
-        )
-        for what, aside in clear_up(workspace, _MASKED, notes=notes)
-    ]
+    found: list[Notice] = []
+    for what, aside in clear_up(workspace, _MASKED, notes=notes):
+        data = {"path": os.path.relpath(what.path, workspace), "why": what.why}
+        if isinstance(aside, str):
+            reason, data["aside"] = "PutAside", os.path.relpath(aside, workspace)
+        else:
+            reason, data["problem"] = "NotPutAside", aside.strerror or str(aside)
+        found.append(Notice(reason=reason, message=sentence(reason, data), data=data))
+    return found
 
 
 def _stays(workspace: str, name: str) -> bool:

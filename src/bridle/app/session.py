@@ -276,7 +276,11 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 validated(),
                 guarded(paths, understand),
                 hooked(hooks, checks),
-                foreseen(understand, lambda folder: _repository(spawn, folder, env)),
+                foreseen(
+                    understand,
+                    lambda folder: _repository(spawn, folder, env),
+                    named_remotes=conversation.named_remotes,
+                ),
                 permitted(
                     gate().permissions,
                     questions.ask_permission,
@@ -363,7 +367,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),
             *outlived(ground.where),
-            *(Notice(reason="PutAside", message=message) for message in left_behind(policy, ground.where)),
+            *left_behind(policy, ground.where),
         ),
     )
 

@@ -16,6 +16,13 @@ _NAME: Final = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}")
 _RULE: Final = re.compile(r"(\*\.)?([^:*]+|(?<!\.)\*)(?::([0-9]{1,5}))?")
 _NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 _MOST_CHARACTERS: Final = 253
+_LOCAL_NAMES: Final = frozenset(
+    {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"}
+)
+METADATA_NAMES: Final = frozenset(
+    {"metadata", "metadata.goog", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"}
+)
+"""Where clouds hand out credentials."""
 
 
 class HostRule(msgspec.Struct, frozen=True):
@@ -61,7 +68,16 @@ def host_rule(text: str) -> HostRule:
         raise ValueError("hosts are allowed by name, not by number")
     if not is_host_name(name):
         raise ValueError("it is not a host like example.org, *.example.com or example.com:8443")
+    if is_local(name):
+        raise ValueError("this machine is never reached from there; a command has a localhost of its own")
+    if name in METADATA_NAMES:
+        raise ValueError("a cloud's metadata is never reached from there")
     return HostRule(name, below=star is not None, port=int(port or 0))
+
+
+def is_local(host: str) -> bool:
+    """Whether a name, in small letters and without a final dot, is one of this machine's own."""
+    return host in _LOCAL_NAMES or host.endswith(".localhost")
 
 
 def is_host_name(host: str) -> bool:

@@ -124,7 +124,7 @@ class StreamRedactor:
         self._first = first
         self._known = _KnownValues(known, marker("key")) if known != () else _NONE_KNOWN
         self._held = ""
-        self._before = ""  # what stands in front of the held text, back to the last secret
+        self._before = ""  # what was passed on in front of the held text
         self._inside: _CompiledForm | None = None  # a secret that is still being masked
         self._escapes: list[tuple[int, str]] = []  # set aside, each with its place in the held text
         self._cut_escape = ""  # one whose end has not come
@@ -251,7 +251,8 @@ class StreamRedactor:
                 rest = len(kept[1:])
                 done += (kept[:1], inner, self._marker(form.kind))
                 taken += (len(kept[:1]), rest if inner == kept[1:] else -rest, 0)
-                self._inside, self._before = form, ""
+                self._inside = form
+                self._passed("".join(done[-3:]))  # as somebody sees it who looks at what is passed on
             position += len(kept)
         self._held = buffer[position:]
         return done

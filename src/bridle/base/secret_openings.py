@@ -298,7 +298,8 @@ def _scans() -> tuple[_Scan, ...]:
     alone: list[_Scan] = []
     for shape in SHAPES:
         if shape.by_dot:
-            behind["."].append(r"[a-z0-9\-]{6}\.(?<=[a-z0-9\-]{22}\.[a-z0-9\-]{6}\.)")
+            # looks ahead: what stands between the dots may be the opening of another
+            behind["."].append(r"[a-z0-9\-](?=[a-z0-9\-]{5}\.(?<=[a-z0-9\-]{22}\.[a-z0-9\-]{6}\.))")
             around["."] = (max(around["."][0], _BEFORE_DOT), around["."][1])
             continue
         for folded in _noticed_by(shape):

@@ -54,9 +54,10 @@ _HEX = "[0-9a-f]"
 _DOTTED_BODY = rf"(?:{_DASHED}|\.{_DASHED})*"  # a full stop behind a secret belongs to the sentence
 _APART = r"(?<![A-Za-z0-9_])$"
 _UNMASKED = r"(?!«redacted:|\[redacted\])"
+_WORD = "(?:[a-z]{1,12}|[A-Z]{1,12}|[A-Z][a-z]{1,11})"
 _MODEL = (
     r"(?:[xX]{6}|[xX]{4}-|\*{3}|0{8}|1234567|(?i:abcdefg)"
-    r"|(?i:your|insert|enter|replace|example|sample|fake|dummy)[_\-])"
+    rf"|(?i:your|insert|enter|replace|example|sample|fake|dummy)[_\-]{_WORD}(?![A-Za-z0-9]))"
 )
 """How the models of secrets in documents go on behind an opening. Nothing random does, and it is soon told."""
 
@@ -92,14 +93,21 @@ _FLAG = r"(?<![\w-])--(?:[A-Za-z0-9]+[_-])*"
 _ARGUMENT = r"""[^\s"'`«»$<>{(\[\\]"""
 _PLACEHOLDER = r"""(?![A-Z][A-Z0-9_]{0,40}(?:[\s"'`\])]|\Z))"""
 _ENDS = r"""(?=[\s"'`,;&|<>()\[\]{}\\]|\Z)"""
+_CAMEL = rf"(?:{_WORD}|[a-z]{{2,12}}(?:[A-Z][a-z]{{2,11}}){{1,4}})"
+_TELLS = (
+    r"(?i:keys?|tokens?|secrets?|passw(?:or)?d|pass|pwd|api|here|values?|name|id|auth|access|account|client|user|"
+    r"app|bot|org|project|string|credentials?|me|this)"
+)
+_BEFORE_STAND_IN = r"(?:[a-z]{1,6}[0-9]{0,2}[_\-]){0,3}"
 _STAND_IN = (
-    r"<[A-Za-z][A-Za-z0-9 _.\-]{0,40}>|\{{1,2}[ ]?[A-Za-z_][A-Za-z0-9_. ]{0,40}\}|(?:"
+    rf"<{_CAMEL}(?:[ _.\-](?:{_CAMEL}|[0-9]{{1,2}})){{0,6}}>|\{{{{1,2}}[ ]?[A-Za-z_][A-Za-z0-9_. ]{{0,40}}\}}|(?:"
     r"(?i:change[_\-]?(?:me|it)|replace[_\-]?me|placeholder|example|dummy|todo|tbd|none|null|undefined|true|false)"
-    r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?i:your|insert|enter|replace|paste)[_\-][A-Za-z0-9_\-]{0,40}"
-    r"|(?:[A-Za-z0-9]{1,8}[_\-]){0,3}(?:[xX]{3,40}|\*{3,40}|\.{3}|…)[xX*.…\-]{0,40}"
+    rf"|{_BEFORE_STAND_IN}(?i:your|insert|enter|replace|paste)(?=(?:[_\-]{_WORD}){{0,5}}[_\-]{_TELLS}(?![A-Za-z]))"
+    rf"(?:[_\-]{_WORD}){{1,6}}(?:[_\-]?[0-9]{{1,2}})?"
+    rf"|{_BEFORE_STAND_IN}(?:[xX]{{3,40}}|\*{{3,40}}|\.{{3}}|…)[xX*.…\-]{{0,40}}"
     rf"|[A-Za-z0-9/+]{{9,50}}EXAMPLE(?:KEY)?){_ENDS}"
 )
-"""What people write in place of a value."""
+"""What people write in place of a value: words, and nothing that could be random."""
 _NOT_A_WORD = rf"(?=(?:(?![0-9!@#%^&*+~]){_ARGUMENT}){{0,64}}[0-9!@#%^&*+~])"
 
 
@@ -148,7 +156,7 @@ _USER = r"""[^\s/:@"'<>(){},;«»]{0,256}"""
 _BEFORE_HOST = r"""[^\s/"'<>«»]{1,512}"""  # up to the last @ before the host
 _SCHEME = r"(?i:basic|bearer|token|digest|bot|apikey|negotiate)"
 _CREDENTIALS = r"[A-Za-z0-9\-_.~+/=:]"
-_COOKIE = r"""[^;=\s"'«»]{1,64}=[^;\r\n"'«»]{0,120};[ ]{0,2}"""
+_COOKIE = r"""[^;=\s"'«»]{1,64}=(?!\[redacted\])[^;\r\n"'«»]{0,120};[ ]{0,2}"""
 _COOKIE_HEADER = r"""(?i:cookie)(?:\\?["'])?[ ]{0,4}[:=][ ]{0,4}(?:\\?["'])?"""
 _COOKIES = r"""[^\r\n"'«»\\]*"""
 _SESSION = (
@@ -158,7 +166,8 @@ _SESSION = (
 _AUTH = r"""auth\\?":[ ]?\\?\""""
 _ENCODED = (
     r"(?=[A-Za-z0-9+/]{0,512}[A-Z])(?=[A-Za-z0-9+/]{0,512}[0-9=])"
-    r"(?=(?:[A-Za-z0-9+/]{4}){3,127}(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)(?![A-Za-z0-9+/=]))"
+    r"(?=(?:[A-Za-z0-9+/]{4}){3,127}(?:[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{4}"
+    r"(?![A-Za-z0-9+/=«]|\[redacted\])))"
 )
 """A name and a password, in Base64."""
 _NAME_OF_USER = r"""[^\s:"'`/@$<>«»{}()\\]{1,64}"""
@@ -268,7 +277,7 @@ SHAPES: tuple[Shape, ...] = (
         "slack-token",
         "Slack tokens (xoxb-…, xoxp-…, xapp-… and others)",
         ("xox",),
-        r"[A-Za-z0-9\-]{0,15}",
+        rf"{_DASHED}{{0,32}}",
         (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*", unless=f"xox.-{_MODEL}"),),
     ),
     _prefixed("slack-token", "", "xapp-", least=10, of=r"[A-Za-z0-9\-]"),
@@ -328,7 +337,7 @@ SHAPES: tuple[Shape, ...] = (
         "api-key",
         "keys of model vendors (sk-…, gsk_…, xai-…, hf_…, r8_…, pplx-…, nvapi-… and others)",
         ("sk-",),
-        rf"{_DASHED}{{0,24}}",
+        rf"{_DASHED}{{0,40}}",
         (
             Form(
                 rf"(?=sk-(?:or-|ant-|proj-)?{_DASHED}{{16}})",
@@ -456,7 +465,7 @@ SHAPES: tuple[Shape, ...] = (
         rf"cret_{_ALNUM}{{0,44}}",
         (
             Form(
-                rf"(?=cret_{_ALNUM}{{43}}(?![A-Za-z0-9_]))",
+                rf"(?=cret_{_ALNUM}{{43}})",
                 r"[A-Za-z0-9_]*",
                 before=r"(?<![A-Za-z0-9_])se$",
                 unless=f"cret_{_MODEL}",
@@ -470,7 +479,7 @@ SHAPES: tuple[Shape, ...] = (
         r"A3-[A-Z0-9\-]{0,38}",
         (
             Form(
-                r"(?=A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-Z0-9]))",
+                r"(?=A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3})",
                 r"[A-Z0-9\-]*",
                 before=_APART,
             ),
@@ -559,7 +568,7 @@ SHAPES: tuple[Shape, ...] = (
         rf"re_{_ALNUM}{{0,8}}_?{_ALNUM}{{0,25}}",
         (
             Form(
-                rf"(?=re_{_ALNUM}{{8}}_{_ALNUM}{{24}}(?![A-Za-z0-9_]))(?=[A-Za-z0-9_]{{0,35}}[0-9])",
+                rf"(?=re_{_ALNUM}{{8}}_{_ALNUM}{{24}})(?=[A-Za-z0-9_]{{0,35}}[0-9])",
                 r"[A-Za-z0-9_]*",
                 before=_APART,
                 unless=f"re_{_MODEL}",

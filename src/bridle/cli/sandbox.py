@@ -114,8 +114,8 @@ async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> 
     spawn, end = claimed_spawn(machine, "", lambda degraded: _warn(degraded.message)), _End()
     if makes_a_repository(command):
         policy = msgspec.structs.replace(policy, new_repository=True)
-    for line in left_behind(policy, here.where):
-        tell(visible(line, newlines=False))
+    for notice in left_behind(policy, here.where):
+        tell(visible(notice.message, newlines=False))
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')

@@ -116,6 +116,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     counted: Counted | None = None
     todos: tuple[Todo, ...] = ()
     known_files: dict[str, str] = {}
+    named_remotes: bool = False
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -153,6 +154,7 @@ class Conversation:
         self.wire_ids: set[str] = set()
         self.todos: tuple[Todo, ...] = ()
         self.known_files: dict[str, str] = {}
+        self.named_remotes = False
         self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
@@ -192,6 +194,7 @@ class Conversation:
                 counted=self.counted,
                 todos=self.todos,
                 known_files=self.known_files,
+                named_remotes=self.named_remotes,
             )
         )
 
@@ -222,6 +225,7 @@ class Conversation:
         conversation.wire_ids = folded.wire_ids
         conversation.todos = folded.todos
         conversation.known_files = folded.known_files
+        conversation.named_remotes = folded.named_remotes
         conversation._marks = folded.marks
         return conversation
 
@@ -337,6 +341,11 @@ class Conversation:
         for calls in (self._persons_calls, self._calls):
             if known := calls.get(event.call_id):
                 calls[event.call_id] = OpenCall(call=known.call, started=event, started_ms=envelope.ts_ms)
+        command = event.input.get("command")
+        if event.call_id in self._calls and isinstance(command, str) and "git" in command:
+            from bridle.base.git import may_name_remotes  # most commands are not about git
+
+            self.named_remotes = self.named_remotes or may_name_remotes(command)
 
     def _tool_result(self, event: ToolResult, _envelope: Envelope) -> None:
         """Results reach the model in the order it asked, whatever order they came in."""

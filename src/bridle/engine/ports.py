@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.protocol import late
 from bridle.protocol.errors import StoreError
-from bridle.protocol.events import Envelope, PrefixSet
+from bridle.protocol.events import Envelope, Notice, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
 
 
@@ -251,8 +251,8 @@ class Process(Protocol):
         ...
 
     @property
-    def put_aside(self) -> Sequence[str]:
-        """What it made that later runs would obey and that is out of the way now, one sentence each for a person."""
+    def put_aside(self) -> Sequence[Notice]:
+        """What it made that later runs would obey, one for each: it is out of the way now, or could not be."""
         ...
 
     def hosts(self) -> Hosts:

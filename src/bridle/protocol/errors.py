@@ -142,6 +142,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} was left by a command that was cut off: it {why}. It was put aside; to bring it back: "
         "bridle sandbox give-back {aside}"
     ),
+    "NotPutAside": Sentence(
+        "{path} could not be put aside ({problem}): it {why}, and a command made it. Look at it, and remove it, "
+        "before you go on in that folder."
+    ),
     "GitNotAlone": Sentence(
         "This git command would change {files}, which later runs obey. Nothing was run: run the git command in a call "
         "of its own, so that a person can be asked about it.",

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from bridle.base.hosts import METADATA_NAMES, is_local
+
 NOT_AN_ADDRESS = "not a web address"
 STRANGE = "strange address"
 CREDENTIALS = "credentials in the address"
@@ -25,10 +27,6 @@ _PORT = re.compile(r"[0-9]{0,5}", re.ASCII)
 _DOTS = str.maketrans({"\u3002": ".", "\uff0e": ".", "\uff61": "."})
 
 # fmt: off
-_LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"})
-_METADATA_NAMES = frozenset({
-    "metadata", "metadata.goog", "metadata.google.internal", "instance-data", "instance-data.ec2.internal",
-})
 _RANGES = (
     ("link-local address", ("169.254.0.0/16", "fe80::/10")),
     ("loopback address", ("127.0.0.0/8", "0.0.0.0/8", "::1/128", "::/128")),
@@ -128,9 +126,9 @@ def _host_and_port(authority: str) -> tuple[str | None, str]:
 
 def _host_problem(host: str) -> str | None:
     plain = _plain(host)
-    if plain in _LOCAL_NAMES or plain.endswith(".localhost"):
+    if is_local(plain):
         return "loopback address"
-    if plain in _METADATA_NAMES:
+    if plain in METADATA_NAMES:
         return METADATA
     return _worst(_numbers(plain))
 
@@ -149,7 +147,7 @@ def _is_given_out(number: Number) -> bool:
 
 
 def _metadata_host_problem(plain: str) -> str | None:
-    if plain in _METADATA_NAMES:
+    if plain in METADATA_NAMES:
         return METADATA
     return next((kind for number in _numbers(plain) if (kind := _kind(number, _METADATA_RANGES))), None)
 

@@ -42,13 +42,16 @@ class _Verb(NamedTuple):
     words: tuple[str, ...]
 
 
-def foreseen(understand: Understand, repository: Callable[[str], Repository]) -> ToolLayer:
+def foreseen(
+    understand: Understand, repository: Callable[[str], Repository], *, named_remotes: bool = False
+) -> ToolLayer:
     """Notes on a call what its git commands would bring. Beside other work, which would find these files open too, git
     may bring none: then the call is denied, and says so.
 
     Once a command has named other places for git to get things from, a person is asked about what comes from any.
+    `named_remotes`: one has, before this session was resumed.
     """
-    remotes_are_theirs = True
+    remotes_are_theirs = not named_remotes
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         nonlocal remotes_are_theirs
@@ -78,7 +81,7 @@ def _names_remotes(part: Part) -> bool:
     return (
         part.command_class != "read_only"
         and part.words[:1] == ("git",)
-        and not _NAMING_REMOTES.isdisjoint(part.words)
+        and (not _NAMING_REMOTES.isdisjoint(part.words) or part.words[1:2] == (None,))
     )
 
 

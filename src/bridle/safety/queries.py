@@ -33,7 +33,7 @@ from bridle.safety.paths import (
 )
 from bridle.safety.patterns import consists_of, is_plain
 from bridle.safety.sandbox.private_places import PrivatePlaces
-from bridle.safety.sensitive import SECRET_FILES, is_policy_file, is_secret_like
+from bridle.safety.sensitive import SECRET_FILES, SECRET_NAMES, is_policy_file, is_secret_like
 from bridle.safety.shell.facts import Below, Part, PathUse, Understanding
 from bridle.safety.shell.judgement import ENDLESS
 
@@ -48,6 +48,9 @@ _PIECES = compiled_later(r"[=:,@]")
 _ADDRESS = compiled_later(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
+_LISTING = frozenset({"find", "fd", "fdfind", "ls", "locate", "plocate", "mlocate", "mdfind"})
+_LISTING_ALL = frozenset({"locate", "plocate", "mlocate", "mdfind"})
+"""Programs that print names of files, the last of them from all over the machine."""
 _COPY_FOLDERS = frozenset({"cp", "tar", "bsdtar", "zip", "7z", "rsync", "scp", "rclone"})
 MAX_WALKED = 20_000
 MAX_INDEX_BYTES = 16 * 1024 * 1024
@@ -243,6 +246,18 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Whether one of a file's names looks like it holds secrets."""
         return any(is_secret_like(name, self.secret_files) for name in names)
 
+    def may_call_a_secret(self, word: str) -> bool:
+        """Whether a name, also one with wildcards behind its beginning, fits what files with secrets are called."""
+        name = word.replace("\\", "").rstrip("$")
+        if self.holds_secrets(name):
+            return True
+        wild = re.search(r"[*?[]", name)
+        return (
+            wild is not None
+            and wild.start() >= 2
+            and any(fnmatchcase(secret, name) for secret in SECRET_NAMES)
+        )
+
     def is_second_name(self, path: str) -> bool:
         """Whether a file has another name in a private place."""
         return self.private is not None and self.private.hold_second_name(_target_of(path).status)
@@ -404,6 +419,8 @@ def _command_query(
     script = understand(command, cwd)
     touched = [[*_touched(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
+    if _reads_unnamed(script.parts, files) and _seeks_secrets(script.parts, cwd, place):
+        files.append(_Touched(access="read", resolved=None, secret=True, private=True))
     foreseen = call.foreseen or _NOTHING_FORESEEN
     obeyed = [file.resolved for file in files if file.policy and file.resolved is not None]
     would_bring = bool(foreseen.files) or foreseen.unknown
@@ -526,6 +543,46 @@ def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
         and _hands_on_private(part, program, cwd, place.private)
     ):
         yield _Touched(access="read", resolved=None, secret=True, private=True)
+
+
+def _reads_unnamed(parts: Sequence[Part], files: Sequence[_Touched]) -> bool:
+    """Whether a program is given a file whose name the text does not say."""
+    return any(file.resolved is None for file in files) or any(
+        part.command_class != "read_only" and None in part.words[1:] for part in parts
+    )
+
+
+def _seeks_secrets(parts: Sequence[Part], cwd: str, place: Place) -> bool:
+    """Whether a command says where a secret is that is not of this folder, or tells a search elsewhere its name."""
+    goes_elsewhere = False
+    called = False
+    for part in parts:
+        words = [word for word in part.words if word is not None]
+        program = words[0].rpartition("/")[2] if words else ""
+        for word in words[1:]:
+            if (
+                "/" in word
+                and place.seen(word, cwd, _target_of(os.path.normpath(os.path.join(cwd, word)))).private
+            ):
+                return True
+        if program in _LISTING:
+            goes_elsewhere = goes_elsewhere or program in _LISTING_ALL or _is_outside(part, cwd, place)
+            called = called or any(map(place.may_call_a_secret, words[1:]))
+            called = called or (
+                (places := place.private) is not None
+                and any(places.may_be_found(folder, words[1:]) for folder in _searched(part, cwd))
+            )
+        elif program in _SEARCHING:
+            goes_elsewhere = goes_elsewhere or _is_outside(part, cwd, place)
+            hidden = (
+                f".{word.lstrip('^.')}" for word in words[1:] if word.isascii() and not word.startswith("-")
+            )
+            called = called or any(map(place.may_call_a_secret, (*_sought(part.words), *hidden)))
+    return goes_elsewhere and called
+
+
+def _is_outside(part: Part, cwd: str, place: Place) -> bool:
+    return any(place.folders.place(folder) == "outside" for folder in _searched(part, cwd))
 
 
 def _sought(words: Sequence[str | None]) -> Iterator[str]:

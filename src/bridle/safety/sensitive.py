@@ -121,6 +121,9 @@ deals with secrets (`secrets.py`, `tokenizer.json`) is not meant. A file that ma
 because finding out would be reading it.
 """
 
+SECRET_NAMES = tuple(name for pattern in SECRET_FILES if not {*(name := pattern.rstrip("*"))} & {*"*!/"})
+"""What such files are called: those whose name is known, or at least how it begins."""
+
 
 def is_secret_like(path: str, patterns: tuple[str, ...] = SECRET_FILES) -> bool:
     """Whether a file looks like it holds secrets. Ask for the name as it was written and for where it leads."""

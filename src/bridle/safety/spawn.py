@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridle.base.processes import CannotStart, Process, Processes
 from bridle.engine.ports import Hosts, SpawnPolicy
+from bridle.protocol.events import Notice
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -65,7 +66,7 @@ class ConfinedProcess:
         started: Process,
         sandbox: str,
         explain: Callable[[int, str], str] = lambda _code, _output: "",
-        put_aside: Sequence[str] = (),
+        put_aside: Sequence[Notice] = (),
         hosts: Callable[[], Hosts] = dict,
     ) -> None:
         self.pid = started.pid

@@ -2,8 +2,11 @@
 
 Objects and packs never change once they are written, and their name says what is in them. Each gets a hard link in a
 folder of Bridle's own; where none can be made, on another file system, a copy up to a limit. What is gone and is in
-no pack either is lost, and comes back from there, checked against its name: a file that was overwritten in place is
-overwritten under both of its names.
+no pack either is lost, and comes back from there, checked against its name.
+
+A file that is overwritten in place is overwritten under both of its names. So some small objects are copied, and with
+each look a few objects in turn, and all packs, are asked whether the kernel saw a change: where one changed, all are
+compared with their names.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import shutil
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from bridle.base.files import open_beneath, private_folder
@@ -25,6 +28,14 @@ from bridle.sessions.undo_states import Lost
 
 COPIED_BYTES = 64 << 20
 """So much of a repository is copied where nothing can be linked."""
+MAX_COPIES = 500
+_SMALL = 16 << 10
+"""So many objects up to this size are copied in any case, the others linked: that is faster."""
+MAX_WATCHED = 5_000
+"""Of so many files of a repository it is known how the kernel described them."""
+_IN_TURN = 32
+_HASHED_BYTES = 64 << 20
+"""A larger pack is compared by its size and time alone."""
 MAX_OBJECTS = 50_000
 """Loose objects of one repository; git itself packs them long before."""
 _DAY_S = 24 * 3600
@@ -42,6 +53,9 @@ _FANOUT = len(_INDEX_BEGINS)
 _NAMES = _FANOUT + 256 * 4
 _CHUNK = 1 << 20
 
+_Signature: TypeAlias = tuple[int, int, int, int]
+"""When the kernel saw a change, inode, size, and when it was written."""
+
 Parts: TypeAlias = dict[str, tuple[int, frozenset[str]]]
 """The folders below `objects`: when each last changed (-1: too recently to tell), and the names in it."""
 
@@ -55,39 +69,50 @@ class ObjectKeeper:
     def __init__(self, folder: str, *, copied_bytes: int = COPIED_BYTES) -> None:
         self._folder = folder
         self._copied_bytes = copied_bytes
+        self._copies_left = MAX_COPIES
         self._seen: dict[str, Parts] = {}
+        self._signatures: dict[str, dict[str, _Signature]] = {}
+        self._turn = 0
 
     def look(self, objects: str) -> Lost | None:
-        """Keeps what is new; returns what went since the last look. The first look compares with what is kept."""
+        """Keeps what is new; returns what went since the last look, or was spoiled. The first look compares with what
+        is kept."""
         known = self._seen.get(objects)
         now = _parts(objects, known or {})
         self._seen[objects] = now
+        spoiled: set[str] = set()
         if known is None:
             known = {part: (0, names) for part, names in self._kept(objects)}
-        elif all(now.get(part) is was for part, was in known.items()) and len(now) == len(known):
-            return None
+        else:
+            spoiled = self._spoiled(objects, now)
+            unchanged = all(now.get(part) is was for part, was in known.items()) and len(now) == len(known)
+            if unchanged and not spoiled:
+                return None
         went = {
             f"{part}/{name}"
             for part, (_, names) in known.items()
             for name in names - now.get(part, (0, frozenset()))[1]
         }
-        lost = self._missing(objects, went, now)
+        lost = self._missing(objects, went | spoiled, _without(spoiled, now) if spoiled else now)
         self._take_new(objects, now, known)
         self._drop(objects, went - lost)
-        return self._lost(objects, lost)
+        self._sign(objects, now)
+        return self._lost(objects, lost, spoiled)
 
     def knows(self, objects: str) -> bool:
         """Whether something of this repository is kept."""
         return os.path.isdir(self._store(objects))
 
     def still_missing(self, lost: Lost) -> Lost | None:
-        """Of what was lost, what is not there now either."""
+        """Of what was lost, what is not there now either, or not whole."""
         now = _parts(lost.name, {})
         went = {
             name
             for name in lost.names
             if name.split("/")[1] not in now.get(name[: name.index("/")], (0, ()))[1]
+            or not _stands_whole(os.path.join(lost.name, name), name)
         }
+        now = _without(went, now)
         return self._lost(lost.name, self._missing(lost.name, went, now))
 
     def holds(self, lost: Lost, number: str) -> bool:
@@ -110,6 +135,10 @@ class ObjectKeeper:
                 if not _is_whole(kept, name):
                     failed.append(name)
                     continue
+                if os.path.lexists(there := os.path.join(lost.name, name)):
+                    if _stands_whole(there, name):
+                        continue
+                    os.unlink(there)
                 _place(kept, lost.name, name)
             except FileExistsError:
                 continue
@@ -140,11 +169,55 @@ class ObjectKeeper:
         for part in _names(store):
             yield part, frozenset(_names(os.path.join(store, part)))
 
-    def _lost(self, objects: str, names: set[str]) -> Lost | None:
+    def _spoiled(self, objects: str, now: Parts) -> set[str]:
+        """What was overwritten where it is, of what is there. Mostly a few are asked about, and nothing was."""
+        signatures = self._signatures.get(objects, {})
+        names = [*signatures]
+        begin = self._turn % max(len(names), 1)
+        self._turn = begin + _IN_TURN
+        asked = {*names[begin : self._turn], *names[: max(self._turn - len(names), 0)]}
+        asked |= signatures.keys() & {f"{_PACK}/{name}" for name in now.get(_PACK, (0, ()))[1]}
+        if all(_signature(objects, name) == signatures[name] for name in asked):
+            return set()
+        spoiled: set[str] = set()
+        for name, before in list(signatures.items()):
+            found = _signature(objects, name)
+            if found == before:
+                continue
+            if found is None:
+                del signatures[name]  # it went, which is seen elsewhere
+                continue
+            signatures[name] = found
+            if (
+                found[1:] != before[1:]
+                if found[2] > _HASHED_BYTES
+                else not _stands_whole(os.path.join(objects, name), name)
+            ):
+                spoiled.add(name)
+        return spoiled
+
+    def _sign(self, objects: str, now: Parts) -> None:
+        """Notes how the kernel describes what is there, after the links were made: that is a change, too."""
+        signatures = self._signatures.setdefault(objects, {})
+        for part, (_, names) in now.items():
+            for name in names:
+                path = f"{part}/{name}"
+                if path not in signatures:
+                    if len(signatures) >= MAX_WATCHED:
+                        return
+                    if (found := _signature(objects, path)) is not None:
+                        signatures[path] = found
+
+    def _lost(self, objects: str, names: set[str], spoiled: Collection[str] = ()) -> Lost | None:
         if not names:
             return None
         store = self._store(objects)
-        kept = {name for name in names if os.path.lexists(os.path.join(store, name))}
+        kept = {
+            name
+            for name in names
+            if os.path.lexists(path := os.path.join(store, name))
+            and (name not in spoiled or _stands_whole(path, name))
+        }
         return Lost(os.fsencode(objects), tuple(sorted(kept)), unkept=len(names - kept))
 
     def _take_new(self, objects: str, now: Parts, known: Parts) -> None:
@@ -160,7 +233,12 @@ class ObjectKeeper:
                     self._take(os.path.join(objects, part, name), os.path.join(folder, name))
 
     def _take(self, path: str, kept: str) -> None:
-        """A link, or a copy while there is room; what can be neither is not kept."""
+        """A copy of what is small, else a link, or a copy while there is room; what can be neither is not kept."""
+        if self._copies_left > 0 and os.path.basename(os.path.dirname(path)) != _PACK:
+            with contextlib.suppress(OSError):
+                if _copy_small(path, kept):
+                    self._copies_left -= 1
+                    return
         try:
             os.link(path, kept, follow_symlinks=False)
             return
@@ -305,11 +383,50 @@ def _objects_in(part: str, where: int) -> frozenset[str]:
         os.close(fd)
 
 
+def _without(names: Collection[str], now: Parts) -> Parts:
+    gone: dict[str, set[str]] = {}
+    for name in names:
+        part, rest = name.split("/")
+        gone.setdefault(part, set()).add(rest)
+    return now | {part: (-1, now[part][1] - left) for part, left in gone.items() if part in now}
+
+
+def _signature(objects: str, name: str) -> _Signature | None:
+    try:
+        status = os.lstat(f"{objects}/{name}")
+    except OSError:
+        return None
+    return status.st_ctime_ns, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _stands_whole(path: str, name: str) -> bool:
+    try:
+        return _is_whole(path, name)
+    except OSError:
+        return False
+
+
 def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def _copy_small(path: str, to: str) -> bool:
+    """Copies an object if it is small. One that was torn by a crash shows when it is to be given back."""
+    source = os.open(path, _READ)
+    try:
+        data = os.read(source, _SMALL + 1)
+    finally:
+        os.close(source)
+    if not data or len(data) > _SMALL:
+        return False
+    target = os.open(to, _NEW, 0o444)
+    try:
+        return os.write(target, data) == len(data)
+    finally:
+        os.close(target)
 
 
 def _copy(path: str, to: str | tuple[str, int]) -> None:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from bridle.base.processes import CannotStart
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import BackgroundStarted, Notice
+from bridle.protocol.events import BackgroundStarted
 from bridle.tools.jobs import MAX_JOBS, Jobs, TooManyJobs
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -122,8 +122,8 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
         await process.stop()  # the whole group, also when we are cancelled or out of time
         output.end()
     blocked = process.blocked(output.tail)
-    for message in process.put_aside:
-        context.emit(Notice(reason="PutAside", message=message))
+    for notice in process.put_aside:
+        context.emit(notice)
     seen |= await _named_files(context, "write")
     return ToolOutput(
         content=_trailer(exit_code, output.tail) + blocked,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from bridle.base.redact import StreamRedactor
 from bridle.engine.ports import Hosts, Process
 from bridle.engine.tools import ToolContext
-from bridle.protocol.events import BackgroundEnded, DurableEvent, Notice
+from bridle.protocol.events import BackgroundEnded, DurableEvent
 
 MAX_JOBS = 8
 KEPT_CHARACTERS = 32 * 1024
@@ -122,7 +122,7 @@ class Jobs:
         exit_code = await process.wait()
         await process.stop()
         job.end(exit_code, process.blocked)
-        for message in process.put_aside:
-            self._emit(Notice(reason="PutAside", message=message))
+        for notice in process.put_aside:
+            self._emit(notice)
         ended = "cancelled" if job.stopped else "ok" if job.exit_code == 0 else "error"
         self._emit(BackgroundEnded(call_id=job.call_id, outcome=ended, exit_code=job.exit_code))

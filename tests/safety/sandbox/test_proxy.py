@@ -159,7 +159,7 @@ async def test_whatever_name_leads_there_some_addresses_are_never_reached(
 )  # fmt: skip
 async def test_addresses_in_numbers_and_names_of_this_machine_are_never_reached(host: str) -> None:
     network = Network(9, {host: [PUBLIC]})
-    async with proxied(network, "*", "localhost", "a.localhost", "metadata.google.internal") as way:
+    async with proxied(network, "*") as way:
         for line in (f"CONNECT {host}:443 HTTP/1.1", f"GET http://{host}/ HTTP/1.1"):
             assert (await way.say(line)).startswith(f"HTTP/1.1 403 {host} was not reached: ")
     assert (network.asked, network.contacted) == ([], [])

@@ -59,6 +59,16 @@ ORDINARY = [
     "ssh-add -L"),
     *("npm token list", "heroku apps", "terraform output", "ls secret", "cat pass", "echo vault kv get x"),
 ]  # fmt: skip
+GIVEN = [
+    *("docker inspect shop", "docker container inspect shop", "docker image inspect x", "docker logs shop",
+    "docker container logs -f shop"),
+    *("docker top shop", "docker history --no-trunc x", "docker context inspect", "docker exec shop env",
+    "docker compose config"),
+    *("podman inspect x", "podman logs x", "kubectl describe pod x", "kubectl exec x -- env", "systemctl show x",
+    "systemctl cat x"),
+    *("systemctl show-environment", "ps auxe", "ps e", "ps -E"),
+]  # fmt: skip
+"""What prints the variables, arguments and words of programs elsewhere: their passwords among them."""
 AROUND = [
     *("sudo {}", "env X=1 {}", "sh -c '{}'", "bash -lc '{}'", "ls; {} | cat", "echo $({})", "timeout 5 {}",
     "(cd src && {})"),
@@ -70,6 +80,11 @@ AROUND = [
 def test_a_stored_password_or_a_token_that_acts_for_a_person_is_never_printed(command: str, read) -> None:
     found = read(command)
     assert (found.refused_rule, bool(found.refused)) == ("credential_tool", True)
+
+
+@pytest.mark.parametrize("command", GIVEN)
+def test_what_programs_elsewhere_were_given_is_never_shown_quietly(command: str, read) -> None:
+    assert not read(command).read_only
 
 
 @pytest.mark.parametrize("command", EACH_TIME)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridle.base.files import open_beneath, read_limited
@@ -28,8 +29,13 @@ _MOST_NUMBERED = 100
 _MOST_DIGITS = 24
 
 
-def put_right(confinement: Confinement) -> tuple[str, ...]:
-    """Puts everything back that a command must not have changed. Returns the paths that had been tampered with."""
+def put_right(
+    confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None
+) -> tuple[str, ...]:
+    """Puts everything back that a command must not have changed. Returns the paths that had been tampered with.
+
+    `cannot` hears of each that could not be put back.
+    """
     missing = (*confinement.unwanted, *(path for path, _ in confinement.filled))
     tampered = [path for path in dict.fromkeys(missing) if os.path.lexists(path) and not is_stand_in(path)]
     tampered += [kept.path for kept in confinement.kept if not _is_as_it_was(kept)]
@@ -48,8 +54,12 @@ def put_right(confinement: Confinement) -> tuple[str, ...]:
         if watched.content is not None
     }
     for path in tampered:
-        with contextlib.suppress(OSError):  # a folder on the way was moved: the name means nothing any more
+        try:
             _put_back(path, by_path.get(path))
+        except OSError as problem:
+            # Where a folder on the way was moved, the name means nothing any more.
+            if cannot is not None and os.path.lexists(path):
+                cannot(path, problem)
     return tuple(tampered)
 
 
@@ -76,14 +86,17 @@ def _names_new_programs(watched: Watched) -> bool:
 
 
 def put_aside(came: Came) -> str:
-    """Renames what came to be and puts back what was there. Its new path; empty where there is nothing any more."""
+    """Renames what came to be and puts back what was there. Its new path; empty where there is nothing any more.
+
+    Raises `OSError` where that cannot be: the folder is somebody else's, or nothing in it can be changed.
+    """
     before = came.before
     kept = None
     if before is not None and (before.link or before.content is not None):
         kept = Kept(path=came.path, link=before.link, content=before.content or b"", mode=before.mode)
     try:
         return _put_back(came.path, kept)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
 
 

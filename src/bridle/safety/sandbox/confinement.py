@@ -15,7 +15,8 @@ from bridle.base.processes import is_scarce
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.engine.ports import SpawnPolicy
 from bridle.safety.paths import PathRefused, find, is_beneath, is_beneath_any
-from bridle.safety.sandbox.git_places import GitFiles, files_of, find_repository, packs_of
+from bridle.safety.sandbox.git_places import GitFiles, GitPlaces, files_of, find_repository, packs_of
+from bridle.safety.sandbox.other_projects import OtherProjects
 from bridle.safety.sandbox.private_places import (
     HOME_START_UP_FILES,
     SHOWN_IN_EMPTIED,
@@ -119,6 +120,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where Bridle keeps what undo needs: on another file system, git's packs cannot be kept there without copying."""
     env: Mapping[str, str] = {}
     """The person's environment: it says where some programs keep their files and sockets."""
+    others: OtherProjects | None = None
+    """Knows the environment files of other projects, which no command sees."""
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp")  # noqa: S108  these are the ones a command must not see
 
 
@@ -169,6 +172,7 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
     shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
+    others = _of_others(place, _unique([workspace, *folders]), repositories, home, real)
     return Confinement(
         writable=tuple(writable),
         folders=tuple(folders) if writes else (),
@@ -176,7 +180,7 @@ def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinem
         absent=tuple(protection.absent),
         filled=tuple(protection.filled.items()),
         held=tuple(protection.held()),
-        hidden=tuple(path for path in _hidden(place, real) if path not in named),
+        hidden=tuple(path for path in (*_hidden(place, real), *others) if path not in named),
         emptied=tuple(path for path in _socket_folders(place, home, real) if path not in named),
         shown=tuple(path for path in _unique(shown) if path not in writable),
         temporary=tuple(path for path in _existing(place.temporary, real) if path not in named),
@@ -342,6 +346,21 @@ def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
 
 def _hidden(place: Place, real: Callable[[str], str]) -> list[str]:
     return _existing([*place.own, *secret_places(place.home, place.env)], real)
+
+
+def _of_others(
+    place: Place,
+    folders: Sequence[str],
+    repositories: Iterable[GitPlaces],
+    home: str,
+    real: Callable[[str], str],
+) -> list[str]:
+    """The environment files of other projects. What is in the repository of a session's folder is no other one."""
+    if place.others is None:
+        return []
+    own = [*folders, *(git.top for git in repositories if git.ours and not is_beneath(home, git.top))]
+    found = _existing(place.others.secrets(folders), real)
+    return [path for path in found if not is_beneath_any(path, own)]
 
 
 def _socket_folders(place: Place, home: str, real: Callable[[str], str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Finding what a command left that was cut off together with its engine, before anybody obeys it.
 
-What masks missing files stays behind then, or a note of it that a guardian left, and shows when the command began.
-Repositories that name programs since then are put aside; so is what leads a repository elsewhere, whenever it came.
+What masks missing files stays behind then, or a note of it that a guardian left, and shows where and when the command
+began. Repositories that name programs since then are put aside, and files that later runs obey; so is what leads a
+repository elsewhere, whenever it came.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from bridle.safety.sandbox.aftermath import put_aside
 from bridle.safety.sandbox.lookout import Came, Lookout
 
 
-def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tuple[Came, str]]:
-    """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path.
+def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tuple[Came, str | OSError]]:
+    """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path, or with
+    why it has none.
 
     `notes` is the folder in which a guardian noted what it has taken away.
     """
@@ -31,11 +33,18 @@ def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tup
         came.append(Came(redirection, "leads git elsewhere"))
     if began:
         came += Lookout((workspace,)).left_since(min(began) - CLOCK_TICK_NS)
-    found = [(what, aside) for what in came if (aside := put_aside(what))]
+    found = [(what, aside) for what in came if (aside := _aside(what))]
     for note in read:  # not sooner: we may be killed too
         with contextlib.suppress(OSError):
             os.unlink(note)
     return found
+
+
+def _aside(what: Came) -> str | OSError:
+    try:
+        return put_aside(what)
+    except OSError as problem:
+        return problem
 
 
 def _taken_away(path: str) -> int | None:

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 from bridle.base.files import open_up, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.safety.paths import is_beneath_any
+from bridle.safety.sandbox.confinement import ALWAYS_PROTECTED
 from bridle.safety.sandbox.git_places import GitPlaces, repository_at
 from bridle.safety.sensitive import POLICY_PARENTS, is_held_file
 from bridle.safety.shell.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
@@ -134,14 +135,18 @@ class Lookout:
         self._running.remove(began)
 
     def left_since(self, since_ns: int) -> list[Came]:
-        """Repositories that name programs since then, where nobody knows what was there before."""
-        return [
-            Came(_entry(met), _words(reasons))
-            for met in self._walk(FIRST_S)
-            if met.kind in ("repository", "bare")
-            and _changed_ns(met) >= since_ns
-            and (reasons := _reasons(met.path, met.kind, self._roots))
-        ]
+        """Repositories that name programs since then, and files that later runs obey, where nobody knows what was
+        there before. Held at the top, some of these cannot be of a command."""
+        found: list[Came] = []
+        held = {os.path.join(root, name) for root in self._roots for name in ALWAYS_PROTECTED}
+        for met in self._walk(FIRST_S, held):
+            if met.kind == "folder" or is_beneath_any(met.path, held) or _changed_ns(met) < since_ns:
+                continue
+            if met.kind == "file":
+                found.append(Came(met.path, _OBEYED))
+            elif reasons := _reasons(met.path, met.kind, self._roots):
+                found.append(Came(_entry(met), _words(reasons)))
+        return found[:_MAX_OBEYED]
 
     def learn(self, paths: Iterable[str]) -> None:
         """Somebody else changed these, as they may."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from bridle.safety.paths import SessionFolders, is_beneath, is_beneath_any
+from bridle.safety.sandbox.other_projects import OtherProjects, is_environment_file
 from bridle.safety.sensitive import SECRET_FILES, is_secret_like
 
 # fmt: off
@@ -152,12 +153,15 @@ class PrivatePlaces:
         self._home = os.path.realpath(home)
         self._env = env
         self._folders = folders
+        self._others = OtherProjects(home)
 
     def hold(self, path: str) -> bool:
         """Whether an absolute path without `..` is or lies in a private place, under this name."""
         if self.inside_is_clear and self._folders.place(path) != "outside":
             return False
-        return f"{path}/".startswith(self._places)
+        return f"{path}/".startswith(self._places) or (
+            is_environment_file(path.rpartition("/")[2]) and path in self._of_others()
+        )
 
     def hold_second_name(self, status: os.stat_result | None) -> bool:
         """Whether a file that has several names has one of them there. One with a single name is not looked for."""
@@ -172,6 +176,8 @@ class PrivatePlaces:
             for root in roots
             if not self.inside_is_clear or self._folders.place(root) == "outside"
         )
+        if below and any(path.startswith(below) for path in self._of_others()):
+            return True
         if self._above.isdisjoint(below):
             return False
         return any(place.startswith(below) and os.path.lexists(place.rstrip("/")) for place in self._places)
@@ -184,6 +190,10 @@ class PrivatePlaces:
         return not names or any(
             fnmatchcase(place, name) or is_secret_like(name, SECRET_FILES) for name in names for place in last
         )
+
+    def _of_others(self) -> tuple[str, ...]:
+        """The environment files of other projects, as a sandbox hides them too."""
+        return self._others.secrets((self._folders.workspace, *self._folders.added))
 
     @functools.cached_property
     def inside_is_clear(self) -> bool:
@@ -225,7 +235,7 @@ class PrivatePlaces:
         """The files there that have several names, as far as a look goes; what matters most stands first."""
         found: set[tuple[int, int]] = set()
         left = MAX_LOOKED_AT
-        waiting = [*dict.fromkeys(secret_places(self._home, self._env))][::-1]
+        waiting = [*dict.fromkeys((*secret_places(self._home, self._env), *self._of_others()))][::-1]
         while waiting and left > 0:
             path, left = waiting.pop(), left - 1
             try:

@@ -19,6 +19,7 @@ import msgspec
 from bridle.base.processes import CannotStart, Processes, is_scarce
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
+from bridle.protocol.events import Notice
 from bridle.safety.spawn import (
     OWN_NETWORK,
     UNCONFINED,
@@ -398,7 +399,7 @@ class _Border:
         self._watching: tuple[Lookout, int] | None = None
         self._held: frozenset[str] = frozenset()
         self._notes: list[str] = []
-        self.put_aside: list[str] = []
+        self.put_aside: list[Notice] = []
         self._outside = outside
         self._way_out: WayOut | None = None
         self.variables: Mapping[str, str] = {}
@@ -466,7 +467,11 @@ class _Border:
         ):
             from bridle.safety.sandbox.aftermath import put_right
 
-            self._notes += [_told(self._shown(path)) for path in put_right(sealed)]
+            stuck: dict[str, OSError] = {}
+            tampered = put_right(sealed, stuck.__setitem__)
+            self._notes += [_told(self._shown(path)) for path in tampered if path not in stuck]
+            for path, problem in stuck.items():
+                self._tell_stuck(path, "leads git or an agent elsewhere, or names programs", problem)
         if sealed and self._watching is not None:
             (lookout, began), self._watching = self._watching, None
             came = lookout.end(began, held=self._held, agreed=self._policy.agreed)
@@ -505,12 +510,25 @@ class _Border:
         from bridle.safety.sandbox.aftermath import put_aside
 
         for what in came:
-            if aside := put_aside(what):
+            try:
+                aside = put_aside(what)
+            except OSError as problem:
+                self._tell_stuck(what.path, what.why, problem)
+                continue
+            if aside:
                 shown, path = self._shown(what.path), self._shown(aside)
                 told = f"{shown} was put aside as {path}: it {what.why}"
                 back = f"bridle sandbox give-back {quote(path)}"
                 self._notes.append(f"[sandbox: {told}. A person can bring it back: {back}]\n")
-                self.put_aside.append(f"{told}. To bring it back: {back}")
+                self.put_aside.append(Notice(reason="PutAside", message=f"{told}. To bring it back: {back}"))
+
+    def _tell_stuck(self, path: str, why: str, problem: OSError) -> None:
+        from bridle.protocol.errors import sentence
+
+        data = {"path": self._shown(path), "why": why, "problem": problem.strerror or str(problem)}
+        message = sentence("NotPutAside", data)
+        self._notes.append(f"[sandbox: {message}]\n")
+        self.put_aside.append(Notice(reason="NotPutAside", message=message, data=data))
 
     def _holds(self) -> bool:
         """Whether what is to stay as it is cannot be changed by a command."""

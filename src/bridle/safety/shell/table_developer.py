@@ -80,13 +80,14 @@ gofmt | read single_dash
     -d -e -l -s -w^ -r: -cpuprofile>
 docker | read executes | runs containers
     -D -l: --log-level:
-docker ps, docker images, docker inspect, docker logs, docker version, docker info, docker port, docker top,
-docker diff, docker history, docker container ls, docker container list, docker container inspect,
-docker container logs, docker container top, docker image ls, docker image list, docker image inspect,
-docker image history, docker network ls, docker network inspect, docker volume ls, docker volume inspect,
-docker context ls, docker context show, docker system df, docker compose version, podman ps, podman images,
-podman inspect, podman logs, podman version, podman info | text | looks at containers
+docker ps, docker images, docker version, docker info, docker port, docker diff, docker container ls,
+docker container list, docker image ls, docker image list, docker network ls, docker network inspect,
+docker volume ls, docker volume inspect, docker context ls, docker context show, docker system df,
+docker compose version, podman ps, podman images, podman version, podman info | text | looks at containers
     &containers
+docker inspect, docker container inspect, docker image inspect, docker logs, docker container logs, docker top,
+docker container top, docker history, docker image history, docker context inspect, podman inspect,
+podman logs | text executes lenient | shows what containers were given and said
 docker search | text network lenient | asks the registry
 docker stats | text | looks at containers
     -a --no-stream --no-trunc --format:

@@ -375,9 +375,9 @@ systemctl | read executes | changes services
     --lines:
 systemctl status | text harmless | shows services
     &service
-systemctl show, systemctl cat, systemctl is-active, systemctl is-enabled, systemctl is-failed,
-systemctl list-units, systemctl list-unit-files, systemctl list-timers, systemctl list-dependencies,
-systemctl get-default | text harmless
+systemctl show, systemctl cat, systemctl show-environment | text executes lenient | shows what services were given
+systemctl is-active, systemctl is-enabled, systemctl is-failed, systemctl list-units, systemctl list-unit-files,
+systemctl list-timers, systemctl list-dependencies, systemctl get-default | text harmless
     &service
 journalctl | text check=follows | shows the system log
     -abefklmqrx -n: -u: -t: -p: -g: -o: -S: -U: -b? -n? -# --no-pager --since: --until: --unit: --user-unit:
