@@ -172,7 +172,7 @@ async def test_what_nobody_waits_for_is_committed_and_told_in_a_moment(tmp_path:
     took_s: list[float] = []
     with opened(tmp_path) as store, closing(store.create("/work", profile="default")) as log:
         heard: asyncio.Queue[int] = asyncio.Queue()
-        log.listen(lambda last_id, _failure: heard.put_nowait(last_id), lambda: None)
+        log.listen(lambda last_id, _failure: heard.put_nowait(last_id), lambda _failure: None)
         for _ in range(8):
             begun = time.perf_counter()
             (put_in,) = put(log, *words(1))

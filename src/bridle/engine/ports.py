@@ -155,10 +155,10 @@ class SessionLog(Protocol):
     @property
     def last_id(self) -> int: ...
     def append(self, envelope: Envelope, payload: bytes) -> None: ...
-    def listen(self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[], None]) -> None:
+    def listen(self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[StoreError], None]) -> None:
         """Calls `heard` in the caller's event loop: with the last id each time rows have come to survive the death of
         this process (whoever waits for them in `committed` goes on after that); once with the failure when writing
-        has failed. `stuck` is called when rows begin to wait for room on the disk."""
+        has failed. `stuck` is called, with what is in the way, when rows begin to wait for room on the disk."""
         ...
 
     async def committed(self) -> None:

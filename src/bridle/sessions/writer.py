@@ -80,7 +80,7 @@ class Listener(msgspec.Struct, frozen=True):
 
     loop: asyncio.AbstractEventLoop
     heard: Callable[[int, StoreError | None], None]
-    stuck: Callable[[], None]
+    stuck: Callable[[StoreError], None]
 
 
 _News: TypeAlias = tuple[asyncio.AbstractEventLoop | None, Callable[[], None]]
@@ -309,7 +309,7 @@ class Writer:
 
     def _wait_for_room(self, queued: list[_Row | Change], failure: StoreError) -> None:
         if self._full is None:
-            _deliver([(one.loop, one.stuck) for one in self._listeners.values()])
+            _deliver([(one.loop, partial(one.stuck, failure)) for one in self._listeners.values()])
         with self._wake:
             self._rows.extendleft(reversed(queued))
             self._full = failure
