@@ -28,7 +28,6 @@ from bridle.base.http_dial import (
     abandon,
     connect_one,
     first_connected,
-    in_thread,
     tls_fault,
     trust_fault,
     unreached,

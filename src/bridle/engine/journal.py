@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
 from bridle.base.secret_openings import might_hold_secret
+from bridle.base.threads import in_thread
 from bridle.engine.bus import RING_BYTES, RING_EVENTS, Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import SessionLog
@@ -90,7 +92,7 @@ class Journal:
         if len(payload) <= LONG_BYTES:
             event, payload = self._clean(event, payload)
         else:
-            event, payload = await asyncio.to_thread(self._clean, event, payload)
+            event, payload = await in_thread(partial(self._clean, event, payload))
         return self.emit(event, clean=payload)
 
     def emit(self, event: DurableEvent, *, originator: str | None = None, clean: bytes | None = None) -> int:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from bridle.base.redact import StreamRedactor
+from bridle.base.threads import in_thread
+from bridle.engine.journal import LONG_BYTES
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 
 
 def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
-    """Redacts the stream as it passes, then the returned content and every text in the metadata.
+    """Redacts the stream as it passes, then the returned content and every text in the metadata, apart from the loop if
+    that is long: a stream comes in pieces, this comes at once.
 
     A secret split over two pieces of the stream is found. What was held back is passed on at the end, also
     when the call fails. `secrets` are the keys in use, which are masked whatever they look like.
@@ -31,11 +35,28 @@ def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
             if rest := stream.flush():
                 call.write(rest)
 
-        return msgspec.structs.replace(
-            output, content=stream.whole(output.content), metadata=_changed(output.metadata, stream.whole)
-        )
+        if _size([output.content, output.metadata]) <= LONG_BYTES:
+            return _cleaned(output, stream)
+        return await in_thread(partial(_cleaned, output, stream))
 
     return layer
+
+
+def _cleaned(output: ToolOutput, stream: StreamRedactor) -> ToolOutput:
+    return msgspec.structs.replace(
+        output, content=stream.whole(output.content), metadata=_changed(output.metadata, stream.whole)
+    )
+
+
+def _size(value: Any) -> int:
+    """How many characters the texts in it have."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = cast("dict[Any, Any]", value).values()
+    elif not isinstance(value, list | tuple):
+        return 0
+    return sum(map(_size, cast("Iterable[Any]", value)))
 
 
 def _changed(value: Any, clean: Callable[[str], str]) -> Any:
