@@ -16,7 +16,6 @@ CannotStart   the program or its folder is missing, or the system refused
 import asyncio
 import contextlib
 import errno
-import math
 import os
 import signal
 import subprocess
@@ -30,7 +29,8 @@ from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
 from bridle.base.guardian import Guardian
 from bridle.base.own_process import close_to_others
 
-Output = Callable[[bytes], None]
+Output = Callable[[bytes], "asyncio.Future[None] | None"]
+"""Takes a piece of output. Nothing more is read before what it returns is done."""
 Starting = Callable[[], "subprocess.Popen[bytes]"]
 Within = Callable[[Starting], "subprocess.Popen[bytes]"]
 """Calls what it is given, in a thread of its choosing: what that thread has given up, the process never has.
@@ -49,14 +49,12 @@ Reason = Literal[
     "no network filter",
 ]
 
-_CHUNK = 4 * 1024
-"""Whoever reads may look for secrets in it, at the worst for some milliseconds, and the loop waits meanwhile."""
-_READS_PER_TURN = 16
-_TURN_S = 0.004
-"""How much one readiness callback reads, and for how long, before it gives the other tasks of the loop their turn."""
+_CHUNK = 64 * 1024
+_READS_PER_TURN = 4
+"""How much one readiness callback reads before it gives the other tasks of the loop their turn."""
 _DRAIN_S = 0.1
 """How long a grandchild may keep the pipe open once the direct child is gone."""
-_LAST_READS = 256
+_LAST_READS = 16
 """After that, at most what a full pipe can hold is still read."""
 _SCARCE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.3
@@ -111,7 +109,6 @@ class Process:
         self._input: tuple[int, memoryview] | None = None
         self._exited = False
         self._drain_timer: asyncio.TimerHandle | None = None
-        self._reads_left = math.inf
         self._ended = asyncio.Event()
         self._failure: Exception | None = None
         self._on_finished = finished
@@ -201,27 +198,29 @@ class Process:
         with contextlib.suppress(RuntimeError):  # the loop closed first
             self._loop.call_soon_threadsafe(self._child_gone)
 
-    def _read(self, fd: int) -> bool:
-        """Reads for a turn of the loop; whether there may be more."""
+    def _read(self, fd: int, most: int = _READS_PER_TURN) -> None:
         deliver = self._pipes[fd]
-        until = self._loop.time() + _TURN_S
-        for _ in range(_READS_PER_TURN):
+        for _ in range(most):
             try:
                 chunk = os.read(fd, _CHUNK)
             except BlockingIOError:
-                return False
+                return
             if not chunk:
                 self._close_pipe(fd)
-                return False
+                return
             try:
-                deliver(chunk)
+                taken = deliver(chunk)
             except Exception as error:  # noqa: BLE001  not ours: handed to whoever waits
                 self.fail(error)
-                return False
-            self._reads_left -= 1
-            if self._loop.time() > until:
-                break
-        return True
+                return
+            if isinstance(taken, asyncio.Future) and most == _READS_PER_TURN:
+                self._loop.remove_reader(fd)
+                taken.add_done_callback(lambda _taken: self._read_again(fd))
+                return
+
+    def _read_again(self, fd: int) -> None:
+        if fd in self._pipes:
+            self._loop.add_reader(fd, self._read, fd)
 
     def fail(self, error: Exception) -> None:
         """An output callback is broken: nobody can follow this process any more, so it ends. `wait` raises it."""
@@ -264,17 +263,13 @@ class Process:
         self._finish_if_quiet()
 
     def _give_up_draining(self) -> None:
-        """Something else holds the pipe, or we are slow: kill it, keep what it wrote so far."""
+        """Something else holds the pipe: kill it, keep what it wrote so far."""
         self.signal_group(signal.SIGKILL)
-        self._reads_left = _LAST_READS
-        self._read_the_rest()
-
-    def _read_the_rest(self) -> None:
         for fd in list(self._pipes):
-            if fd in self._pipes and not (self._read(fd) and self._reads_left > 0):  # a failure closes them all
-                self._close_pipe(fd)
-        if self._pipes:
-            self._loop.call_soon(self._read_the_rest)
+            if fd in self._pipes:  # a failing callback closes them all
+                self._read(fd, _LAST_READS)
+        for fd in list(self._pipes):
+            self._close_pipe(fd)
 
     def _finish_if_quiet(self) -> None:
         if not self._exited or self._pipes or self._finishing:
@@ -334,7 +329,7 @@ class Processes:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program; a mark is added where orphans are
         adopted); raises `CannotStart`.
 
-        Output arrives as it is written, in pieces of at most 4 KB; nothing is kept. Without `on_error`,
+        Output arrives as it is written, in pieces of at most 64 KB, and as fast as `Output` lets it; nothing is kept. Without `on_error`,
         stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
         one. `pass_fds` are open in the process under the same numbers, and stay the caller's. `within` makes the
         call that starts it. `ended` is called once nothing of it runs any more. `terminate`

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
+
+if TYPE_CHECKING:
+    from bridle.base.processes import Output
 
 # The model
 
@@ -273,7 +276,7 @@ class Spawn(Protocol):
         env: Mapping[str, str],
         policy: SpawnPolicy,
         call_id: str,
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None] | None = None,
+        on_output: Output,
+        on_error: Output | None = None,
         stdin: bytes | None = None,
     ) -> Process: ...

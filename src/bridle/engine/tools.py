@@ -15,6 +15,8 @@ from bridle.protocol.events import CommandPart, DurableEvent, Evidence, Identity
 from bridle.protocol.messages import ToolSchema
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from bridle.base.clock import Clock
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.ports import Spawn, SpawnPolicy
@@ -136,7 +138,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     identity: IdentityClass = "human"
     by_person: bool = False
     problem: str | None = None
-    write: Callable[[str], None]
+    write: Callable[[str], "Future[None] | None"]
     passed_gates: Callable[[], Awaitable[None]]
     partial: list[str]
     begun: list[ToolCall] = []
@@ -221,8 +223,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         assert self.call.policy is not None
         return self.call.policy
 
-    def write(self, text: str) -> None:
-        self.call.write(text)
+    def write(self, text: str) -> Future[None] | None:
+        """Whoever has much more of it is to wait for what this returns."""
+        return self.call.write(text)
 
 
 class ToolSource(Protocol):

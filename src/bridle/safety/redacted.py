@@ -9,42 +9,34 @@ from typing import Any, cast
 import msgspec
 
 from bridle.base.redact import StreamRedactor
+from bridle.base.redacting import AT_ONCE, RedactedStream
 from bridle.base.threads import in_thread
-from bridle.engine.journal import LONG_BYTES
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 
 
 def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
-    """Redacts the stream as it passes, then the returned content and every text in the metadata, apart from the loop if
-    that is long: a stream comes in pieces, this comes at once.
+    """Redacts the stream as it passes, then the returned content and every text in the metadata.
 
     A secret split over two pieces of the stream is found. What was held back is passed on at the end, also
     when the call fails. `secrets` are the keys in use, which are masked whatever they look like.
     """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        stream = StreamRedactor(known=secrets())
-
-        def write(text: str) -> None:
-            if safe := stream.feed(text):
-                call.write(safe)
-
+        stream = RedactedStream(call.write, known=secrets())
         try:
-            output = await proceed(msgspec.structs.replace(call, write=write))
+            output = await proceed(msgspec.structs.replace(call, write=stream.feed))
         finally:
-            if rest := stream.flush():
-                call.write(rest)
-
-        if _size([output.content, output.metadata]) <= LONG_BYTES:
-            return _cleaned(output, stream)
-        return await in_thread(partial(_cleaned, output, stream))
+            redactor = await stream.end()
+        if _size([output.content, output.metadata]) <= AT_ONCE:
+            return _cleaned(output, redactor)
+        return await in_thread(partial(_cleaned, output, redactor))
 
     return layer
 
 
-def _cleaned(output: ToolOutput, stream: StreamRedactor) -> ToolOutput:
+def _cleaned(output: ToolOutput, redactor: StreamRedactor) -> ToolOutput:
     return msgspec.structs.replace(
-        output, content=stream.whole(output.content), metadata=_changed(output.metadata, stream.whole)
+        output, content=redactor.whole(output.content), metadata=_changed(output.metadata, redactor.whole)
     )
 
 
