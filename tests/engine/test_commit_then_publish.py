@@ -12,7 +12,7 @@ from pathlib import Path
 from bridle.base.clock import SystemClock
 from bridle.conformance.harness import harness
 from bridle.conformance.models import RecordingModel, scripted
-from bridle.engine.bus import Bus
+from bridle.engine.bus import RING_BYTES, Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.protocol.events import (
@@ -141,6 +141,19 @@ async def test_an_event_that_was_read_from_the_log_before_it_was_told_comes_once
         closing_it = asyncio.ensure_future(told.close_later())
         assert await told.heard() == ["0", "1", "2", "3", "4", "5"]
         await closing_it
+
+
+async def test_what_is_kept_in_one_go_and_more_than_the_ring_holds_is_told_without_a_gap(tmp_path: Path) -> None:
+    with journal(tmp_path) as (store, told):
+        reading = asyncio.ensure_future(told.heard())
+        await asyncio.sleep(0)
+        with held(store):
+            for number in range(8):
+                told.note(f"{number}" + "x" * (RING_BYTES // 3))
+        await told.journal.committed()
+        told.bus.close()
+        heard = await asyncio.wait_for(reading, PATIENCE_S)
+        assert [words[:1] for words in heard] == [f"{number}" for number in range(8)]
 
 
 async def test_the_last_event_of_a_session_is_told_before_its_readers_are_sent_away() -> None:
