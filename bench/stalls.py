@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from measure import Figure, scratch
 
@@ -60,8 +60,7 @@ async def _written(session: HarnessSession, text: str) -> None:
 
 async def _printed(session: HarnessSession, text: str) -> None:
     """By a command."""
-    with open(os.path.join(session.folder, "long.txt"), "w", encoding="ascii") as file:
-        file.write(text)
+    await asyncio.to_thread(Path(session.folder, "long.txt").write_text, text, encoding="ascii")
     assert outcomes(await session.ask("look at it")) == ["ok"]
 
 

@@ -18,7 +18,9 @@ _FOLDER = r"(?:\w+<([^>]*)>, )?"
 _RENAME = re.compile(rf'\brename\w*\({_FOLDER}"[^"]*", {_FOLDER}"([^"]*)"')
 
 
-_CHANGE = re.compile(r'\b(write|pwrite64|writev|pwritev|ftruncate|fsync|fdatasync|unlink)\((?:\d+<([^>]*)>|"([^"]*)")')
+_CHANGE = re.compile(
+    r'\b(write|pwrite64|writev|pwritev|ftruncate|fsync|fdatasync|unlink)\((?:\d+<([^>]*)>|"([^"]*)")'
+)
 
 
 class Asked(NamedTuple):

@@ -43,7 +43,12 @@ call write_file {"path": "b.txt", "content": "new"}
 ---
 say Done.
 """
-SYNCS = {"the first commit": [], "the first intent": [], "the second intent": ["a.txt"], "the end": ["a.txt", "b.txt"]}
+SYNCS = {
+    "the first commit": [],
+    "the first intent": [],
+    "the second intent": ["a.txt"],
+    "the end": ["a.txt", "b.txt"],
+}
 """What the write-ahead log of a run is synced for, and what the run has written by then."""
 
 

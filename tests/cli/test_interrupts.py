@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run whatever came before it: floods, silence, long texts that are looked through, a reader that is gone."""
+"""Ctrl-C ends a run whatever came before it: floods, silence, long texts, a reader that is gone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ SCRIPTS = {
     "a provider that falls silent": ("say begun\nwait 600\nsay too late\n", "TextDelta"),
     "one long piece of text": (f"chunk 1000000\nsay {NEAR_SECRETS}\n", "TextDelta"),
     "one long thought": (f"chunk 1000000\nthink {NEAR_SECRETS}\n", "ThinkingDelta"),
-    "long arguments": (f"call write_file {json.dumps({'path': 'a', 'content': NEAR_SECRETS})}\n", "StepStarted"),
+    "long arguments": (
+        f"call write_file {json.dumps({'path': 'a', 'content': NEAR_SECRETS})}\n",
+        "StepStarted",
+    ),
     "a command that prints": (f"call bash {json.dumps({'command': NEVER_ENDS})}\n", "ToolCallProgress"),
     "a command in the background that prints": (
         f"call bash {json.dumps({'command': NEVER_ENDS, 'background': True})}\n---\nwait 600\nsay too late\n",

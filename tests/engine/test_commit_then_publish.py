@@ -143,7 +143,9 @@ async def test_an_event_that_was_read_from_the_log_before_it_was_told_comes_once
         await closing_it
 
 
-async def test_what_is_kept_in_one_go_and_more_than_the_ring_holds_is_told_without_a_gap(tmp_path: Path) -> None:
+async def test_what_is_kept_in_one_go_and_more_than_the_ring_holds_is_told_without_a_gap(
+    tmp_path: Path,
+) -> None:
     with journal(tmp_path) as (store, told):
         reading = asyncio.ensure_future(told.heard())
         await asyncio.sleep(0)

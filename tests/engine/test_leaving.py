@@ -1,4 +1,4 @@
-"""Leaving a session and coming back to it: a full disk holds up nobody who leaves, and a turn that rests nobody who asks."""
+"""A full disk holds up nobody who leaves; a turn that rests refuses nobody who saw it end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ async def test_a_disk_that_fills_up_while_a_session_says_goodbye_does_not_keep_i
             _fill(session)
             leaving = asyncio.ensure_future(session.connection.send(EndSession(session=session.id)))
             await others_had_their_turn()
-            assert (leaving.done(), store.stuck()) == (False, False), "it waits for the disk, which is not full yet"
+            assert (leaving.done(), store.stuck()) == (False, False), (
+                "it waits for the disk, which is not full yet"
+            )
         with pytest.raises(StoreError) as failure:
             await asyncio.wait_for(leaving, PATIENCE_S)
         assert failure.value.reason == "NoSpace"

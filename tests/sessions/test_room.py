@@ -64,7 +64,11 @@ async def test_rows_wait_for_room_and_are_written_in_order(tmp_path):
         await log.durable()
         assert not store.stuck()
         log.verify()
-        assert [one.event for one in store.events(log.session)] == [*words(10), *LARGE, *words(2 * BATCH_ROWS)]
+        assert [one.event for one in store.events(log.session)] == [
+            *words(10),
+            *LARGE,
+            *words(2 * BATCH_ROWS),
+        ]
         log.close()
 
 

@@ -5,7 +5,6 @@ and OpenSSL report.
 """
 
 import asyncio
-import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine

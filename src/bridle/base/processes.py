@@ -329,8 +329,8 @@ class Processes:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program; a mark is added where orphans are
         adopted); raises `CannotStart`.
 
-        Output arrives as it is written, in pieces of at most 64 KB, and as fast as `Output` lets it; nothing is kept. Without `on_error`,
-        stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
+        Output arrives as it is written, in pieces of at most 64 KB, as fast as it is taken; nothing is kept. Without
+        `on_error`, stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
         one. `pass_fds` are open in the process under the same numbers, and stay the caller's. `within` makes the
         call that starts it. `ended` is called once nothing of it runs any more. `terminate`
         asks it to end in place of SIGTERM to the group, and says whether it could.

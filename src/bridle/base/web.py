@@ -34,6 +34,7 @@ from bridle.base.http_dial import (
 )
 from bridle.base.http_framing import BadAnswer, Head, request_head
 from bridle.base.http_routes import ProxyRules, Url, parse_url, tls_context
+from bridle.base.threads import in_thread
 
 if TYPE_CHECKING:
     import ssl

@@ -12,7 +12,7 @@ from bridle.protocol.events import Envelope, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
 
 if TYPE_CHECKING:
-    from bridle.base.processes import Output
+    from asyncio import Future
 
 # The model
 
@@ -158,7 +158,9 @@ class SessionLog(Protocol):
     @property
     def last_id(self) -> int: ...
     def append(self, envelope: Envelope, payload: bytes) -> None: ...
-    def listen(self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[StoreError], None]) -> None:
+    def listen(
+        self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[StoreError], None]
+    ) -> None:
         """Calls `heard` in the caller's event loop: with the last id each time rows have come to survive the death of
         this process (whoever waits for them in `committed` goes on after that); once with the failure when writing
         has failed. `stuck` is called, with what is in the way, when rows begin to wait for room on the disk."""
@@ -263,6 +265,10 @@ class Process(Protocol):
         ...
 
 
+TakeOutput: TypeAlias = Callable[[bytes], "Future[None] | None"]
+"""Takes a piece of what a process prints. Nothing more is read before what it returns is done."""
+
+
 class Spawn(Protocol):
     """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows."""
 
@@ -276,7 +282,7 @@ class Spawn(Protocol):
         env: Mapping[str, str],
         policy: SpawnPolicy,
         call_id: str,
-        on_output: Output,
-        on_error: Output | None = None,
+        on_output: TakeOutput,
+        on_error: TakeOutput | None = None,
         stdin: bytes | None = None,
     ) -> Process: ...

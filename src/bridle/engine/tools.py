@@ -138,7 +138,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     identity: IdentityClass = "human"
     by_person: bool = False
     problem: str | None = None
-    write: Callable[[str], "Future[None] | None"]
+    write: Callable[[str], Future[None] | None]
     passed_gates: Callable[[], Awaitable[None]]
     partial: list[str]
     begun: list[ToolCall] = []

@@ -227,7 +227,7 @@ class Database:
             ) from problem
 
     def unsynced(self, problem: str) -> StoreError:
-        """What was written may not be on the disk, and nobody will ever know: the system forgets what it failed to sync.
+        """What was written may not be on the disk, and nobody will know: the system forgets what it failed to sync.
 
         A later sync that succeeds says nothing of it, so nothing more is written.
         """

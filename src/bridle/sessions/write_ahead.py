@@ -57,7 +57,7 @@ class WriteAheadLog:
         try:
             _sync(self._fd)
         except OSError as problem:
-            raise self._database.unsynced(problem.strerror) from problem
+            raise self._database.unsynced(problem.strerror or str(problem)) from problem
 
     def close(self) -> None:
         fd, self._fd = self._fd, None

@@ -266,7 +266,7 @@ class Writer:
             try:
                 with self._database.errors(), _Transaction(connection):
                     result = job(connection)
-            except Exception as error:  # noqa: BLE001  whatever it is, the caller of `run` gets it
+            except Exception as error:  # whatever it is, the caller of `run` gets it
                 done.set_exception(error)
                 if isinstance(error, StoreError) and error.reason == "StoreFailed":
                     raise
