@@ -19,7 +19,6 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
 from bridle.base.secret_openings import might_hold_secret
-from bridle.base.threads import in_thread
 from bridle.engine.bus import RING_BYTES, RING_EVENTS, Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import SessionLog
@@ -92,6 +91,8 @@ class Journal:
         if len(payload) <= LONG_BYTES:
             event, payload = self._clean(event, payload)
         else:
+            from bridle.base.threads import in_thread  # most events are short
+
             event, payload = await in_thread(partial(self._clean, event, payload))
         return self.emit(event, clean=payload)
 

@@ -9,7 +9,6 @@ import asyncio
 import codecs
 from collections.abc import Callable, Sequence
 
-from bridle.base.redacting import RedactedStream
 from bridle.engine.ports import Hosts, Process
 from bridle.engine.tools import ToolContext
 from bridle.protocol.events import BackgroundEnded, DurableEvent, Notice
@@ -26,6 +25,8 @@ class Job:
     """One background command. `exit_code` is None while it runs."""
 
     def __init__(self, name: str, command: str, call_id: str) -> None:
+        from bridle.base.redacting import RedactedStream  # most sessions leave nothing running
+
         self.name = name
         self.command = command
         self.call_id = call_id
