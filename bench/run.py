@@ -39,6 +39,7 @@ ROWS = {
     "size": "parts:size",
     "redact": "parts:redaction",
     "stall": "stalls:stall",
+    "interrupt": "interrupting:interrupt",
     "spawn": "parts:spawn",
     "sandbox": "sandboxing:added",
     "flood": "sandboxing:flood",

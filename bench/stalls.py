@@ -1,4 +1,4 @@
-"""How long the loop gets to nothing else while a long event is written into the journal."""
+"""How long the loop gets to nothing else while secrets are looked for in something long."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import base64
 import random
 import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from measure import Figure, scratch
 
-from bridle.conformance.harness import harness
+from bridle.conformance.harness import HarnessSession, harness, outcomes
 from bridle.conformance.models import scripted
 from bridle.protocol.events import ToolCallRequested
-from bridle.providers.script import say
+from bridle.providers.script import call, say
 
 TICK_S = 0.001
 MOST = 4 << 20
@@ -23,22 +25,46 @@ LONG = {
     "base64": base64.b64encode(_RANDOM.randbytes(MOST // 4 * 3)).decode(),
     "near-secrets": "password: " * (MOST // 10),
 }
+PRINTED = {
+    "log": "2031-04-05 12:30:00 INFO worker: handled 18 items in 4 ms, 0 failed, 3 left\n" * (MOST // 76),
+    "near-secrets": LONG["near-secrets"][: 1 << 20],
+    "near-tokens": "eyJ" * ((1 << 20) // 3),
+}
 
 
 def stall() -> list[Figure]:
     """The gaps between the ticks of a task that wants to run every millisecond."""
-    return [_figure(name, text) for name, text in LONG.items()]
+    events = [_figure(name, text, _written) for name, text in LONG.items()]
+    return [*events, *(_figure(f"output, {name}", text, _printed) for name, text in PRINTED.items())]
 
 
-def _figure(name: str, text: str) -> Figure:
-    gaps, took_s = asyncio.run(_gaps(text))
+Work = Callable[[HarnessSession, str], Awaitable[None]]
+
+
+def _figure(name: str, text: str, work: Work) -> Figure:
+    gaps, took_s = asyncio.run(_gaps(text, work))
     worst = sorted(gaps)
-    how = f"4 MB; {len(gaps)} ticks in {took_s:.1f} s, longest {worst[-1] * 1e3:.0f} ms"
+    how = f"{len(text) >> 20} MB; {len(gaps)} ticks in {took_s:.1f} s, longest {worst[-1] * 1e3:.0f} ms"
     value = worst[int(len(worst) * 0.99)] * 1e3
     return Figure(name=f"stall p99, {name}", value=value, unit="ms", target=20, how=how)
 
 
-async def _gaps(text: str) -> tuple[list[float], float]:
+async def _written(session: HarnessSession, text: str) -> None:
+    """As the arguments of a call into the log."""
+    journal = session.engine.multiplexer.session(session.id).journal
+    await journal.record(
+        ToolCallRequested(call_id="call_1", tool="write_file", input={"content": text}, step=0)
+    )
+    await journal.committed()
+
+
+async def _printed(session: HarnessSession, text: str) -> None:
+    """By a command."""
+    await asyncio.to_thread(Path(session.folder, "long.txt").write_text, text, encoding="ascii")
+    assert outcomes(await session.ask("look at it")) == ["ok"]
+
+
+async def _gaps(text: str, work: Work) -> tuple[list[float], float]:
     gaps: list[float] = []
 
     async def tick() -> None:
@@ -48,14 +74,13 @@ async def _gaps(text: str) -> tuple[list[float], float]:
             gaps.append(time.perf_counter() - before - TICK_S)
 
     with scratch() as home:
-        async with harness(scripted(say("ready")), home=home) as session:
+        calls = (call("bash", command="true"), say("ready"), call("bash", command="cat long.txt"))
+        model = scripted(*calls, say("done"))
+        async with harness(model, home=home, mode="yolo", sandbox="off") as session:
             await session.ask("begin")
-            journal = session.engine.multiplexer.session(session.id).journal
-            event = ToolCallRequested(call_id="call_1", tool="write_file", input={"content": text}, step=0)
             ticking = asyncio.ensure_future(tick())
             begun = time.perf_counter()
-            await journal.record(event)
-            await journal.committed()
+            await work(session, text)
             took_s = time.perf_counter() - begun
             ticking.cancel()
     assert gaps

@@ -115,6 +115,39 @@ async def test_both_outputs_are_captured_apart_or_merged_in_the_order_written(pr
     assert apart == Completed(0, b"out1\nout2\nout3\n", b"err1\nerr2\nerr3\n", False, False)
 
 
+async def test_nothing_more_is_read_while_whoever_reads_is_not_ready(processes):
+    ready, came = asyncio.get_running_loop().create_future(), []
+
+    def slow(chunk):
+        came.append(len(chunk))
+        return ready
+
+    process = await start(processes, "head -c 1000000 /dev/zero; exec sleep 600", on_output=slow)
+    async with asyncio.timeout(10):
+        while not came:
+            await asyncio.sleep(0)
+        first = list(came)
+        for _ in range(300):
+            await asyncio.sleep(0.0001)
+        assert came == first
+        ready.set_result(None)
+        while sum(came) < 1_000_000:
+            await asyncio.sleep(0.001)
+    await process.stop()
+
+
+async def test_what_a_process_left_is_read_though_whoever_reads_is_slow(processes):
+    never, came = asyncio.get_running_loop().create_future(), []
+
+    def slow(chunk):
+        came.append(len(chunk))
+        return never
+
+    process = await start(processes, "head -c 60000 /dev/zero; head -c 5000 /dev/zero", on_output=slow)
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert sum(came) == 65_000
+
+
 async def test_input_larger_than_the_pipe_is_fed_while_output_is_read(processes):
     data = os.urandom(1 << 20)
     result = await run(processes, "cat", stdin=data, max_output_bytes=2 << 20)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bridle.base.clock import SystemClock
 from bridle.conformance.harness import harness
 from bridle.conformance.models import RecordingModel, scripted
-from bridle.engine.bus import Bus
+from bridle.engine.bus import RING_BYTES, Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.protocol.events import (
@@ -27,6 +27,7 @@ from bridle.providers.script import call, say
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
 from sessions.session_kit import opened
+from sessions.test_room import no_more_pages, room_again, tight_store, until_stuck
 
 PATIENCE_S = 20
 MANY_TURNS_OF_THE_LOOP = 300
@@ -142,6 +143,21 @@ async def test_an_event_that_was_read_from_the_log_before_it_was_told_comes_once
         await closing_it
 
 
+async def test_what_is_kept_in_one_go_and_more_than_the_ring_holds_is_told_without_a_gap(
+    tmp_path: Path,
+) -> None:
+    with journal(tmp_path) as (store, told):
+        reading = asyncio.ensure_future(told.heard())
+        await asyncio.sleep(0)
+        with held(store):
+            for number in range(8):
+                told.note(f"{number}" + "x" * (RING_BYTES // 3))
+        await told.journal.committed()
+        told.bus.close()
+        heard = await asyncio.wait_for(reading, PATIENCE_S)
+        assert [words[:1] for words in heard] == [f"{number}" for number in range(8)]
+
+
 async def test_the_last_event_of_a_session_is_told_before_its_readers_are_sent_away() -> None:
     async with harness(scripted(say("Hi."))) as session:
         await session.ask("go")
@@ -156,6 +172,35 @@ async def test_the_last_event_of_a_session_is_told_before_its_readers_are_sent_a
 
 async def _all(stream: AsyncIterator[Envelope]) -> list[Envelope]:
     return [envelope async for envelope in stream]
+
+
+async def test_what_is_shown_while_the_disk_is_full_has_no_id_and_comes_again_with_it(tmp_path: Path) -> None:
+    with (
+        closing(tight_store(tmp_path, waits_for_room=True)) as store,
+        closing(store.create("/work", profile="default")) as log,
+    ):
+        told = Told(log)
+        heard: list[tuple[int | None, str]] = []
+
+        async def listen() -> None:
+            async for one in told.bus.follow(log, 0):
+                heard.append((one.envelope.id, _words(one.envelope)[:3]))
+                if "RoomAgain" in one.payload.decode():
+                    return
+
+        reading = asyncio.ensure_future(listen())
+        no_more_pages(store)
+        told.note("one" * 100_000)
+        await until_stuck(store)
+        await others_had_their_turn()
+        told.note("two")
+        told.show("now")
+        await others_had_their_turn()
+        early = [(None, "Deg"), (None, "one"), (None, "two")]
+        assert heard == early
+        room_again(store)
+        await asyncio.wait_for(reading, PATIENCE_S)
+        assert heard == [*early, (1, "one"), (2, "two"), (None, "now"), (3, "The")]
 
 
 # Who sent the command

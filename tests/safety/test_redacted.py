@@ -1,7 +1,10 @@
 """Secrets are taken out of what comes back; what goes in stays as it is."""
 
+import asyncio
+
 import pytest
 
+from bridle.base.redact import redact
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.safety.redacted import redacted
 
@@ -23,6 +26,20 @@ async def test_a_secret_split_over_two_pieces_never_shows(calls) -> None:
     assert "".join(calls.printed) == f"key {MASK} end"
     assert output.content == f" and {MASK}"
     assert output.metadata == {"diff": f"+{MASK}", "n": 1, "more": [{"x": MASK}]}
+
+
+async def test_long_and_short_pieces_come_out_in_order_and_all_of_them_before_the_result(calls) -> None:
+    """Long ones are looked through elsewhere, which takes time."""
+    pieces = [f"{number} {'eyJ' * size} " for number, size in enumerate([30_000, 1, 20_000, 2, 3])]
+
+    async def proceed(call: ToolCall) -> ToolOutput:
+        waits = [call.write(piece) for piece in (*pieces, SECRET[:10], SECRET[10:])]
+        assert waits[0] is not None, "whoever has more is to wait"
+        await asyncio.sleep(0)
+        return ToolOutput(content="end")
+
+    assert (await redacted()(calls.make(), proceed)).content == "end"
+    assert "".join(calls.printed) == redact("".join((*pieces, SECRET)))
 
 
 async def test_the_input_is_never_changed(calls) -> None:

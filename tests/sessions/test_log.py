@@ -443,6 +443,17 @@ def test_rows_lost_at_the_end_are_counted_when_the_log_is_opened(tmp_path) -> No
         store.open(session).close()
 
 
+def test_a_tip_that_a_power_cut_left_half_written_proves_nothing(tmp_path) -> None:
+    session = filled(tmp_path, words(3))
+    (tip,) = (tmp_path / "tips").iterdir()
+    tip.write_bytes((7).to_bytes(8, "big") + tip.read_bytes()[8:])
+    with opened(tmp_path) as store:
+        log = store.open(session)
+        put(log, TextDelta(text="onwards"))
+        log.verify()
+        log.close()
+
+
 def test_a_rewritten_end_is_found_when_the_log_is_opened(tmp_path) -> None:
     session = filled(tmp_path, words(3))
     with closing(raw(tmp_path)) as connection:

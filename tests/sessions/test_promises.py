@@ -14,9 +14,10 @@ import pytest
 
 from bridle.app.engine import VERIFIED_ON_RESUME, session_store
 from bridle.protocol.events import Notice
+from bridle.sessions.writer import LINGER_S
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from sessions.session_kit import opened, put, words
-from strace_kit import Asked, traced
+from strace_kit import Asked, traced, unsynced
 
 WRITES_TWICE = """call write_file {"path": "a.txt", "content": "new"}
 ---
@@ -51,6 +52,99 @@ def test_the_write_ahead_log_is_on_the_disk_before_a_call_changes_anything(
     assert synced in asked[second:]
 
 
+COMMITTED_FIRST = """
+import asyncio, os, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from sessions.session_kit import opened, put, words
+
+async def main(folder):
+    with opened(folder) as store:
+        log = store.create("/work", profile="default")
+        for name in ("first", "second"):
+            put(log, *words(1))
+            await log.committed()
+            (folder / "x").touch()
+            os.rename(folder / "x", folder / f"{name} committed")
+            await log.durable()
+            (folder / "x").touch()
+            os.rename(folder / "x", folder / f"{name} durable")
+        await log.durable()
+        log.close()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+TESTS = str(Path(__file__).parent.parent)
+
+
+@pytest.mark.requirement("G24.1")
+def test_what_is_committed_already_is_synced_all_the_same_before_it_is_durable(tmp_path: Path) -> None:
+    folder = tmp_path / "it"
+    done, asked = traced(
+        [sys.executable, "-c", COMMITTED_FIRST, str(folder), TESTS],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+        scratch=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("first", "second"):
+        committed, durable = (
+            asked.index(Asked("rename", str(folder / f"{name} {what}"))) for what in ("committed", "durable")
+        )
+        between = [one for one in asked[committed:durable] if one.what == "sync"]
+        assert between == [Asked("sync", str(folder / "sessions.db-wal"))]
+
+
+FOLDED_BACK = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from bridle.protocol.errors import StoreError
+from bridle.protocol.events import TextDelta
+from sessions.session_kit import opened, put
+
+async def main(folder):
+    with opened(folder) as store:
+        log = store.create("/work", profile="default")
+        put(log, *(TextDelta(text="x" * 3000) for _ in range(400)))
+        await log.committed()
+        try:
+            store.shelf.writer.settle()
+            put(log, TextDelta(text="y"))
+            await log.durable()
+        except StoreError as failure:
+            print(failure.reason, flush=True)
+        try:
+            log.close()
+        except StoreError:
+            print("not closed")
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("spoiled", ["sessions.db-wal", "sessions.db"])
+def test_a_sync_that_fails_while_the_log_is_folded_back_is_the_end_of_writing(
+    tmp_path: Path, spoiled: str
+) -> None:
+    """What it failed to sync the system forgets: a later sync succeeds, and means nothing."""
+    folder = tmp_path / "it"
+    with opened(folder) as store:
+        filled_once = store.create("/work", profile="default")
+        put(filled_once, *words(3))
+        filled_once.close()
+    done, behind = unsynced(
+        [sys.executable, "-c", FOLDED_BACK, str(folder), TESTS],
+        failing=folder / spoiled,
+        nth=2 if spoiled.endswith("-wal") else 1,  # the first one of a log is of its beginning
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+        scratch=tmp_path,
+    )
+    assert done.stdout.decode().splitlines() == ["StoreFailed", "not closed"], done.stderr
+    assert behind == []
+
+
 @pytest.mark.parametrize("durable", [True, False])
 def test_an_atomic_write_is_on_the_disk_before_it_has_its_name_and_its_name_behind_it(
     tmp_path: Path, durable: bool
@@ -79,7 +173,7 @@ async def test_what_nobody_waits_for_is_committed_and_told_in_a_moment(tmp_path:
     took_s: list[float] = []
     with opened(tmp_path) as store, closing(store.create("/work", profile="default")) as log:
         heard: asyncio.Queue[int] = asyncio.Queue()
-        log.listen(lambda last_id, _failure: heard.put_nowait(last_id), lambda: None)
+        log.listen(lambda last_id, _failure: heard.put_nowait(last_id), lambda _failure: None)
         for _ in range(8):
             begun = time.perf_counter()
             (put_in,) = put(log, *words(1))
@@ -87,6 +181,18 @@ async def test_what_nobody_waits_for_is_committed_and_told_in_a_moment(tmp_path:
                 pass
             took_s.append(time.perf_counter() - begun)
     assert min(took_s) < 0.02
+
+
+async def test_who_waits_does_not_wait_for_others_to_come_along(tmp_path: Path) -> None:
+    """The fastest of many counts, as above."""
+    took_s: list[float] = []
+    with opened(tmp_path) as store, closing(store.create("/work", profile="default")) as log:
+        for _ in range(50):
+            put(log, *words(1))
+            begun = time.perf_counter()
+            await log.committed()
+            took_s.append(time.perf_counter() - begun)
+    assert min(took_s) < LINGER_S
 
 
 # Checked when it is taken up again

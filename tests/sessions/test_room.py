@@ -12,9 +12,10 @@ from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
 from bridle.sessions.store import SessionStore
 from bridle.sessions.tips import TipFile
+from bridle.sessions.writer import BATCH_ROWS
 from sessions.session_kit import put, words
 
-LARGE = [TextDelta(text="x" * 3_000) for _ in range(200)]
+LARGE = [TextDelta(text=f"{number} " + "x" * 3_000) for number in range(200)]
 
 
 def tight_store(folder, *, waits_for_room):
@@ -54,15 +55,20 @@ async def test_rows_wait_for_room_and_are_written_in_order(tmp_path):
         put(log, *LARGE)
         waiting = asyncio.create_task(log.durable())
         await until_stuck(store)
-        put(log, *words(5))
-        assert (store.enough(), waiting.done(), log.last_id) == (False, False, 215)
-        assert sum(1 for _ in store.events(log.session)) < 215, "what is stored can be read meanwhile"
+        put(log, *words(2 * BATCH_ROWS))
+        store.shelf.writer.run(lambda _connection: None)  # it was tried again meanwhile, and is still full
+        assert (store.enough(), waiting.done(), log.last_id) == (False, False, 210 + 2 * BATCH_ROWS)
+        assert sum(1 for _ in store.events(log.session)) < 210, "what is stored can be read meanwhile"
         room_again(store)
         await waiting
         await log.durable()
         assert not store.stuck()
         log.verify()
-        assert sum(1 for _ in store.events(log.session)) == 215
+        assert [one.event for one in store.events(log.session)] == [
+            *words(10),
+            *LARGE,
+            *words(2 * BATCH_ROWS),
+        ]
         log.close()
 
 

@@ -25,7 +25,6 @@ from bridle.base.http_dial import HttpFault as HttpFault
 from bridle.base.http_dial import (
     TimeLimit,
     abandon,
-    in_thread,
     open_socket,
     proxy_lines,
     tls_fault,
@@ -33,6 +32,7 @@ from bridle.base.http_dial import (
 )
 from bridle.base.http_framing import BadAnswer, Head, HeadReader, request_head
 from bridle.base.http_routes import Proxy, ProxyRules, Url, parse_url, tls_context
+from bridle.base.threads import in_thread
 
 if TYPE_CHECKING:
     import ssl

@@ -5,20 +5,18 @@ and OpenSSL report.
 """
 
 import asyncio
-import contextlib
 import os
 import socket
-import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from bridle.base.clock import Clock
 from bridle.base.http_framing import BadAnswer, HeadReader, request_head
 from bridle.base.http_routes import Proxy, Url
+from bridle.base.threads import in_thread
 
-T = TypeVar("T")
 FaultKind = Literal["refused", "unreachable", "dns", "tls", "timeout", "silent", "reset", "protocol", "proxy"]
 Attempt = Callable[[], Coroutine[Any, Any, socket.socket]]
 
@@ -71,27 +69,6 @@ class TimeLimit:
     def _fire(self) -> None:
         self._expired = True
         self._task.cancel()
-
-
-def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    """The result of a blocking call. Unlike the loop's own threads this one never holds up the program's end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(settle: Callable[[], None]) -> None:
-        if not future.done():
-            settle()
-
-    def run() -> None:
-        try:
-            settle = partial(future.set_result, call())
-        except Exception as error:  # noqa: BLE001  not ours: handed to whoever waits
-            settle = partial(future.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
-            loop.call_soon_threadsafe(deliver, settle)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 def abandon(future: asyncio.Future[Any]) -> None:

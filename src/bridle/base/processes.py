@@ -34,7 +34,8 @@ from bridle.base.own_process import close_to_others
 if TYPE_CHECKING:
     from bridle.base.left_behind import Record
 
-Output = Callable[[bytes], None]
+Output = Callable[[bytes], "asyncio.Future[None] | None"]
+"""Takes a piece of output. Nothing more is read before what it returns is done."""
 Starting = Callable[[], "subprocess.Popen[bytes]"]
 Within = Callable[[Starting], "subprocess.Popen[bytes]"]
 """Calls what it is given, in a thread of its choosing: what that thread has given up, the process never has.
@@ -215,10 +216,18 @@ class Process:
                 self._close_pipe(fd)
                 return
             try:
-                deliver(chunk)
+                taken = deliver(chunk)
             except Exception as error:  # noqa: BLE001  not ours: handed to whoever waits
                 self.fail(error)
                 return
+            if isinstance(taken, asyncio.Future) and most == _READS_PER_TURN:
+                self._loop.remove_reader(fd)
+                taken.add_done_callback(lambda _taken: self._read_again(fd))
+                return
+
+    def _read_again(self, fd: int) -> None:
+        if fd in self._pipes:
+            self._loop.add_reader(fd, self._read, fd)
 
     def fail(self, error: Exception) -> None:
         """An output callback is broken: nobody can follow this process any more, so it ends. `wait` raises it."""
@@ -343,8 +352,8 @@ class Processes:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program; a mark is added where orphans are
         adopted); raises `CannotStart`.
 
-        Output arrives as it is written, in pieces of at most 64 KB; nothing is kept. Without `on_error`,
-        stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
+        Output arrives as it is written, in pieces of at most 64 KB, as fast as it is taken; nothing is kept. Without
+        `on_error`, stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
         one. `pass_fds` are open in the process under the same numbers, and stay the caller's. `within` makes the
         call that starts it. `ended` is called once nothing of it runs any more. `terminate`
         asks it to end in place of SIGTERM to the group, and says whether it could.

@@ -28,13 +28,13 @@ from bridle.base.http_dial import (
     abandon,
     connect_one,
     first_connected,
-    in_thread,
     tls_fault,
     trust_fault,
     unreached,
 )
 from bridle.base.http_framing import BadAnswer, Head, request_head
 from bridle.base.http_routes import ProxyRules, Url, parse_url, tls_context
+from bridle.base.threads import in_thread
 
 if TYPE_CHECKING:
     import ssl

@@ -331,9 +331,12 @@ def _named_session(parsed: argparse.Namespace, cwd: str, store: SessionStore) ->
 
 
 def _looked_up(printer: Printer, env: Mapping[str, str]) -> tuple[str | None, dict[str, list[str]]]:
-    """The last link of the session's chain, which stands for everything in the log, and the files each call changed."""
+    """The last link of the session's chain, which stands for everything in the log, and the files each call changed.
+
+    Nothing where the log failed: nobody knows what of it is on the disk.
+    """
     session = printer.session
-    if session is None:
+    if session is None or printer.log_failed:
         return None, {}
     store = session_store(env)
     try:

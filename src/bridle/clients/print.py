@@ -147,6 +147,7 @@ class Printer:
         message = failure.message + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
         self._result.error = {"name": failure.reason, "message": message, **_coded(failure)}
         self._result.reason = failure.reason
+        self._result.success = False
         self._result.orphans = failure.data.get("orphans", [])
         self._result.exit_code = failure.exit_code
         self._say_problem(visible(message))
@@ -159,6 +160,11 @@ class Printer:
     @property
     def answer(self) -> str:
         return self._result.final_response
+
+    @property
+    def log_failed(self) -> bool:
+        """Whether the run ended because its log could not be written any more."""
+        return self._result.reason == "StoreFailed"
 
     @property
     def has_calls(self) -> bool:

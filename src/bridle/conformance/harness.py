@@ -102,13 +102,15 @@ async def harness(
     answers: bool = False,
     fetch: JudgedFetch | None = None,
     tools: Sequence[Tool] = (),
+    waits_for_room: bool = False,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
     """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones.
+    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones. `waits_for_room`: on a full disk
+    somebody is there to make room.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
@@ -116,7 +118,13 @@ async def harness(
         person = _made(scratch, "person")
         env = {"BRIDLE_HOME": home, "HOME": person}
         engine = Engine(
-            where=folders(env), env=env, clock=clock or SystemClock(), model=model, fetch=fetch, tools=tools
+            where=folders(env),
+            env=env,
+            clock=clock or SystemClock(),
+            model=model,
+            fetch=fetch,
+            tools=tools,
+            waits_for_room=waits_for_room,
         )
         try:
             connection = engine.connect(name="harness", answers=answers)

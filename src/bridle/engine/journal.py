@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -74,7 +75,10 @@ class Journal:
         self._untold: deque[tuple[Envelope, bytes]] = deque()
         self._kept_id = conversation.last_id
         self._owed_id = 0
-        self._stuck = self._told_full = self._pauses = False
+        self._stuck: StoreError | None = None
+        self._told_full = self._pauses = False
+        self._leaving = False
+        self._gave_up: asyncio.Future[None] | None = None
         self._told_bytes = 0
         self._failure: StoreError | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -87,7 +91,9 @@ class Journal:
         if len(payload) <= LONG_BYTES:
             event, payload = self._clean(event, payload)
         else:
-            event, payload = await asyncio.to_thread(self._clean, event, payload)
+            from bridle.base.threads import in_thread  # most events are short
+
+            event, payload = await in_thread(partial(self._clean, event, payload))
         return self.emit(event, clean=payload)
 
     def emit(self, event: DurableEvent, *, originator: str | None = None, clean: bytes | None = None) -> int:
@@ -138,7 +144,7 @@ class Journal:
         self._failure = self._failure or failure
         self._tell()
         if failure is None and self._stuck:
-            self._stuck = False
+            self._stuck = None
             self.disk_has_room()
 
     def _tell(self) -> None:
@@ -168,12 +174,14 @@ class Journal:
     def _has_news(self) -> bool:
         return bool(self._untold) and (self._untold[0][0].id or 0) <= self._kept_id
 
-    def _waits_for_room(self) -> None:
+    def _waits_for_room(self, failure: StoreError) -> None:
         if not self._stuck:
-            self._stuck = True
+            self._stuck = failure
             self.disk_is_full()
             for envelope, payload in self._untold:
                 self._show_early(envelope, payload)
+            if self._leaving:
+                self.leave()
 
     def _show_early(self, envelope: Envelope, payload: bytes) -> None:
         assert self._bus is not None
@@ -191,9 +199,27 @@ class Journal:
     async def durable(self) -> None:
         await self._log.durable()
 
+    def leave(self) -> None:
+        """The session ends: nobody waits any longer for a disk that is full, or that fills up now."""
+        self._leaving = True
+        if self._stuck and self._gave_up is not None and not self._gave_up.done():
+            self._gave_up.set_result(None)
+
     async def committed(self) -> None:
-        """Returns when everything so far survives the death of this process, and has been told."""
-        await self._log.committed()
+        """Returns when everything so far survives the death of this process, and has been told.
+
+        Raises `StoreError("NoSpace")` where the disk is full and the session ends.
+        """
+        if self._gave_up is None:
+            self._gave_up = asyncio.get_running_loop().create_future()
+        kept = asyncio.ensure_future(self._log.committed())
+        try:
+            await asyncio.wait((kept, self._gave_up), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            kept.cancel()
+        if self._stuck and not kept.done():
+            raise StoreError(self._stuck.reason, **self._stuck.data)
+        kept.result()
         if self._has_news:
             told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(told)

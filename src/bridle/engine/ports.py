@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -11,6 +11,9 @@ from bridle.protocol import late
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope, Notice, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 
 class AskPerson(Protocol):
@@ -163,10 +166,12 @@ class SessionLog(Protocol):
     @property
     def last_id(self) -> int: ...
     def append(self, envelope: Envelope, payload: bytes) -> None: ...
-    def listen(self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[], None]) -> None:
+    def listen(
+        self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[StoreError], None]
+    ) -> None:
         """Calls `heard` in the caller's event loop: with the last id each time rows have come to survive the death of
         this process (whoever waits for them in `committed` goes on after that); once with the failure when writing
-        has failed. `stuck` is called when rows begin to wait for room on the disk."""
+        has failed. `stuck` is called, with what is in the way, when rows begin to wait for room on the disk."""
         ...
 
     async def committed(self) -> None:
@@ -268,6 +273,10 @@ class Process(Protocol):
         ...
 
 
+TakeOutput: TypeAlias = Callable[[bytes], "Future[None] | None"]
+"""Takes a piece of what a process prints. Nothing more is read before what it returns is done."""
+
+
 class Spawn(Protocol):
     """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows."""
 
@@ -281,7 +290,7 @@ class Spawn(Protocol):
         env: Mapping[str, str],
         policy: SpawnPolicy,
         call_id: str,
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None] | None = None,
+        on_output: TakeOutput,
+        on_error: TakeOutput | None = None,
         stdin: bytes | None = None,
     ) -> Process: ...

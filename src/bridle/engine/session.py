@@ -217,6 +217,7 @@ class Session:
         if self._ending:
             return
         self._ending = True
+        self.journal.leave()
         if self._runner is not None:
             if self._turn is not None:
                 self._turn.cancel()
@@ -224,8 +225,7 @@ class Session:
         await self._at_end()
         try:
             self.journal.emit(SessionEnded(cause=cause))
-            if self._room is None or not self._room.stuck():
-                await self.journal.committed()
+            await self.journal.committed()
         except StoreError as failure:
             self._bus.close(failure)
         if self._watcher is not None:

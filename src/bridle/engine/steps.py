@@ -5,9 +5,10 @@ Request layers stand around `ask`. They never edit a request: they append events
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, assert_never
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.engine.deadline import Deadline
-from bridle.engine.deltas import DeltaWriter
+from bridle.engine.deltas import MAX_CHARACTERS, DeltaWriter
 from bridle.engine.journal import Journal
 from bridle.engine.ports import (
     PATIENCE,
@@ -153,7 +154,10 @@ class Model:
                             silence.allow(patience.idle_s)
                         else:
                             silence.touch()
-                        answer.take(part, deltas)
+                        for piece in _pieces(part):
+                            answer.take(piece, deltas)
+                            if piece is not part:
+                                await asyncio.sleep(0)  # looking for secrets in it takes time
         except TimeoutError:
             deltas.abandon()
             raise ProviderError(
@@ -249,6 +253,14 @@ class _Answer:
         turn = 0 if type(part) is self._kind else TURN
         self._kind = type(part)
         self._room.take(len(text) + turn)
+
+
+def _pieces(part: ModelPart) -> Iterable[ModelPart]:
+    """The part, long words in pieces: a server may send a whole answer at once."""
+    if not isinstance(part, ModelText | ModelThinking) or len(part.text) <= MAX_CHARACTERS:
+        return (part,)
+    pieces = range(0, len(part.text), MAX_CHARACTERS)
+    return (type(part)(part.text[at : at + MAX_CHARACTERS]) for at in pieces)
 
 
 def _is_more(part: ModelPart) -> bool:

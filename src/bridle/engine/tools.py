@@ -23,6 +23,8 @@ from bridle.protocol.events import (
 from bridle.protocol.messages import ToolSchema
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from bridle.base.clock import Clock
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.ports import AskPerson, Spawn, SpawnPolicy
@@ -146,7 +148,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     identity: IdentityClass = "human"
     by_person: bool = False
     problem: str | None = None
-    write: Callable[[str], None]
+    write: Callable[[str], Future[None] | None]
     passed_gates: Callable[[], Awaitable[None]]
     partial: list[str]
     begun: list[ToolCall] = []
@@ -231,8 +233,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         assert self.call.policy is not None
         return self.call.policy
 
-    def write(self, text: str) -> None:
-        self.call.write(text)
+    def write(self, text: str) -> Future[None] | None:
+        """Whoever has much more of it is to wait for what this returns."""
+        return self.call.write(text)
 
 
 class ToolSource(Protocol):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from bridle.base.redact import StreamRedactor
+from bridle.base.redacting import AT_ONCE, RedactedStream
+from bridle.base.threads import in_thread
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 
 
@@ -19,23 +22,33 @@ def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
     """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        stream = StreamRedactor(known=secrets())
-
-        def write(text: str) -> None:
-            if safe := stream.feed(text):
-                call.write(safe)
-
+        stream = RedactedStream(call.write, known=secrets())
         try:
-            output = await proceed(msgspec.structs.replace(call, write=write))
+            output = await proceed(msgspec.structs.replace(call, write=stream.feed))
         finally:
-            if rest := stream.flush():
-                call.write(rest)
-
-        return msgspec.structs.replace(
-            output, content=stream.whole(output.content), metadata=_changed(output.metadata, stream.whole)
-        )
+            redactor = await stream.end()
+        if _size([output.content, output.metadata]) <= AT_ONCE:
+            return _cleaned(output, redactor)
+        return await in_thread(partial(_cleaned, output, redactor))
 
     return layer
+
+
+def _cleaned(output: ToolOutput, redactor: StreamRedactor) -> ToolOutput:
+    return msgspec.structs.replace(
+        output, content=redactor.whole(output.content), metadata=_changed(output.metadata, redactor.whole)
+    )
+
+
+def _size(value: Any) -> int:
+    """How many characters the texts in it have."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = cast("dict[Any, Any]", value).values()
+    elif not isinstance(value, list | tuple):
+        return 0
+    return sum(map(_size, cast("Iterable[Any]", value)))
 
 
 def _changed(value: Any, clean: Callable[[str], str]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from bridle.base.processes import CannotStart, Process, Processes
+from bridle.base.processes import CannotStart, Output, Process, Processes
 from bridle.engine.ports import Hosts, SpawnPolicy
 from bridle.protocol.events import Notice
 
@@ -108,8 +108,8 @@ class EnvOnlySpawn:
         env: Mapping[str, str],
         policy: SpawnPolicy,
         call_id: str,
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None] | None = None,
+        on_output: Output,
+        on_error: Output | None = None,
         stdin: bytes | None = None,
     ) -> ConfinedProcess:
         if policy.network == "filtered" and policy.mode != "off":

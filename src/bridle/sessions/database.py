@@ -31,6 +31,7 @@ LOG_BYTES = 1 << 20
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NEW = ".new"
 _COPIED_BYTES = 1 << 20
+_UNSYNCED = frozenset({apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC})
 _VERSIONS = "select version, sha256 from schema_migrations"
 _HAS_VERSIONS = "select 1 from sqlite_schema where name = 'schema_migrations'"
 
@@ -55,6 +56,7 @@ class Connection(Protocol):
     def set_busy_timeout(self, milliseconds: int, /) -> None: ...
     def set_wal_hook(self, hook: Callable[[Any, str, int], int], /) -> None: ...
     def wal_checkpoint(self) -> tuple[int, int]: ...
+    def config(self, option: int, value: int, /) -> int: ...
     def close(self) -> None: ...
 
 
@@ -206,6 +208,8 @@ class Database:
                 raise StoreError("StoreUnwritable", path=self.path, problem=str(problem)) from problem
             raise StoreError("StoreDamaged", path=self.path, problem=str(problem)) from problem
         except apsw.Error as problem:
+            if getattr(problem, "extendedresult", 0) in _UNSYNCED:
+                raise self.unsynced(str(problem)) from problem
             # Where the disk is full, SQLite cannot make its side files and calls that an I/O error.
             if isinstance(problem, apsw.FullError) or (
                 isinstance(problem, apsw.IOError) and not self.has_room()
@@ -218,7 +222,16 @@ class Database:
             path = problem.filename or self.path
             no_folder = isinstance(problem, FileExistsError | NotADirectoryError)
             reason = "it is not a folder" if no_folder else problem.strerror
-            raise StoreError("StoreUnwritable", path=path, problem=reason) from problem
+            raise StoreError(
+                "StoreFailed" if problem.errno == errno.EIO else "StoreUnwritable", path=path, problem=reason
+            ) from problem
+
+    def unsynced(self, problem: str) -> StoreError:
+        """What was written may not be on the disk, and nobody will know: the system forgets what it failed to sync.
+
+        A later sync that succeeds says nothing of it, so nothing more is written.
+        """
+        return StoreError("StoreFailed", path=self.path, problem=f"{problem} while syncing")
 
     def _unopened(self, problem: str) -> StoreError:
         """Why the first page cannot be read: it is not what was written, or the key is another one."""
@@ -369,6 +382,11 @@ class Database:
             if connection.in_transaction:
                 connection.execute("rollback")
             raise
+
+
+def keep_log(connection: Connection) -> None:
+    """Closing the connection leaves the write-ahead log as it is, also where it is the last one."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
 
 @contextlib.contextmanager

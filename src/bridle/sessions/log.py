@@ -77,7 +77,9 @@ class StoredLog:
         self._ticket = self._writer.append(self._tail, envelope, payload)
         self._last_id += 1
 
-    def listen(self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[], None]) -> None:
+    def listen(
+        self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[StoreError], None]
+    ) -> None:
         self._writer.listen(self._tail, Listener(asyncio.get_running_loop(), heard, stuck))
 
     async def committed(self) -> None:

@@ -14,7 +14,7 @@ from bridle.base.ids import LOG, RUN, SESS, Ids
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
 from bridle.sessions import reading
-from bridle.sessions.database import Connection, Database
+from bridle.sessions.database import Connection, Database, keep_log
 from bridle.sessions.keys import KeyWrap
 from bridle.sessions.log import StoredLog
 from bridle.sessions.reading import LogName, Record
@@ -270,10 +270,15 @@ class SessionStore:
         return self._writer.stuck
 
     def close(self) -> None:
-        """Writes what is queued and closes the database. Close the open logs first."""
+        """Writes what is queued and closes the database. Close the open logs first.
+
+        Where writing failed, the database and its write-ahead log stay as they are then.
+        """
         self._writer.close()
         reader, self._reading = self._reading, None
         if reader is not None:
+            if self._writer.failed:
+                keep_log(reader)
             reader.close()
 
     def _opened(self, name: LogName, *, accept_loss: bool) -> StoredLog:

@@ -5,13 +5,13 @@ A log that was folded back is written over from its beginning, and a disk syncs 
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from bridle.protocol.errors import StoreError
 from bridle.sessions.database import Connection, Database
 
 FOLD_BACK_PAGES = 200
+_NOTHING_LOST = frozenset({"StoreInUse", "NoSpace"})
 
 
 class WriteAheadLog:
@@ -32,24 +32,32 @@ class WriteAheadLog:
     def fold_back(self, connection: Connection) -> None:
         """Brings a log that is long enough back into the database, as far as no reader needs it.
 
-        Nothing is lost where that fails, so it is no failure of the writer; it is tried again when the log has grown.
+        Nothing is lost where somebody reads or there is no room; it is tried again when the log has grown.
         """
         if self._pages < self._enough:
             return
         self._enough = FOLD_BACK_PAGES
-        with contextlib.suppress(StoreError), self._database.errors():
-            pages, folded = connection.wal_checkpoint()
+        try:
+            with self._database.errors():
+                pages, folded = connection.wal_checkpoint()
             if folded < pages:
                 self._enough += pages
+        except StoreError as failure:
+            if failure.reason not in _NOTHING_LOST:
+                raise
         self._pages = 0
 
     def sync(self) -> None:
+        """Raises `StoreError("StoreFailed")`, after which no other sync means anything."""
         if self._fd is None:
             try:
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             except FileNotFoundError:  # nothing was written since the last checkpoint, which syncs by itself
                 return
-        _sync(self._fd)
+        try:
+            _sync(self._fd)
+        except OSError as problem:
+            raise self._database.unsynced(problem.strerror or str(problem)) from problem
 
     def close(self) -> None:
         fd, self._fd = self._fd, None

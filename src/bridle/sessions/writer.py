@@ -28,7 +28,7 @@ import msgspec
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
-from bridle.sessions.database import Connection, Database
+from bridle.sessions.database import Connection, Database, keep_log
 from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.tips import TipFile
 from bridle.sessions.write_ahead import WriteAheadLog
@@ -80,7 +80,7 @@ class Listener(msgspec.Struct, frozen=True):
 
     loop: asyncio.AbstractEventLoop
     heard: Callable[[int, StoreError | None], None]
-    stuck: Callable[[], None]
+    stuck: Callable[[StoreError], None]
 
 
 _News: TypeAlias = tuple[asyncio.AbstractEventLoop | None, Callable[[], None]]
@@ -113,6 +113,11 @@ class Writer:
         """Whether rows wait for room on the disk."""
         return self._full is not None
 
+    @property
+    def failed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._error is not None
+
     def append(self, tail: LogTail, envelope: Envelope, payload: bytes) -> int:
         """Queues a row, never waits, and returns the ticket to wait for."""
         return self._queue(_Row(tail, envelope, payload))
@@ -139,7 +144,7 @@ class Writer:
     def run(self, job: Callable[[Connection], Result]) -> Result:
         """Runs `job` in a transaction of its own and blocks until it is committed.
 
-        What it raises is raised here and undoes the transaction; it does not end the writer.
+        What it raises is raised here and undoes the transaction; it does not end the writer, unless a sync failed.
         """
         done: _Outcome[Result] = _Outcome()
         with self._wake:
@@ -217,11 +222,15 @@ class Writer:
                 contextlib.closing(self._database.connect(writing=True)) as connection,
             ):
                 connection.set_wal_hook(self._wal.committed)
-                self._database.keep_head(connection)
-                while self._gather():
-                    self._do_jobs(connection)
-                    self._write(connection)
-                    self._wal.fold_back(connection)
+                try:
+                    self._database.keep_head(connection)
+                    while self._gather():
+                        self._do_jobs(connection)
+                        self._write(connection)
+                        self._wal.fold_back(connection)
+                except BaseException:
+                    keep_log(connection)  # folding it back would rely on a sync
+                    raise
         except StoreError as error:
             self._fail(error)
         except Exception as problem:  # noqa: BLE001  a silent death of this thread would hang everyone who waits
@@ -257,8 +266,10 @@ class Writer:
             try:
                 with self._database.errors(), _Transaction(connection):
                     result = job(connection)
-            except Exception as error:  # noqa: BLE001  whatever it is, the caller of `run` gets it
+            except Exception as error:  # whatever it is, the caller of `run` gets it
                 done.set_exception(error)
+                if isinstance(error, StoreError) and error.reason == "StoreFailed":
+                    raise
             else:
                 done.set_result(result)
 
@@ -298,7 +309,7 @@ class Writer:
 
     def _wait_for_room(self, queued: list[_Row | Change], failure: StoreError) -> None:
         if self._full is None:
-            _deliver([(one.loop, one.stuck) for one in self._listeners.values()])
+            _deliver([(one.loop, partial(one.stuck, failure)) for one in self._listeners.values()])
         with self._wake:
             self._rows.extendleft(reversed(queued))
             self._full = failure

@@ -51,16 +51,17 @@ class _Decoded:
         self._write = context.write
         self.tail = ""
 
-    def feed(self, data: bytes) -> None:
-        self._pass_on(self._decode(data))
+    def feed(self, data: bytes) -> asyncio.Future[None] | None:
+        return self._pass_on(self._decode(data))
 
     def end(self) -> None:
         self._pass_on(self._decode(b"", final=True))
 
-    def _pass_on(self, text: str) -> None:
-        if text:
-            self.tail = text[-TAIL:] if len(text) >= TAIL else (self.tail + text)[-TAIL:]
-            self._write(text)
+    def _pass_on(self, text: str) -> asyncio.Future[None] | None:
+        if not text:
+            return None
+        self.tail = text[-TAIL:] if len(text) >= TAIL else (self.tail + text)[-TAIL:]
+        return self._write(text)
 
 
 def bash_tool(jobs: Jobs) -> Tool:

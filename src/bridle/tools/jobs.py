@@ -9,7 +9,6 @@ import asyncio
 import codecs
 from collections.abc import Callable, Sequence
 
-from bridle.base.redact import StreamRedactor
 from bridle.engine.ports import Hosts, Process
 from bridle.engine.tools import ToolContext
 from bridle.protocol.events import BackgroundEnded, DurableEvent
@@ -26,6 +25,8 @@ class Job:
     """One background command. `exit_code` is None while it runs."""
 
     def __init__(self, name: str, command: str, call_id: str) -> None:
+        from bridle.base.redacting import RedactedStream  # most sessions leave nothing running
+
         self.name = name
         self.command = command
         self.call_id = call_id
@@ -34,16 +35,17 @@ class Job:
         self.process: Process | None = None
         self.watcher: asyncio.Task[None] | None = None
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._redactor = StreamRedactor()
+        self._stream = RedactedStream(self._keep)
         self._unread = ""
         self._left_out = 0
 
-    def feed(self, data: bytes) -> None:
-        self._keep(self._redactor.feed(self._decode(data)))
+    def feed(self, data: bytes) -> asyncio.Future[None] | None:
+        return self._stream.feed(self._decode(data))
 
-    def end(self, exit_code: int, blocked: Callable[[str], str]) -> None:
+    async def end(self, exit_code: int, blocked: Callable[[str], str]) -> None:
         """It printed all it will; `blocked` says of the end of that what the sandbox kept it from."""
-        self._keep(self._redactor.feed(self._decode(b"", final=True)) + self._redactor.flush())
+        self._stream.feed(self._decode(b"", final=True))
+        await self._stream.end()
         if note := blocked(self._unread):
             self._keep(f"\n{note}" if self._unread and not self._unread.endswith("\n") else note)
         self.exit_code = exit_code
@@ -121,7 +123,7 @@ class Jobs:
     async def _watch(self, job: Job, process: Process) -> None:
         exit_code = await process.wait()
         await process.stop()
-        job.end(exit_code, process.blocked)
+        await job.end(exit_code, process.blocked)
         for notice in process.put_aside:
             self._emit(notice)
         ended = "cancelled" if job.stopped else "ok" if job.exit_code == 0 else "error"

@@ -45,7 +45,8 @@ def web_fetch_tool(fetch: Fetch) -> Tool:
     """The tool on top of `fetch`, which goes only where anybody may be sent."""
 
     async def web_fetch(args: WebFetchArgs, _context: ToolContext) -> ToolOutput:
-        from bridle.base.http_dial import HttpFault, in_thread
+        from bridle.base.http_dial import HttpFault
+        from bridle.base.threads import in_thread
         from bridle.base.web import Refused
         from bridle.base.web_text import NotText, why_not_text
 

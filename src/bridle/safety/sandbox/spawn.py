@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.base.processes import CannotStart, Processes, is_scarce
+from bridle.base.processes import CannotStart, Output, Processes, is_scarce
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
@@ -142,8 +142,8 @@ class SandboxSpawn:
         env: Mapping[str, str],
         policy: SpawnPolicy,
         call_id: str,
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None] | None = None,
+        on_output: Output,
+        on_error: Output | None = None,
         stdin: bytes | None = None,
         agree: Callable[[str], None] = _agree,
     ) -> ConfinedProcess:
@@ -195,8 +195,8 @@ class SandboxSpawn:
         cwd: str,
         env: Mapping[str, str],
         policy: SpawnPolicy,
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None] | None,
+        on_output: Output,
+        on_error: Output | None,
         stdin: bytes | None,
     ) -> ConfinedProcess:
         """Starts it in a border. Where that failed and the command certainly did not run, it is tried again.
@@ -339,8 +339,8 @@ class ClaimedSpawn:
         env: Mapping[str, str],
         policy: SpawnPolicy,
         call_id: str,
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None] | None = None,
+        on_output: Output,
+        on_error: Output | None = None,
         stdin: bytes | None = None,
     ) -> ConfinedProcess:
         return await self._spawn(

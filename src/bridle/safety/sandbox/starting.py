@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 
-from bridle.base.processes import Process, Processes
+from bridle.base.processes import Output, Process, Processes
 from bridle.safety.sandbox.adapters import Launch, NeverRan
 from bridle.safety.sandbox.limits import GO, Limits
 
@@ -36,8 +36,8 @@ async def start(
     *,
     cwd: str,
     env: Mapping[str, str],
-    on_output: Callable[[bytes], None],
-    on_error: Callable[[bytes], None] | None = None,
+    on_output: Output,
+    on_error: Output | None = None,
     stdin: bytes | None = None,
     ended: Callable[[], None] = _nothing,
     limits: Limits = Limits(),  # noqa: B008  frozen
@@ -130,16 +130,16 @@ async def _end(process: Process) -> None:
 class _Delivery:
     """Holds back what comes before the command runs: that is the sandbox speaking."""
 
-    def __init__(self, deliver: Callable[[bytes], None]) -> None:
+    def __init__(self, deliver: Output) -> None:
         self.held = bytearray()
-        self._deliver: Callable[[bytes], None] = deliver
+        self._deliver: Output = deliver
         self._begun = False
 
-    def __call__(self, chunk: bytes) -> None:
+    def __call__(self, chunk: bytes) -> asyncio.Future[None] | None:
         if self._begun:
-            self._deliver(chunk)
-        else:
-            self.held += chunk
+            return self._deliver(chunk)
+        self.held += chunk
+        return None
 
     def begin(self) -> None:
         self._begun = True

@@ -1,0 +1,31 @@
+"""A blocking call apart from the event loop, which goes on meanwhile."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    """The result of a blocking call. Unlike the loop's own threads this one never holds up the program's end."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def deliver(settle: Callable[[], None]) -> None:
+        if not future.done():
+            settle()
+
+    def run() -> None:
+        try:
+            settle = partial(future.set_result, call())
+        except Exception as error:  # noqa: BLE001  not ours: handed to whoever waits
+            settle = partial(future.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(deliver, settle)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
