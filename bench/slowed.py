@@ -1,4 +1,4 @@
-"""`slowed.py TIMES PROGRAM ARG…`: a Python program for which a thread that waits for a time waits that much longer.
+"""`slowed.py TIMES PROGRAM ARG…`: a Python program whose threads wait that much longer where they wait for a time.
 
 For a tool that makes everything else as slow: how much the program does within such a time stays what it is.
 """
@@ -20,7 +20,9 @@ def _waits_longer(times: float) -> Callable[..., bool]:
 
 
 if __name__ == "__main__":
-    threading.Condition.wait_for = _waits_longer(float(sys.argv[1]))
+    times = float(sys.argv[1])
+    threading.Condition.wait_for = _waits_longer(times)
+    sys.setswitchinterval(sys.getswitchinterval() * times)
     del sys.argv[:2]
     with open(sys.argv[0], encoding="utf-8") as program:
         exec(compile(program.read(), sys.argv[0], "exec"))  # noqa: S102  a program of ours

@@ -169,9 +169,12 @@ class Prefilter:
             literals, regexes = _literals()
             present = filter(folded.__contains__, literals.possibly_in(folded))
             return any(regexes[literal].search(folded) for literal in present)
-        if len(folded) <= _PIECE:
-            return any(scan.sign in folded and scan.regex.search(folded) for scan in _scans())
-        return next(_regions(folded), None) is not None
+        if len(folded) > _PIECE:
+            return next(_regions(folded), None) is not None
+        for scan in _scans():  # a plain loop: this is done for every event
+            if scan.sign in folded and scan.regex.search(folded):
+                return True
+        return False
 
 
 might_hold_secret = Prefilter(First())
