@@ -14,7 +14,8 @@ from measure import BRIDLE, PYTHON, ROOT, Figure, plain_env, scratch
 from over_http import configure, served
 from stepping import script
 
-FEW, MANY = 5, 35
+FEW, MANY = 30, 60
+"""Both behind what only the first steps do: loading, and compiling what finds secrets."""
 SLOWNESS = 50
 """About how much longer everything takes where instructions are counted."""
 FIRST, LATER = 5, 10
@@ -41,7 +42,10 @@ def instructions() -> list[Figure]:
             f"{len(COMMANDS)} commands of the decision row {FIRST} times, and what they load",
         ),
         "decision": (decision.later, f"the same {LATER} times more, nothing remembered of a command"),
-        "1,000 deltas": (delta, f"({MOST_DELTAS:,} less {LEAST_DELTAS:,}) of one answer as fast as they are taken"),
+        "1,000 deltas": (
+            delta,
+            f"({MOST_DELTAS:,} less {LEAST_DELTAS:,}) of one answer as fast as they are taken",
+        ),
     }
     return [
         Figure(name=f"instructions, {name}", value=count / _MILLION, unit="M", how=how)
@@ -55,12 +59,9 @@ class _Counts(NamedTuple):
 
 
 def _steps(sandbox: str) -> _Counts:
-    """The least of two runs each: an id that looks like the beginning of a key makes one compile what finds keys."""
+    """A run of one answer, and a step. What a step does within a time is what it does where nothing is counted."""
     slowed = (os.path.join(ROOT, "bench", "slowed.py"), str(SLOWNESS))
-    few, many = (
-        min(_http_run(script(steps), sandbox, requests=steps + 1, by=slowed) for _ in range(2))
-        for steps in (FEW, MANY)
-    )
+    few, many = (_http_run(script(steps), sandbox, requests=steps + 1, by=slowed) for steps in (FEW, MANY))
     return _Counts(_http_run("say Hello from afar.\n", sandbox, requests=1), (many - few) / (MANY - FEW))
 
 
@@ -68,7 +69,7 @@ def _http_run(played: str, sandbox: str, *, requests: int, by: Sequence[str] = (
     with scratch() as home, scratch() as cwd, served("---\n".join([played] * 2)) as server:
         env = plain_env(home) | {"PYTHONHASHSEED": "0", "BENCH_SERVER_KEY": "bench" * 4}
         configure(env["BRIDLE_HOME"], server.url)
-        argv = ["run", "--mode", "auto", "--sandbox", sandbox, "--max-steps", "1000", "-m", "bench:some-model", "hi"]
+        argv = ["run", "--mode", "auto", "--sandbox", sandbox, "-m", "bench:some-model", "hi"]
         counted = _counted_warm(argv, env=env, cwd=cwd, by=by)
         server.take(2 * requests)
     return counted

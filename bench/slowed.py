@@ -13,7 +13,9 @@ from collections.abc import Callable
 def _waits_longer(times: float) -> Callable[..., bool]:
     wait_for = threading.Condition.wait_for
 
-    def longer(condition: threading.Condition, reached: Callable[[], bool], timeout: float | None = None) -> bool:
+    def longer(
+        condition: threading.Condition, reached: Callable[[], bool], timeout: float | None = None
+    ) -> bool:
         return wait_for(condition, reached, None if timeout is None else timeout * times)
 
     return longer

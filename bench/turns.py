@@ -27,7 +27,8 @@ from bridle.protocol.events import AnyEvent, TextDelta, ToolCallStarted, ToolRes
 from bridle.providers.script import say
 from bridle.providers.scripted import ScriptedWire
 
-WARM_UP = 20
+WARM_UP = 30
+"""By then what finds secrets is compiled."""
 MUTATING = "BENCH=1"
 """An assignment in front: nobody proves what it does to a program, so the intent has to be on disk first."""
 BATCH = 50
@@ -313,5 +314,7 @@ def children_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-if __name__ == "__main__":  # for those who count: a turn of so many deltas where all is so slow, and no figure
+if (
+    __name__ == "__main__"
+):  # for those who count: a turn of so many deltas where all is so slow, and no figure
     asyncio.run(_turn_of(FloodModel(int(sys.argv[1]), _TOKEN), float(sys.argv[2])))
