@@ -27,4 +27,4 @@ if __name__ == "__main__":
     sys.setswitchinterval(sys.getswitchinterval() * times)
     del sys.argv[:2]
     with open(sys.argv[0], encoding="utf-8") as program:
-        exec(compile(program.read(), sys.argv[0], "exec"))  # noqa: S102  a program of ours
+        exec(compile(program.read(), sys.argv[0], "exec"))

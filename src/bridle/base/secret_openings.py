@@ -171,7 +171,7 @@ class Prefilter:
             return any(regexes[literal].search(folded) for literal in present)
         if len(folded) > _PIECE:
             return next(_regions(folded), None) is not None
-        for scan in _scans():  # a plain loop: this is done for every event
+        for scan in _scans():  # noqa: SIM110  a plain loop: this is done for every event
             if scan.sign in folded and scan.regex.search(folded):
                 return True
         return False
