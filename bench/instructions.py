@@ -19,7 +19,7 @@ FEW, MANY = 30, 60
 SLOWNESS = 50
 """About how much longer everything takes where instructions are counted."""
 FIRST, LATER = 5, 10
-LEAST_DELTAS, MOST_DELTAS = 1_000, 5_000
+LEAST_DELTAS, MOST_DELTAS = 20_000, 40_000
 _TOTAL = re.compile(rb"^(?:summary|totals): (\d+)", re.MULTILINE)
 _MILLION = 1e6
 
