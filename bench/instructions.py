@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from decisions import COMMANDS
@@ -13,19 +14,23 @@ from measure import BRIDLE, PYTHON, ROOT, Figure, plain_env, scratch
 from over_http import configure, served
 from stepping import script
 
-FEW, MANY = 5, 35
+FEW, MANY = 30, 60
+"""Both behind what only the first steps do: loading, and compiling what finds secrets."""
+SLOWNESS = 50
+"""About how much longer everything takes where instructions are counted."""
 FIRST, LATER = 5, 10
+LEAST_DELTAS, MOST_DELTAS = 20_000, 40_000
 _TOTAL = re.compile(rb"^(?:summary|totals): (\d+)", re.MULTILINE)
 _MILLION = 1e6
 
 
 def instructions() -> list[Figure]:
-    """A whole run, one over HTTP, a step of it without and with a sandbox, and a decision about a command."""
+    """A whole run, one over HTTP, a step of it without and with a sandbox, a decision about a command, a delta."""
     assert shutil.which("valgrind"), "install valgrind to count instructions"
     with scratch() as home, scratch() as cwd:
         env = plain_env(home) | {"PYTHONHASHSEED": "0"}
         scripted = _counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd)
-    decision = _decisions()
+    decision, delta = _decisions(), _delta()
     plain, confined = _steps("off"), _steps("auto")
     rows = {
         "run": (scripted, "bridle run -m demo hi, a home that has sessions"),
@@ -37,6 +42,10 @@ def instructions() -> list[Figure]:
             f"{len(COMMANDS)} commands of the decision row {FIRST} times, and what they load",
         ),
         "decision": (decision.later, f"the same {LATER} times more, nothing remembered of a command"),
+        "1,000 deltas": (
+            delta,
+            f"({MOST_DELTAS:,} less {LEAST_DELTAS:,}) of one answer as fast as they are taken",
+        ),
     }
     return [
         Figure(name=f"instructions, {name}", value=count / _MILLION, unit="M", how=how)
@@ -50,19 +59,18 @@ class _Counts(NamedTuple):
 
 
 def _steps(sandbox: str) -> _Counts:
-    """The least of two runs each: an id that looks like the beginning of a key makes one compile what finds keys."""
-    few, many = (
-        min(_http_run(script(steps), sandbox, requests=steps + 1) for _ in range(2)) for steps in (FEW, MANY)
-    )
+    """A run of one answer, and a step. What a step does within a time is what it does where nothing is counted."""
+    slowed = (os.path.join(ROOT, "bench", "slowed.py"), str(SLOWNESS))
+    few, many = (_http_run(script(steps), sandbox, requests=steps + 1, by=slowed) for steps in (FEW, MANY))
     return _Counts(_http_run("say Hello from afar.\n", sandbox, requests=1), (many - few) / (MANY - FEW))
 
 
-def _http_run(played: str, sandbox: str, *, requests: int) -> int:
+def _http_run(played: str, sandbox: str, *, requests: int, by: Sequence[str] = ()) -> int:
     with scratch() as home, scratch() as cwd, served("---\n".join([played] * 2)) as server:
         env = plain_env(home) | {"PYTHONHASHSEED": "0", "BENCH_SERVER_KEY": "bench" * 4}
         configure(env["BRIDLE_HOME"], server.url)
         argv = ["run", "--mode", "auto", "--sandbox", sandbox, "-m", "bench:some-model", "hi"]
-        counted = _counted_warm(argv, env=env, cwd=cwd)
+        counted = _counted_warm(argv, env=env, cwd=cwd, by=by)
         server.take(2 * requests)
     return counted
 
@@ -83,10 +91,22 @@ def _decisions() -> _Decisions:
     return _Decisions((one - none) / FIRST / len(COMMANDS), (more - one) / LATER / len(COMMANDS))
 
 
-def _counted_warm(argv: list[str], *, env: dict[str, str], cwd: str) -> int:
+def _delta() -> float:
+    """What a thousand deltas of an answer take."""
+    with scratch() as home, scratch() as cwd:
+        env = plain_env(home) | {"PYTHONHASHSEED": "0"}
+        program = os.path.join(ROOT, "bench", "turns.py")
+        few, many = (
+            _counted([program, str(count), str(SLOWNESS)], env=env, cwd=cwd)
+            for count in (LEAST_DELTAS, MOST_DELTAS)
+        )
+    return (many - few) / (MOST_DELTAS - LEAST_DELTAS) * 1_000
+
+
+def _counted_warm(argv: list[str], *, env: dict[str, str], cwd: str, by: Sequence[str] = ()) -> int:
     """The second run: what the first finds out and makes is not counted."""
     subprocess.run([PYTHON, BRIDLE, *argv], env=env, cwd=cwd, check=True, capture_output=True)
-    return _counted([BRIDLE, *argv], env=env, cwd=cwd)
+    return _counted([*by, BRIDLE, *argv], env=env, cwd=cwd)
 
 
 def _counted(argv: list[str], *, env: dict[str, str], cwd: str) -> int:

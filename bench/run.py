@@ -29,6 +29,7 @@ ROWS = {
     "decision": "decisions:decisions",
     "hook": "decisions:hooks",
     "deltas": "turns:deltas",
+    "told": "telling:told",
     "http-run": "over_http:one_turn",
     "http-deltas": "over_http:deltas",
     "memory": "parts:memory",

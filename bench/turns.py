@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from measure import Figure, middle
 
+from bridle.base.clock import SystemClock
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import FloodModel, RecordingModel, scripted
 from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelRequest, ModelText, Provider
@@ -25,7 +27,8 @@ from bridle.protocol.events import AnyEvent, TextDelta, ToolCallStarted, ToolRes
 from bridle.providers.script import say
 from bridle.providers.scripted import ScriptedWire
 
-WARM_UP = 20
+WARM_UP = 30
+"""By then what finds secrets is compiled."""
 MUTATING = "BENCH=1"
 """An assignment in front: nobody proves what it does to a program, so the intent has to be on disk first."""
 BATCH = 50
@@ -266,6 +269,21 @@ async def _turn_cpu(model: Provider, count: int) -> tuple[float, int]:
     return middle(spent), written
 
 
+class _SlowClock(SystemClock):
+    """Time for whoever is slowed down by so much: as many deltas become one event as ever."""
+
+    def __init__(self, slowness: float) -> None:
+        self._slowness = slowness
+
+    def monotonic(self) -> float:
+        return super().monotonic() / self._slowness
+
+
+async def _turn_of(model: Provider, slowness: float) -> None:
+    async with harness(model, clock=_SlowClock(slowness)) as session:
+        assert ended_well(await session.ask("go"))
+
+
 def body() -> list[Figure]:
     """The first request as bytes, with every tool there is."""
     return asyncio.run(_first_body())
@@ -294,3 +312,9 @@ def ended_well(events: list[AnyEvent]) -> bool:
 def children_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+if (
+    __name__ == "__main__"
+):  # for those who count: a turn of so many deltas where all is so slow, and no figure
+    asyncio.run(_turn_of(FloodModel(int(sys.argv[1]), _TOKEN), float(sys.argv[2])))

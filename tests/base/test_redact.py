@@ -401,6 +401,13 @@ def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(te
     assert not might_hold_secret(CLEAN)
 
 
+@pytest.mark.parametrize("first", [0, sys.maxsize], ids=["scans", "literals"])
+def test_an_id_of_ours_with_the_opening_of_a_key_in_it_is_not_noticed(first):
+    might_hold_secret = Prefilter(First(first))
+    assert not might_hold_secret(b'{"call_id":"call_01M7SKYQ8XSXYAHNT00HEAH1Q2","tool":"bash"}')
+    assert might_hold_secret(b'{"call_id":"call_01M7SKYQ8X","key":"SK' + b"0a1b2c3d" * 4 + b'"}')
+
+
 def test_what_comes_first_is_looked_through_without_compiling_scans():
     first = First(500)
     might_hold_secret = Prefilter(first)

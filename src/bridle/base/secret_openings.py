@@ -29,10 +29,10 @@ _BEFORE_DOT = 28
 _BETWEEN_DOTS = 6
 _DOTS_WITHIN = 40
 """A shape `by_dot` has so many characters between its dots, the second at most so far from its beginning."""
-_FIRST_SIZE = 128 * 1024
+_FIRST_SIZE = 32 * 1024
 _LEAST_SIZE = 200
-"""What is looked through before anything is compiled that takes long: by then it has cost as much as compiling does.
-However short it is, a text counts as so long."""
+"""What is looked through before anything is compiled that takes long: about the events of 25 steps. A session that had
+so many goes on, and looking so costs more. However short it is, a text counts as so long."""
 
 
 _PIECE = 8 * 1024
@@ -146,6 +146,8 @@ _BEHIND_A_LETTER = r"[a-z0-9\-+/%:.]{10}"
 """What stands at least behind openings that end with a sign."""
 _BEHIND_IN_JSON = r"(?=[a-z0-9\-+/%:.\\]{10})"
 """The same for all of them: `ask_user` is no key; inside JSON a slash has a backslash."""
+_HEXADECIMAL = "(?=[0-9a-f]{10})"
+"""Where only such digits may follow: `SK` alone stands in one of thirty of our own ids."""
 _FOLLOWED = "x-."
 """Openings that end so have that behind them."""
 
@@ -165,11 +167,14 @@ class Prefilter:
         folded = data.translate(_FOLD)
         if self._first.has(folded):
             literals, regexes = _literals()
-            present = (literal for literal in literals.possibly_in(folded) if literal in folded)
+            present = filter(folded.__contains__, literals.possibly_in(folded))
             return any(regexes[literal].search(folded) for literal in present)
-        if len(folded) <= _PIECE:
-            return any(scan.sign in folded and scan.regex.search(folded) for scan in _scans())
-        return next(_regions(folded), None) is not None
+        if len(folded) > _PIECE:
+            return next(_regions(folded), None) is not None
+        for scan in _scans():  # noqa: SIM110  a plain loop: this is done for every event
+            if scan.sign in folded and scan.regex.search(folded):
+                return True
+        return False
 
 
 might_hold_secret = Prefilter(First())
@@ -271,7 +276,7 @@ def _literals() -> tuple[_Literals[bytes], dict[bytes, re.Pattern[bytes]]]:
             if shape.named:
                 regex += _given_to(folded)
             elif folded[-1] in _FOLLOWED:
-                regex += _BEHIND_IN_JSON
+                regex += _HEXADECIMAL if shape.hexadecimal else _BEHIND_IN_JSON
             found[max(folded.split("/"), key=len)] = regex
     regexes = {literal.encode(): compiled_later(regex.encode()) for literal, regex in found.items()}
     return _Literals(regexes, (b"-", b".", b":", b"x")), regexes
@@ -310,7 +315,10 @@ def _scans() -> tuple[_Scan, ...]:
                 most = around[sign]
                 around[sign] = (max(most[0], len(before)), max(most[1], 1 + len(after)))
             if sign and not after:
-                last.setdefault(sign, set()).add(before[-4:])
+                if shape.hexadecimal:
+                    behind[sign].append(f"{_HEXADECIMAL}(?<={re.escape(before[-4:] + sign)})")
+                else:
+                    last.setdefault(sign, set()).add(before[-4:])
                 continue
             after, slash, rest = re.escape(after).partition("/")
             end = f"{slash}{rest}".replace("/", r"[/\\]{1,2}") + gives

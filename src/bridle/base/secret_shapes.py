@@ -35,6 +35,7 @@ class Shape(msgspec.Struct, frozen=True):
     Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits or `_-.+/`. `by_dot`: the
     openings are too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
     `noticed_by`: what every match begins with, where that is more than the openings, of which none may hide in another.
+    `hexadecimal`: at least ten such digits, with small letters, stand behind each opening.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Shape(msgspec.Struct, frozen=True):
     named: bool = False
     by_dot: bool = False
     noticed_by: tuple[str, ...] = ()
+    hexadecimal: bool = False
 
 
 _ALNUM = "[A-Za-z0-9]"
@@ -79,7 +81,8 @@ def _prefixed(
     begins = "|".join(map(re.escape, openings))
     model = rf"(?:{begins})(?:{then})?(?:{_MODEL}|(?:[a-z]{{1,13}}[_\-]){{3}})"
     form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before, unless=model)
-    return Shape(kind, about, openings, rf"(?:{begins}){of}{{0,{max(least, 42)}}}", (form,))
+    reach = rf"(?:{begins}){of}{{0,{max(least, 42)}}}"
+    return Shape(kind, about, openings, reach, (form,), hexadecimal=of == _HEX and not then)
 
 
 # Names that are given a value: NAME=value, "name": "value", name: value, --name value

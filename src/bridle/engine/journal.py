@@ -150,8 +150,9 @@ class Journal:
     def _tell(self) -> None:
         """Tells what is kept. After so much of it readers get their turn first: the bus holds only so much for them."""
         assert self._bus is not None
-        while self._has_news and not self._pauses:
-            envelope, payload = self._untold.popleft()
+        untold, kept_id = self._untold, self._kept_id
+        while not self._pauses and untold and (untold[0][0].id or 0) <= kept_id:
+            envelope, payload = untold.popleft()
             self._bus.publish(envelope, payload)
             self._told_bytes += len(payload)
             if self._told_bytes > _AT_ONCE_BYTES:

@@ -184,6 +184,7 @@ class Writer:
             self._rows.append(row)
             self._appended += 1
             if self._asleep or len(self._rows) == BATCH_ROWS:
+                self._asleep = False
                 self._wake.notify()
             return self._appended
 
