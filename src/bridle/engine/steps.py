@@ -39,6 +39,9 @@ from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, RequestedCall, StepEnded, StepStarted
 from bridle.protocol.messages import StopReason, ThinkingBlock, Usage
 
+WORDS = (ModelText, ModelThinking)
+"""What nearly all of an answer consists of."""
+
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """A model call about to be made. A layer that tries again passes on a step with a higher `attempt`."""
@@ -154,10 +157,12 @@ class Model:
                             silence.allow(patience.idle_s)
                         else:
                             silence.touch()
+                        if not isinstance(part, WORDS) or len(part.text) <= MAX_CHARACTERS:
+                            answer.take(part, deltas)
+                            continue
                         for piece in _pieces(part):
                             answer.take(piece, deltas)
-                            if piece is not part:
-                                await asyncio.sleep(0)  # looking for secrets in it takes time
+                            await asyncio.sleep(0)  # looking for secrets in it takes time
         except TimeoutError:
             deltas.abandon()
             raise ProviderError(
@@ -229,10 +234,12 @@ class _Answer:
     def take(self, part: ModelPart, deltas: DeltaWriter) -> None:
         match part:
             case ModelText(text=text):
-                self._take_words(part, text)
+                self._room.take(len(text) if self._kind is ModelText else len(text) + TURN)
+                self._kind = ModelText
                 deltas.text(text)
             case ModelThinking(text=text):
-                self._take_words(part, text)
+                self._room.take(len(text) if self._kind is ModelThinking else len(text) + TURN)
+                self._kind = ModelThinking
                 deltas.thinking(text)
             case ModelThought(block=block):
                 self._room.take(len(block.opaque))
@@ -249,25 +256,18 @@ class _Answer:
             case _:
                 assert_never(part)
 
-    def _take_words(self, part: ModelPart, text: str) -> None:
-        turn = 0 if type(part) is self._kind else TURN
-        self._kind = type(part)
-        self._room.take(len(text) + turn)
 
-
-def _pieces(part: ModelPart) -> Iterable[ModelPart]:
-    """The part, long words in pieces: a server may send a whole answer at once."""
-    if not isinstance(part, ModelText | ModelThinking) or len(part.text) <= MAX_CHARACTERS:
-        return (part,)
+def _pieces(part: ModelText | ModelThinking) -> Iterable[ModelPart]:
+    """Long words in pieces: a server may send a whole answer at once."""
     pieces = range(0, len(part.text), MAX_CHARACTERS)
     return (type(part)(part.text[at : at + MAX_CHARACTERS]) for at in pieces)
 
 
 def _is_more(part: ModelPart) -> bool:
     """Whether more of the answer came. A server that only says that it is there may be stuck."""
-    if isinstance(part, ModelAlive):
-        return part.grown
-    return not isinstance(part, ModelText | ModelThinking) or part.text != ""
+    if isinstance(part, WORDS):
+        return part.text != ""
+    return part.grown if isinstance(part, ModelAlive) else True
 
 
 def _stop(answer: _Answer, calls: tuple[RequestedCall, ...]) -> StopReason:
