@@ -27,6 +27,7 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
 from bridle.context.sources import repository_root
+from bridle.control.authority import Bounds
 from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
@@ -45,6 +46,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.tokens import Claims
 from bridle.safety.sandbox.spawn import SETTLE_S
 from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
 from bridle.safety.trust import Approvals
@@ -140,6 +142,7 @@ class Engine:
             open_session=self._opened,
             choose_model=self.models.choose,
             prompt_of=_prompt_of,
+            bounds_of=self._bounds_of,
             ids=self._ids,
             hello=handshake(),
             idle=Idle(clock=clock, after_s=self._idle_after_s, ended=self._close_log),
@@ -150,9 +153,12 @@ class Engine:
         """Whether commands are held by anything on this machine, as was found out."""
         return self._sandbox.adapter not in {"", UNCONFINED}
 
-    def connect(self, *, name: str, identity: IdentityClass = "human", answers: bool) -> InProcessConnection:
+    def connect(
+        self, *, name: str, identity: IdentityClass = "human", answers: bool, claims: Claims | None = None
+    ) -> InProcessConnection:
+        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has."""
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
-        return self.multiplexer.connect(name=name, identity=identity, answers=answers)
+        return self.multiplexer.connect(name=name, identity=identity, answers=answers, claims=claims)
 
     async def close(self) -> None:
         """Ends sessions, then processes, then the store: whatever happens, in this order."""
@@ -182,7 +188,24 @@ class Engine:
         finally:
             log.close()
 
+    def _bounds_of(self, command: CreateSession) -> Bounds:
+        """What the person's own settings give. Of a session that goes on, the mode is known when it is open: then it
+        can be changed, and until then nothing is looser than any."""
+        cwd = _working_folder(command.cwd)
+        if command.resume is not None:
+            cwd = self.store.find(command.resume).cwd
+        settings = session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env)
+        return Bounds(
+            mode=settings.mode if command.resume is None else "plan",
+            sandbox=settings.sandbox.mode,
+            network=settings.sandbox.network,
+            max_steps=settings.max_steps,
+            max_cost=settings.usd_per_session,
+        )
+
     async def _opened(self, command: CreateSession, client: str) -> Session:
+        if not command.env:  # whoever brings none has that of this process
+            command = msgspec.structs.replace(command, env=session_environment(self._env))
         try:
             return await self._open_session(command, client)
         except StoreError as failure:

@@ -81,7 +81,7 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
     connection = await connect()
     assert connection.hello.protocol_version, "the other side says what it speaks"
     session = (await connection.send(create)).session
-    await _refused(connection, SendInput(session="sess_" + "0" * 26, content=()), "UnknownSession")
+    await _refused(connection, SendInput(session="sess_" + "0" * 26, content=()), "SessionNotOpen")
     await _refused(connection, CancelTurn(session=session), "NoTurn")
     unknown = CustomCommand(namespace="nobody", verb="knows", session=session)
     await _refused(connection, unknown, "NotSupported")
@@ -96,6 +96,8 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
 
     other = await connect()
     assert other.client != connection.client, "a client has an id of its own"
+    await _refused(other, CancelTurn(session=session), "NotAttached")
+    await _not_told(other, session)
     await other.send(AttachSession(session=session))
     again = await _until_turn_ended(other, session, since=0)
     durable = [envelope for envelope in seen if envelope.id is not None]
@@ -108,7 +110,7 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
     await other.close()
     await other.close()
     await connection.send(EndSession(session=session))
-    await _refused(connection, CancelTurn(session=session), "UnknownSession")
+    await _refused(connection, CancelTurn(session=session), "SessionNotOpen")
     await connection.close()
 
 
@@ -119,6 +121,16 @@ async def _until_turn_ended(connection: Connection, session: str, *, since: int)
         if isinstance(envelope.event, TurnEnded):
             return seen
     raise AssertionError("the events ended before the turn did")
+
+
+async def _not_told(connection: Connection, session: str) -> None:
+    try:
+        async for _ in connection.events(session):
+            break
+    except BridleError as refused:
+        assert refused.reason == "NotAttached", f"who is not attached is told so, not {refused.reason}"
+        return
+    raise AssertionError("who is not attached reads nothing")
 
 
 async def _refused(

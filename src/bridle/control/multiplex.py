@@ -14,11 +14,11 @@ from msgspec import structs
 
 from bridle.base.clock import Clock, Timer
 from bridle.base.ids import Ids
+from bridle.control.authority import NOWHERE, Asked, Bounds, FollowEvents, Standing, may, session_of
 from bridle.engine.questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.codec import kind_of_command
 from bridle.protocol.commands import (
-    FOR_PEOPLE,
     Accepted,
     AnswerPermission,
     AnswerQuestion,
@@ -42,6 +42,7 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import EndCause, Envelope, IdentityClass, ModelChanged
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.tokens import Claims
 
 OpenSession = Callable[[CreateSession, str], Awaitable[Session]]
 """Opens a session for a client id, or resumes a stored one; the composition root knows how."""
@@ -49,6 +50,8 @@ OpenSession = Callable[[CreateSession, str], Awaitable[Session]]
 ChooseModel = Callable[[str], ModelChanged]
 """Reads `provider:model`; refuses one that does not exist."""
 
+BoundsOf = Callable[[CreateSession], Bounds]
+"""What the person's own settings give such a session, without a word of the client."""
 
 PromptOf = Callable[[str, str], str | None]
 """The words behind a slash command with its arguments, if there is such a command."""
@@ -74,6 +77,7 @@ class Multiplexer:
         open_session: OpenSession,
         choose_model: ChooseModel,
         prompt_of: PromptOf,
+        bounds_of: BoundsOf,
         ids: Ids,
         hello: Handshake,
         idle: Idle,
@@ -81,6 +85,7 @@ class Multiplexer:
         self._open_session = open_session
         self._choose_model = choose_model
         self._prompt_of = prompt_of
+        self._bounds_of = bounds_of
         self._ids = ids
         self._hello = hello
         self._idle = idle
@@ -89,15 +94,20 @@ class Multiplexer:
         self._timers: dict[str, Timer] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def connect(self, *, name: str, identity: IdentityClass, answers: bool) -> InProcessConnection:
-        """A new client. Its id and class are fixed for as long as it stays."""
+    def connect(
+        self, *, name: str, identity: IdentityClass, answers: bool, claims: Claims | None = None
+    ) -> InProcessConnection:
+        """A new client. Its id, its class and its claims are fixed for as long as it stays."""
         client = Client(id=self._ids.new("cli"), name=name, identity=identity, answers=answers)
-        return InProcessConnection(self, client, self._hello)
+        return InProcessConnection(self, client, claims, self._hello)
 
-    async def handle(self, client: Client, command: AnyCommand) -> Accepted:
+    async def handle(self, client: Client, claims: Claims | None, command: AnyCommand) -> Accepted:
         """Carries a command out. A reply that names an event comes when that event is kept, as the event does."""
         if isinstance(command, SendInput | RunSlash | ShellRequest | Undo):
-            await self.session(command.session).rested()
+            session = self._sessions.get(command.session)
+            if session is not None:
+                await session.rested()
+        self._admit(client, claims, command)
         accepted = await self._carry_out(client, command)
         if accepted.event is not None and (session := self._sessions.get(accepted.session or "")):
             await session.journal.committed()
@@ -106,7 +116,6 @@ class Multiplexer:
     async def _carry_out(self, client: Client, command: AnyCommand) -> Accepted:
         match command:
             case CreateSession():
-                _refuse_words_of_people(client, command)
                 session = await self._open_session(command, client.id)
                 self._sessions[session.id] = session
                 self._commands[session.id] = structs.replace(command, resume=session.id)
@@ -182,9 +191,36 @@ class Multiplexer:
         number = session.accept(client, (TextBlock(text=text),), "queue")
         return Accepted(session=session.id, event=number)
 
-    async def follow(self, session: str, since: int) -> AsyncIterator[Envelope]:
-        async for published in self.session(session).follow(since):
+    async def follow(
+        self, client: Client, claims: Claims | None, session: str, since: int
+    ) -> AsyncIterator[Envelope]:
+        self._admit(client, claims, FollowEvents(session))
+        followed = self.session(session)
+
+        def has_left() -> bool:
+            return not followed.questions.is_attached(client.id)
+
+        async for published in followed.follow(since, until=has_left):
             yield published.envelope
+
+    def _admit(self, client: Client, claims: Claims | None, asked: Asked) -> None:
+        """Raises `CommandRefused` for what this client may not do."""
+        refusal = may(client, claims, asked, self._standing(client, asked))
+        if refusal is not None:
+            raise CommandRefused(refusal.reason, **refusal.data)
+
+    def _standing(self, client: Client, asked: Asked) -> Standing:
+        if isinstance(asked, CreateSession):
+            return Standing(bounds=self._bounds_of(asked)) if client.identity == "agent" else NOWHERE
+        session = self._sessions.get(session_of(asked) or "")
+        if session is None:
+            return NOWHERE
+        return Standing(
+            is_open=True,
+            attached=session.questions.is_attached(client.id),
+            mode=session.journal.conversation.mode,
+            slash=session.slash_names,
+        )
 
     def leave(self, client: Client) -> None:
         """A client is gone; its sessions go on."""
@@ -208,6 +244,7 @@ class Multiplexer:
 
     def _detach(self, session: Session, client: Client) -> None:
         session.questions.detach(client.id)
+        session.wake_readers()
         self._watch(session)
 
     def _watch(self, session: Session) -> None:
@@ -253,13 +290,6 @@ class Multiplexer:
         return found
 
 
-def _refuse_words_of_people(client: Client, command: CreateSession) -> None:
-    """Who drives Bridle for somebody cannot say what only a person may."""
-    for option in FOR_PEOPLE:
-        if client.identity != "human" and command.config.get(option):
-            raise CommandRefused("NotAPerson", what=f"The option {option}")
-
-
 def _opened(session: Session) -> Accepted:
     journal = session.journal
     return Accepted(session=session.id, event=journal.conversation.last_id, opened=journal.opened)
@@ -268,9 +298,12 @@ def _opened(session: Session) -> Accepted:
 class InProcessConnection:
     """`Connection` without a wire: the same contract, the same objects."""
 
-    def __init__(self, multiplexer: Multiplexer, client: Client, hello: Handshake) -> None:
+    def __init__(
+        self, multiplexer: Multiplexer, client: Client, claims: Claims | None, hello: Handshake
+    ) -> None:
         self._multiplexer = multiplexer
         self._client = client
+        self._claims = claims
         self._hello = hello
 
     @property
@@ -282,10 +315,10 @@ class InProcessConnection:
         return self._hello
 
     async def send(self, command: AnyCommand) -> Accepted:
-        return await self._multiplexer.handle(self._client, command)
+        return await self._multiplexer.handle(self._client, self._claims, command)
 
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
-        return self._multiplexer.follow(session, since)
+        return self._multiplexer.follow(self._client, self._claims, session, since)
 
     async def close(self) -> None:
         self._multiplexer.leave(self._client)

@@ -1,6 +1,6 @@
-"""Questions to people: who may answer, how long they stay open, and what happens when nobody can.
+"""Questions to people: how long they stay open, and what happens when nobody can answer.
 
-Only a person says yes; an agent may say no. The clock of a question runs only while no person is attached; where nobody
+Who may answer is decided before an answer comes here. The clock of a question runs only while no person is attached; where nobody
 can ever answer, the verdict is no at once.
 """
 
@@ -81,6 +81,9 @@ class Questions:
         """Whether any client is attached."""
         return bool(self._clients)
 
+    def is_attached(self, client_id: str) -> bool:
+        return client_id in self._clients
+
     def detach(self, client_id: str) -> None:
         self._clients.pop(client_id, None)
         if not self._someone_is_here():
@@ -130,8 +133,6 @@ class Questions:
         question = self._open.get(command.call_id)
         if question is None or question.future.done() or question.nobody is None:
             raise CommandRefused("NoSuchQuestion")
-        if client.identity == "agent" and command.answer != "deny":
-            raise CommandRefused("SelfApproval")
         if command.digest and command.digest != question.digest:
             raise CommandRefused("QuestionChanged")
         reason = "PermissionDenied" if command.answer == "deny" else None
@@ -144,8 +145,6 @@ class Questions:
         question = self._open.get(command.question_id)
         if question is None or question.future.done() or isinstance(question.nobody, PermissionAnswer):
             raise CommandRefused("NoSuchQuestion")
-        if client.identity == "agent":
-            raise CommandRefused("SelfApproval")
         self._journal.emit(
             QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
         )

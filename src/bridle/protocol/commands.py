@@ -36,10 +36,6 @@ class CreateSession(Command, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-FOR_PEOPLE = ("allow_policy_changes", "allow_unsandboxed", "wide_folder")
-"""Options of `CreateSession.config` that only a client of a person's own may set."""
-
-
 class AttachSession(Command, frozen=True):
     session: str
     since: int = 0

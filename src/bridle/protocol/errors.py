@@ -46,6 +46,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
     "QuestionChanged": Sentence("This question changed after it was shown. Look again."),
+    "NotGranted": Sentence("This client may not use {what}.", 3),
+    "NotAttached": Sentence("This client is not attached to {session}. Attach to it first.", 2),
+    "OnlyStricter": Sentence(
+        "{what} would allow more than the person's own settings do. An agent may only ask for less.", 3
+    ),
     "SelfApproval": Sentence("An agent cannot approve its own action; a person has to answer.", 3),
     "UnknownSession": Sentence('There is no session "{session}". List them: bridle sessions', 2),
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
@@ -53,6 +58,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "SessionBusy": Sentence(
         "Session {session} is open in another Bridle ({where}process {pid}, since {started}).", 2
     ),
+    "SessionNotOpen": Sentence("Session {session} is not open. Attach to it or resume it first.", 2),
     "SessionExpired": Sentence(
         "What was said in {session} expired on {day} and is not kept any more, so there is nothing to go on with.",
         2,
