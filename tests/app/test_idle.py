@@ -5,7 +5,7 @@ import pytest
 from bridle.conformance.clock import FakeClock
 from bridle.conformance.harness import harness
 from bridle.conformance.models import scripted
-from bridle.protocol.commands import AttachSession, DetachSession, EndSession
+from bridle.protocol.commands import AttachSession, CreateSession, DetachSession, EndSession
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import SessionCreated, SessionEnded, TurnEnded
 from bridle.providers.script import answer, say, wait
@@ -112,9 +112,31 @@ async def test_a_turn_that_runs_is_finished_first() -> None:
         assert not _is_live(session)
 
 
-async def test_a_session_that_was_ended_on_purpose_is_not_begun_again() -> None:
-    async with harness(scripted(say("one"))) as session:
+async def test_a_session_that_was_ended_on_purpose_begins_a_new_run_without_the_options_of_the_last() -> None:
+    async with harness(scripted(say("one")), dry_run=True) as session:
         await session.connection.send(EndSession(session=session.id))
-        with pytest.raises(CommandRefused):
-            await session.connection.send(AttachSession(session=session.id))
-        session.engine.store.open(session.id).close()
+        assert not _is_live(session)
+        await session.connection.send(AttachSession(session=session.id))
+        same = CreateSession(cwd=session.folder, resume=session.id, config={"dry_run": True})
+        with pytest.raises(CommandRefused) as refused:
+            await session.connection.send(same)
+        assert refused.value.reason == "SessionIsOpen"
+
+
+async def test_a_session_that_ended_because_it_was_idle_goes_on_with_the_options_it_had() -> None:
+    clock = FakeClock()
+    async with harness(scripted(say("one")), clock=clock, dry_run=True, yes=True) as session:
+        for identity, kept in (("agent", {"dry_run": True}), ("human", {"dry_run": True, "yes": True})):
+            await session.connection.close()
+            await clock.advance(HALF_HOUR_S + 1)
+            other = session.engine.connect(name="other", identity=identity, answers=False)
+            await other.send(AttachSession(session=session.id))
+            same = CreateSession(cwd=session.folder, resume=session.id, config=kept)
+            assert (await session.connection.send(same)).session == session.id
+            await other.close()
+            if identity == "agent":
+                await session.connection.send(EndSession(session=session.id))
+                first = CreateSession(
+                    cwd=session.folder, resume=session.id, config={"dry_run": True, "yes": True}
+                )
+                await session.connection.send(first)

@@ -1,4 +1,4 @@
-"""Who may do what: command kind × identity × attached or not × claims, as one table."""
+"""Who may do what: kinds of command, classes of clients, attached or not, claims, as one table."""
 
 from typing import Any, get_args
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.folding import KeptFold
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
@@ -27,12 +26,13 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
 from bridle.context.sources import repository_root
-from bridle.control.authority import Bounds
-from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
+from bridle.control.authority import Bounds, is_looser
+from bridle.control.live import Run
+from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource, Stored
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
+from bridle.engine.questions import Client
 from bridle.engine.resume import closing_events, not_after_the_end, orphans
-from bridle.engine.session import Session
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
@@ -135,17 +135,19 @@ class Engine:
             tools=tuple(tools),
             room=self.store if waits_for_room else None,
         )
-        self._open: dict[str, tuple[StoredLog, KeptFold]] = {}
-        self._idle_s: dict[str, float] = {}
         self._housekeeping = Housekeeping(self.store, where, env, clock, self._notes)
         self.multiplexer = Multiplexer(
-            open_session=self._opened,
+            sessions=SessionSource(
+                open=self._opened,
+                find=self._found,
+                past=lambda session, since: self.store.events(session, after=since),
+                bounds_of=self._bounds_of,
+            ),
             choose_model=self.models.choose,
             prompt_of=_prompt_of,
-            bounds_of=self._bounds_of,
             ids=self._ids,
+            clock=clock,
             hello=handshake(),
-            idle=Idle(clock=clock, after_s=self._idle_after_s, ended=self._close_log),
         )
 
     @property
@@ -172,21 +174,10 @@ class Engine:
             with ExitStack() as closing:
                 closing.callback(self._notes.close)
                 closing.callback(self.store.close)
-                for log, fold in self._open.values():
-                    closing.callback(log.close)
-                    closing.callback(fold.at_close)
 
-    def _idle_after_s(self, session: str) -> float | None:
-        """How long a session may stay open with nobody attached; a pinned one for as long as the engine runs."""
-        return None if self.store.find(session).pinned else self._idle_s.get(session)
-
-    def _close_log(self, session: str) -> None:
-        """The run is over; whoever opens the session next takes its lock."""
-        log, fold = self._open.pop(session)
-        try:
-            fold.at_close()
-        finally:
-            log.close()
+    def _found(self, name: str) -> Stored:
+        row = self.store.find(name)
+        return Stored(row.id, row.cwd)
 
     def _bounds_of(self, command: CreateSession) -> Bounds:
         """What the person's own settings give. Of a session that goes on, the mode is known when it is open: then it
@@ -203,7 +194,7 @@ class Engine:
             max_cost=settings.usd_per_session,
         )
 
-    async def _opened(self, command: CreateSession, client: str) -> Session:
+    async def _opened(self, command: CreateSession, client: Client) -> Run:
         if not command.env:  # whoever brings none has that of this process
             command = msgspec.structs.replace(command, env=session_environment(self._env))
         try:
@@ -212,7 +203,7 @@ class Engine:
             self._notes.write("error", "store", "session not opened", reason=failure.reason)
             raise
 
-    async def _open_session(self, command: CreateSession, client: str) -> Session:
+    async def _open_session(self, command: CreateSession, client: Client) -> Run:
         options = session_options(command)
         here = _working_folder(command.cwd)
         approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=here)
@@ -243,6 +234,8 @@ class Engine:
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
                 self._check_model(past.conversation, chosen)
+                if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
+                    command = msgspec.structs.replace(command, mode=settings.mode)
             composed = compose(
                 ground,
                 Opened(
@@ -257,7 +250,7 @@ class Engine:
                     kept_until=past.kept_until,
                 ),
             )
-            composed.session.journal.originator = client
+            composed.session.journal.originator = client.id
             await self._begin(
                 msgspec.structs.replace(
                     composed,
@@ -275,10 +268,21 @@ class Engine:
         except BaseException:
             log.close()
             raise
-        self._open[log.session] = (log, composed.fold)
-        self._idle_s[log.session] = settings.idle_timeout_s
         self._housekeeping.begin(cwd)
-        return composed.session
+        return self._run_of(log, composed, settings.idle_timeout_s)
+
+    def _run_of(self, log: StoredLog, composed: Composed, idle_s: float) -> Run:
+        def idle_after_s() -> float | None:
+            """A pinned session stays for as long as the engine runs."""
+            return None if self.store.find(log.session).pinned else idle_s
+
+        def release() -> None:
+            try:
+                composed.fold.at_close()
+            finally:
+                log.close()
+
+        return Run(session=composed.session, idle_after_s=idle_after_s, release=release)
 
     async def _require_sandbox(self) -> None:
         """Refuses at the door, before there is a log, where nothing holds commands or that cannot be found out."""

@@ -179,6 +179,15 @@ def _create(client: Client, command: c.CreateSession, live: Standing) -> Refusal
     return None
 
 
+def options_for_agents(config: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """Of the options of a run, those that an agent may give too."""
+    return {
+        name: value
+        for name, value in config.items()
+        if name in FOR_AGENTS and FOR_AGENTS[name](value, bounds)
+    }
+
+
 def _only_less(what: str) -> Refusal:
     return Refusal("OnlyStricter", {"what": what})
 

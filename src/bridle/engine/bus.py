@@ -52,6 +52,8 @@ class Bus:
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
         self._error: BaseException | None = None
+        self.at_close: Callable[[], None] = lambda: None
+        """Hears that no more events will come."""
 
     def publish(self, envelope: Envelope, payload: bytes) -> None:
         if len(payload) <= self._ring_bytes:
@@ -70,6 +72,7 @@ class Bus:
         self._closed = True
         self._error = self._error or error
         self.wake()
+        self.at_close()
 
     async def follow(
         self, log: SessionLog, since: int, *, until: Callable[[], bool] = lambda: False

@@ -1,7 +1,7 @@
 """Questions to people: how long they stay open, and what happens when nobody can answer.
 
-Who may answer is decided before an answer comes here. The clock of a question runs only while no person is attached; where nobody
-can ever answer, the verdict is no at once.
+Who may answer is decided before an answer comes here. The clock of a question runs only while no person is attached;
+where nobody can ever answer, the verdict is no at once.
 """
 
 from __future__ import annotations
@@ -75,14 +75,6 @@ class Questions:
         self._clients[client.id] = client
         if self._someone_is_here():
             self._stop_clocks()
-
-    @property
-    def attended(self) -> bool:
-        """Whether any client is attached."""
-        return bool(self._clients)
-
-    def is_attached(self, client_id: str) -> bool:
-        return client_id in self._clients
 
     def detach(self, client_id: str) -> None:
         self._clients.pop(client_id, None)

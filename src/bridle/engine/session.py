@@ -109,6 +109,9 @@ class Session:
         self._cancelled_by: str | None = None
         self._ending = False
         self._resting: asyncio.Future[None] | None = None
+        self.at_over: Callable[[EndCause], None] = lambda _cause: None
+        """Hears that this run cannot go on, and is to be ended."""
+        bus.at_close = lambda: self.at_over("error")
 
     @property
     def id(self) -> str:
@@ -238,7 +241,7 @@ class Session:
             await self._run()
             return
         self._runner = None
-        await self.end()
+        self.at_over("user")
 
     async def _run_shell(self, request: ShellRequest) -> None:
         """The command as work of its own, then whatever was put into the inbox meanwhile."""

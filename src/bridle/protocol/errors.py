@@ -59,6 +59,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "Session {session} is open in another Bridle ({where}process {pid}, since {started}).", 2
     ),
     "SessionNotOpen": Sentence("Session {session} is not open. Attach to it or resume it first.", 2),
+    "SessionIsOpen": Sentence(
+        "Session {session} is open with other options than these ({options}). Attach to it as it is, or end it first.",
+        2,
+    ),
     "SessionExpired": Sentence(
         "What was said in {session} expired on {day} and is not kept any more, so there is nothing to go on with.",
         2,
