@@ -9,6 +9,7 @@ from bridle.app.settings import SessionOptions
 from bridle.control.authority import FOR_AGENTS, RULES, Bounds, FollowEvents, Standing, may
 from bridle.engine.questions import Client
 from bridle.protocol import commands as c
+from bridle.protocol import queries as q
 from bridle.protocol.errors import SENTENCES
 from bridle.protocol.tokens import Claims
 
@@ -82,7 +83,24 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (c.Undo(session=S), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (c.CustomCommand(namespace="n", verb="v"), None, None, None, None),
     (c.CustomCommand(namespace="n", verb="v", session=S), None, "NotAttached", None, "NotAttached"),
+    (c.RenameSession(session=S, title="t"), None, None, None, "NotAttached"),
+    (c.BranchSession(session=S), None, None, None, "NotAttached"),
+    (c.PinSession(session=S), None, None, "NotAPerson", "NotAPerson"),
+    (c.DeleteSession(session=S), None, None, "NotAPerson", "NotAPerson"),
     (FollowEvents(S), None, "NotAttached", None, "NotAttached"),
+    (q.ListSessions(), None, None, None, None),
+    (q.DescribeSession(session=S), None, None, None, None),
+    (q.SearchSessions(words="x"), None, None, None, None),
+    (q.ListModels(), None, None, None, None),
+    (q.ListTools(session=S), None, "NotAttached", None, "NotAttached"),
+    (q.ListSlash(), None, None, None, None),
+    (q.ListProfiles(), None, None, None, None),
+    (q.ListGrants(session=S), None, "NotAttached", None, "NotAttached"),
+    (q.SumCosts(), None, None, None, None),
+    (q.SumCosts(session=S), None, None, None, None),
+    (q.CheckHealth(), None, None, None, None),
+    (q.CustomQuery(namespace="n", verb="v"), None, None, None, None),
+    (q.CustomQuery(namespace="n", verb="v", session=S), None, "NotAttached", None, "NotAttached"),
 )
 
 
@@ -96,9 +114,13 @@ def claims(**fields: Any) -> Claims:
 
 
 def test_every_kind_stands_in_the_table_of_rules_and_in_this_one() -> None:
-    kinds = {*get_args(c.AnyCommand), FollowEvents}
-    assert set(RULES) == kinds
+    kinds = {*get_args(c.AnyCommand), *get_args(q.AnyQuery), FollowEvents}
+    assert set(RULES) == {kind.__name__ for kind in kinds}
     assert {type(asked) for asked, *_ in TABLE} == kinds
+
+
+def test_a_kind_that_is_not_placed_is_refused() -> None:
+    assert reason(PERSON, msgspec.defstruct("Unplaced", ["session"])(S)) == "NotGranted"
 
 
 @pytest.mark.requirement("G20.6", "G20.8")
@@ -113,7 +135,7 @@ def test_the_table(row: Any) -> None:
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
 def test_a_client_bound_to_sessions_has_those_and_no_other(row: Any) -> None:
     asked = row[0]
-    session = asked.resume if isinstance(asked, c.CreateSession) else asked.session
+    session = asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
     mine, other, none = claims(sessions=(S,)), claims(sessions=("sess_2",)), claims(sessions=())
     if session is None:
         new = isinstance(asked, c.CreateSession)

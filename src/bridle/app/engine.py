@@ -56,6 +56,8 @@ from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
+    from bridle.control.multiplex import Sight
+    from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
@@ -142,12 +144,17 @@ class Engine:
                 find=self._found,
                 past=lambda session, since: self.store.events(session, after=since),
                 bounds_of=self._bounds_of,
+                answer=self._answered,
+                rename=self.store.rename,
+                pin=lambda session, pinned: self.store.pin(session, pinned=pinned),
+                branch=self._branched,
+                delete=self._deleted,
             ),
             choose_model=self.models.choose,
             prompt_of=_prompt_of,
             ids=self._ids,
             clock=clock,
-            hello=handshake(),
+            hello=handshake,
         )
 
     @property
@@ -178,6 +185,34 @@ class Engine:
     def _found(self, name: str) -> Stored:
         row = self.store.find(name)
         return Stored(row.id, row.cwd)
+
+    async def _answered(self, query: AnyQuery, sight: Sight) -> AnyQueryAnswer:
+        from bridle.app.query_answers import Sources, answer_query  # a run that asks nothing does without
+
+        sources = Sources(
+            store=self.store,
+            models=self.models,
+            known=self.known,
+            where=self._where,
+            env=self._env,
+            clock=self._clock,
+            sandbox=lambda: self._sandbox.adapter,
+        )
+        return await answer_query(sources, query, sight)
+
+    def _branched(self, session: str, turn: int | None) -> str:
+        from bridle.app.keeping import branch_session
+
+        self.store.shelf.writer.settle()  # the turn that just ended is one to branch from
+        return branch_session(self.store, _kept(self.store.find(session)), self._where, turn=turn)
+
+    def _deleted(self, session: str) -> None:
+        from bridle.app.keeping import delete_session
+        from bridle.sessions.store import busy
+
+        row = self.store.find(session)
+        if not delete_session(self.store, row, self._where):
+            raise busy(row.id, self.store.shelf.lock_of(row.log))
 
     def _bounds_of(self, command: CreateSession) -> Bounds:
         """What the person's own settings give. Of a session that goes on, the mode is known when it is open: then it
@@ -282,7 +317,19 @@ class Engine:
             finally:
                 log.close()
 
-        return Run(session=composed.session, idle_after_s=idle_after_s, release=release)
+        def tools() -> tuple[ToolEntry, ...]:
+            from bridle.app.query_answers import tool_entries
+
+            return tool_entries(composed.registry)
+
+        def grants() -> tuple[GrantEntry, ...]:
+            from bridle.app.query_answers import grant_entries
+
+            return grant_entries(composed.grants())
+
+        return Run(
+            session=composed.session, tools=tools, grants=grants, idle_after_s=idle_after_s, release=release
+        )
 
     async def _require_sandbox(self) -> None:
         """Refuses at the door, before there is a log, where nothing holds commands or that cannot be found out."""

@@ -1,13 +1,13 @@
 """What a client may do: one pure function over one table, and the only place that says no to a client for who it is.
 
-A command kind that is not in the table is refused. What a command then finds (no such question, a turn that runs) is
-for the session to say; what a tool may do is for the permissions.
+A kind of command or query that is not in the table is refused. What a command then finds (no such question, a turn
+that runs) is for the session to say; what a tool may do is for the permissions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,9 @@ from bridle.engine.questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol.events import Mode
 from bridle.protocol.tokens import Claims
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import AnyQuery
 
 FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
 _SANDBOX = ("read-only", "workspace-write", "auto", "off")
@@ -61,7 +64,7 @@ class FollowEvents(msgspec.Struct, frozen=True):
     session: str
 
 
-Asked: TypeAlias = c.AnyCommand | FollowEvents
+Asked: TypeAlias = "c.AnyCommand | AnyQuery | FollowEvents"
 Check: TypeAlias = Callable[[Client, Any, Standing], Refusal | None]
 
 
@@ -77,11 +80,11 @@ def may(client: Client, claims: Claims | None, asked: Asked, live: Standing) -> 
 
     What lies outside of a client's claims does not exist for it.
     """
-    kind = type(asked)
+    kind = type(asked).__name__
     rule = RULES.get(kind)
     session = session_of(asked)
     if rule is None or (claims is not None and not _grants(claims, asked, session)):
-        return Refusal("NotGranted", {"what": kind.__name__})
+        return Refusal("NotGranted", {"what": kind})
     if claims is not None and session is not None and not claims.covers_session(session):
         return Refusal("UnknownSession", {"session": session})
     needs_attachment = rule.attached and session is not None
@@ -96,7 +99,7 @@ def may(client: Client, claims: Claims | None, asked: Asked, live: Standing) -> 
 
 def session_of(asked: Asked) -> str | None:
     """The session that is meant; None where it is none, or one that is not there yet."""
-    return asked.resume if isinstance(asked, c.CreateSession) else asked.session
+    return asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
 
 
 def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
@@ -158,6 +161,20 @@ def _slash(client: Client, command: c.RunSlash, live: Standing) -> Refusal | Non
 
 def _undo(client: Client, command: c.Undo, _live: Standing) -> Refusal | None:
     return _not_a_person("/redo" if command.redo else "/undo") if _is_agent(client) else None
+
+
+def _keep(client: Client, command: c.PinSession | c.DeleteSession, _live: Standing) -> Refusal | None:
+    """How long something is kept is for people to say."""
+    return _not_a_person(type(command).__name__) if _is_agent(client) else None
+
+
+def _of_a_session_elsewhere(
+    client: Client, command: c.RenameSession | c.BranchSession, live: Standing
+) -> Refusal | None:
+    """People put stored sessions in order without opening them; an agent has those it is attached to."""
+    if _is_agent(client) and not live.attached:
+        return Refusal("NotAttached", {"session": command.session})
+    return None
 
 
 def _create(client: Client, command: c.CreateSession, live: Standing) -> Refusal | None:
@@ -225,24 +242,39 @@ FOR_AGENTS: Mapping[str, Callable[[Any, Bounds], bool]] = {
 Any other is for people: it says yes, trusts something, names a settings file, or lets more happen.
 """
 
-RULES: Mapping[type, Rule] = {
-    c.CreateSession: Rule(attached=False, check=_create),
-    c.AttachSession: Rule(attached=False),
-    c.DetachSession: Rule(attached=True),
-    c.EndSession: Rule(attached=True),
-    c.SendInput: Rule(attached=True),
-    c.ShellRequest: Rule(attached=True, check=_shell),
-    c.RunSlash: Rule(attached=True, check=_slash),
-    c.CancelTurn: Rule(attached=True),
-    c.AnswerPermission: Rule(attached=True, check=_answer),
-    c.AnswerQuestion: Rule(attached=True, check=_answer_question),
-    c.AnswerTrust: Rule(attached=True, check=_answer_trust),
-    c.SetModel: Rule(attached=True),
-    c.SetMode: Rule(attached=True, check=_set_mode),
-    c.EnterPlanMode: Rule(attached=True),
-    c.ExitPlanMode: Rule(attached=True, check=_exit_plan_mode),
-    c.RevokeGrant: Rule(attached=True),
-    c.Undo: Rule(attached=True, check=_undo),
-    c.CustomCommand: Rule(attached=True),
-    FollowEvents: Rule(attached=True),
+RULES: Mapping[str, Rule] = {
+    "CreateSession": Rule(attached=False, check=_create),
+    "AttachSession": Rule(attached=False),
+    "DetachSession": Rule(attached=True),
+    "EndSession": Rule(attached=True),
+    "SendInput": Rule(attached=True),
+    "ShellRequest": Rule(attached=True, check=_shell),
+    "RunSlash": Rule(attached=True, check=_slash),
+    "CancelTurn": Rule(attached=True),
+    "AnswerPermission": Rule(attached=True, check=_answer),
+    "AnswerQuestion": Rule(attached=True, check=_answer_question),
+    "AnswerTrust": Rule(attached=True, check=_answer_trust),
+    "SetModel": Rule(attached=True),
+    "SetMode": Rule(attached=True, check=_set_mode),
+    "EnterPlanMode": Rule(attached=True),
+    "ExitPlanMode": Rule(attached=True, check=_exit_plan_mode),
+    "RevokeGrant": Rule(attached=True),
+    "Undo": Rule(attached=True, check=_undo),
+    "RenameSession": Rule(attached=False, check=_of_a_session_elsewhere),
+    "BranchSession": Rule(attached=False, check=_of_a_session_elsewhere),
+    "PinSession": Rule(attached=False, check=_keep),
+    "DeleteSession": Rule(attached=False, check=_keep),
+    "CustomCommand": Rule(attached=True),
+    "FollowEvents": Rule(attached=True),
+    "ListSessions": Rule(attached=False),
+    "DescribeSession": Rule(attached=False),
+    "SearchSessions": Rule(attached=False),
+    "ListModels": Rule(attached=False),
+    "ListTools": Rule(attached=True),
+    "ListSlash": Rule(attached=False),
+    "ListProfiles": Rule(attached=False),
+    "ListGrants": Rule(attached=True),
+    "SumCosts": Rule(attached=False),
+    "CheckHealth": Rule(attached=False),
+    "CustomQuery": Rule(attached=True),
 }

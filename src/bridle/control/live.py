@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -16,9 +16,12 @@ from bridle.base.clock import Clock, Timer
 from bridle.engine.questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused
+from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import EndCause
 from bridle.protocol.tokens import Claims
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import GrantEntry, ToolEntry
 
 State: TypeAlias = Literal["opening", "open", "ending", "ended"]
 
@@ -27,10 +30,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A session that was opened, and what its owner does with it.
 
     `idle_after_s` says how long it may stay with nobody attached and nothing to do, None for ever; `release` keeps what
-    is to be kept of it and gives its log back.
+    is to be kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
+    without asking beyond its rules.
     """
 
     session: Session
+    tools: Callable[[], tuple[ToolEntry, ...]]
+    grants: Callable[[], tuple[GrantEntry, ...]]
     idle_after_s: Callable[[], float | None]
     release: Callable[[], None]
 
@@ -44,13 +50,17 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveSession:
-    """One run of a session. `command` is what it was opened with; `ended` hears, once, that it is over."""
+    """One run of a session. `command` is what it was opened with; `ended` hears, once, that it is over.
+
+    `cause` is why it ended, `failure` why not all of it could be kept.
+    """
 
     def __init__(self, command: CreateSession, *, clock: Clock, ended: Callable[[LiveSession], None]) -> None:
         self.id = command.resume or ""
         self.command = command
         self.state: State = "opening"
         self.cause: EndCause | None = None
+        self.failure: StoreError | None = None
         self.attachments: dict[str, Attachment] = {}
         self._clock = clock
         self._hear_end = ended
@@ -72,10 +82,14 @@ class LiveSession:
         self._settled.set()
 
     @property
-    def session(self) -> Session:
-        """The session; it is there from the moment the run is open."""
+    def run(self) -> Run:
+        """What was opened; it is there from the moment the run is open."""
         assert self._run is not None
-        return self._run.session
+        return self._run
+
+    @property
+    def session(self) -> Session:
+        return self.run.session
 
     async def settled(self) -> None:
         """Returns when it is neither being opened nor being ended."""
@@ -115,12 +129,14 @@ class LiveSession:
             self._ending.add_done_callback(_heard)
 
     async def _end(self, cause: EndCause) -> None:
-        assert self._run is not None
         try:
             await self.session.end(cause)
         finally:
             try:
-                self._run.release()
+                self.run.release()
+            except StoreError as failure:
+                self.failure = failure
+                raise
             finally:
                 self._over()
 
@@ -135,17 +151,15 @@ class LiveSession:
         """Looks again when a session nobody is attached to may have been idle for long enough."""
         if self.attachments or self._timer is not None or self.state != "open":
             return
-        assert self._run is not None
-        after_s = self._run.idle_after_s()
+        after_s = self.run.idle_after_s()
         if after_s is not None:
             self._timer = self._clock.call_later(after_s, self._look)
 
     def _look(self) -> None:
-        assert self._run is not None
         self._timer = None
         if self.session.busy:
             self._watch()
-        elif self._run.idle_after_s() is not None:  # it may have been pinned since
+        elif self.run.idle_after_s() is not None:  # it may have been pinned since
             self.end_soon("idle")
 
     def _stop_timer(self) -> None:

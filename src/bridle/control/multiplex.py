@@ -7,7 +7,9 @@ its place in the order. The engine sees a client's id and class, never how it is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import structs
@@ -34,12 +36,16 @@ from bridle.protocol.commands import (
     AnswerQuestion,
     AnyCommand,
     AttachSession,
+    BranchSession,
     CancelTurn,
     CreateSession,
+    DeleteSession,
     DetachSession,
     EndSession,
     EnterPlanMode,
     ExitPlanMode,
+    PinSession,
+    RenameSession,
     RevokeGrant,
     RunSlash,
     SendInput,
@@ -48,11 +54,14 @@ from bridle.protocol.commands import (
     ShellRequest,
     Undo,
 )
-from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import Envelope, IdentityClass, ModelChanged
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.tokens import Claims
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import A, AnyQuery, AnyQueryAnswer, Query
 
 OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_folder"})
 """Options of `CreateSession.config` that say nothing about how a run works that is open already."""
@@ -65,18 +74,31 @@ class Stored(msgspec.Struct, frozen=True):
     cwd: str
 
 
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client sees: which sessions there are for it, and those that are open in this engine, by id."""
+
+    shows: Callable[[str], bool]
+    live: Mapping[str, LiveSession]
+
+
 class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where sessions come from; the composition root knows how.
 
     `open` opens one for a client, or resumes a stored one. `find` knows a stored one by its id or by a name people gave
     it, and raises `UnknownSession`. `past` are the stored events of a session above an id. `bounds_of` is what the
-    person's own settings give such a session, without a word of the client.
+    person's own settings give such a session, without a word of the client. `answer` answers a query, within what the
+    client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in order; `branch` gives the new id.
     """
 
     open: Callable[[CreateSession, Client], Awaitable[Run]]
     find: Callable[[str], Stored]
     past: Callable[[str, int], Iterable[Envelope]]
     bounds_of: Callable[[CreateSession], Bounds]
+    answer: Callable[[AnyQuery, Sight], Awaitable[AnyQueryAnswer]]
+    rename: Callable[[str, str], None]
+    pin: Callable[[str, bool], None]
+    branch: Callable[[str, int | None], str]
+    delete: Callable[[str], None]
 
 
 ChooseModel = Callable[[str], ModelChanged]
@@ -97,7 +119,7 @@ class Multiplexer:
         prompt_of: PromptOf,
         ids: Ids,
         clock: Clock,
-        hello: Handshake,
+        hello: Callable[[], Handshake],
     ) -> None:
         self._source = sessions
         self._choose_model = choose_model
@@ -109,6 +131,7 @@ class Multiplexer:
         self._idle_ended: dict[str, CreateSession] = {}
         self._saw_end: dict[str, set[str]] = {}
         """By client: the sessions it was attached to when they ended. It may read how."""
+        self._failure: StoreError | None = None
 
     def connect(
         self, *, name: str, identity: IdentityClass, answers: bool, claims: Claims | None = None
@@ -129,6 +152,8 @@ class Multiplexer:
                 live, accepted = await self._create(client, claims, command)
             case AttachSession():
                 live, accepted = await self._attach(client, claims, command)
+            case RenameSession() | PinSession() | BranchSession() | DeleteSession():
+                return Accepted(session=self._put_in_order(command))
             case _:
                 live = self._named(session_of(command), command)
                 accepted = await self._carry_out(client, live, command)
@@ -177,6 +202,20 @@ class Multiplexer:
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
         return Accepted(session=live.id, event=number)
+
+    def _put_in_order(self, command: RenameSession | PinSession | BranchSession | DeleteSession) -> str:
+        """What is done to a stored session, open or not. Returns the session it is about afterwards."""
+        session = self._source.find(command.session).id
+        match command:
+            case RenameSession(title=title):
+                self._source.rename(session, title)
+            case PinSession(pinned=pinned):
+                self._source.pin(session, pinned)
+            case BranchSession(turn=turn):
+                return self._source.branch(session, turn)
+            case DeleteSession():
+                self._source.delete(session)
+        return session
 
     def _run_slash(self, client: Client, session: Session, command: RunSlash) -> int | None:
         """A command of the engine's own is carried out; a named prompt becomes input like any other."""
@@ -263,6 +302,7 @@ class Multiplexer:
             del self._live[live.id]
         for client in live.attachments:
             self._saw_end.setdefault(client, set()).add(live.id)
+        self._failure = self._failure or live.failure
         if live.cause == "idle":
             self._idle_ended[live.id] = live.command
 
@@ -273,17 +313,17 @@ class Multiplexer:
         self._saw_end.pop(client.id, None)
 
     async def close(self) -> None:
-        """Ends every session: turns are cancelled, readers reach their end. Raises the first failure afterwards."""
-        failures: list[BridleError] = []
+        """Ends every session: turns are cancelled, readers reach their end.
+
+        Raises the first failure to keep a session there was, afterwards: who ended it may not have been told.
+        """
         for live in list(self._live.values()):
             if live.state == "opening":
                 await live.settled()
-            try:
+            with contextlib.suppress(StoreError):
                 await live.end("binary-shutdown")
-            except BridleError as failure:
-                failures.append(failure)
-        if failures:
-            raise failures[0]
+        if self._failure is not None:
+            raise self._failure
 
     # The gate
 
@@ -315,7 +355,14 @@ class Multiplexer:
             slash=live.session.slash_names,
         )
 
-    # Reading
+    # Looking and reading
+
+    async def ask(self, client: Client, claims: Claims | None, query: AnyQuery) -> AnyQueryAnswer:
+        """Answers a query, with what this client may see."""
+        self._admit(client, claims, query)
+        is_open = {session: live for session, live in self._live.items() if live.state == "open"}
+        shows = claims.covers_session if claims is not None else _everything
+        return await self._source.answer(query, Sight(shows=shows, live=is_open))
 
     async def follow(
         self, client: Client, claims: Claims | None, session: str, since: int
@@ -346,6 +393,10 @@ class Multiplexer:
         return live.session
 
 
+def _everything(_session: str) -> bool:
+    return True
+
+
 def _refuse_other_options(live: LiveSession, command: CreateSession) -> None:
     """A run works by the options it was opened with: who wants others is told so, not handed something else."""
     before = live.command.config
@@ -367,7 +418,7 @@ class InProcessConnection:
     """`Connection` without a wire: the same contract, the same objects."""
 
     def __init__(
-        self, multiplexer: Multiplexer, client: Client, claims: Claims | None, hello: Handshake
+        self, multiplexer: Multiplexer, client: Client, claims: Claims | None, hello: Callable[[], Handshake]
     ) -> None:
         self._multiplexer = multiplexer
         self._client = client
@@ -380,10 +431,13 @@ class InProcessConnection:
 
     @property
     def hello(self) -> Handshake:
-        return self._hello
+        return self._hello()
 
     async def send(self, command: AnyCommand) -> Accepted:
         return await self._multiplexer.handle(self._client, self._claims, command)
+
+    async def ask(self, query: Query[A]) -> A:
+        return cast("A", await self._multiplexer.ask(self._client, self._claims, cast("AnyQuery", query)))
 
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
         return self._multiplexer.follow(self._client, self._claims, session, since)

@@ -127,6 +127,33 @@ class Undo(Command, frozen=True):
     redo: bool = False
 
 
+class RenameSession(Command, frozen=True):
+    """Gives a session a title of a person's choice; after an empty one the next input names it."""
+
+    session: str
+    title: str
+
+
+class PinSession(Command, frozen=True):
+    """Keeps the content of a session for as long as there is room, or no longer."""
+
+    session: str
+    pinned: bool = True
+
+
+class BranchSession(Command, frozen=True):
+    """Begins a session as another was after a turn, or after its last. The answer names the new one."""
+
+    session: str
+    turn: int | None = None
+
+
+class DeleteSession(Command, frozen=True):
+    """Deletes everything of a session that nobody has open."""
+
+    session: str
+
+
 class CustomCommand(Command, frozen=True):
     namespace: str
     verb: str
@@ -152,6 +179,10 @@ AnyCommand: TypeAlias = (
     | ExitPlanMode
     | RevokeGrant
     | Undo
+    | RenameSession
+    | PinSession
+    | BranchSession
+    | DeleteSession
     | CustomCommand
 )
 
