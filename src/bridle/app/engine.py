@@ -46,7 +46,6 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
-from bridle.protocol.tokens import Claims
 from bridle.safety.sandbox.spawn import SETTLE_S
 from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
 from bridle.safety.trust import Approvals
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from bridle.app.judging import Scene
     from bridle.control.multiplex import Sight
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
+    from bridle.protocol.tokens import Claims
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""

@@ -14,10 +14,10 @@ import msgspec
 from bridle.engine.questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol.events import Mode
-from bridle.protocol.tokens import Claims
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import AnyQuery
+    from bridle.protocol.tokens import Claims
 
 FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
 _SANDBOX = ("read-only", "workspace-write", "auto", "off")

@@ -18,10 +18,10 @@ from bridle.engine.session import Session
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import EndCause
-from bridle.protocol.tokens import Claims
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import GrantEntry, ToolEntry
+    from bridle.protocol.tokens import Claims
 
 State: TypeAlias = Literal["opening", "open", "ending", "ended"]
 

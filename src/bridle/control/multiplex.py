@@ -58,10 +58,10 @@ from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import Envelope, IdentityClass, ModelChanged
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
-from bridle.protocol.tokens import Claims
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import A, AnyQuery, AnyQueryAnswer, Query
+    from bridle.protocol.tokens import Claims
 
 OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_folder"})
 """Options of `CreateSession.config` that say nothing about how a run works that is open already."""
