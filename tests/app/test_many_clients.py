@@ -71,7 +71,7 @@ async def said(client: Connection, session: str, text: str) -> int:
     return number
 
 
-@pytest.mark.requirement("G1.3", "G20.1", "G20.2", "G20.6", "G22.14")
+@pytest.mark.requirement("G1.3", "G20.1", "G20.2", "G20.6")
 async def test_two_sessions_three_clients_and_an_agent(engine: Engine, folder: str) -> None:
     ann = engine.connect(name="ann", answers=True)
     bob = engine.connect(name="bob", answers=False)
@@ -184,7 +184,6 @@ async def test_a_remembered_yes_is_listed_and_taken_back(engine: Engine, folder:
     assert (await client.ask(q.ListGrants(session=session))).grants == ()
 
 
-@pytest.mark.requirement("G17.1")
 async def test_sessions_are_put_in_order_by_commands(engine: Engine, folder: str) -> None:
     client = engine.connect(name="ann", answers=True)
     session = (await client.send(c.CreateSession(cwd=folder, model="demo:scripted"))).session
@@ -202,5 +201,23 @@ async def test_sessions_are_put_in_order_by_commands(engine: Engine, folder: str
     assert not (await client.ask(q.DescribeSession(session=session))).session.pinned
 
 
-def test_every_kind_of_query_is_announced_with_its_answer(engine: Engine) -> None:
-    assert "ListSessions" in engine.connect(name="x", answers=False).hello.query_kinds
+@pytest.mark.requirement("G20.8")
+async def test_the_class_of_a_client_is_the_one_of_its_claims(engine: Engine, folder: str) -> None:
+    claims = Claims(ver=1, jti="t", identity_class="agent", exp=2**40)
+    client = engine.connect(name="x", identity="human", answers=True, claims=claims)
+    session = (await client.send(c.CreateSession(cwd=folder, model="demo:scripted"))).session
+    assert await refused(client.send(c.SetMode(session=session, mode="yolo"))) == "SelfApproval"
+
+
+@pytest.mark.requirement("G1.8", "G23.5")
+async def test_what_is_announced_is_there_and_what_is_not_is_refused(engine: Engine, folder: str) -> None:
+    client = engine.connect(name="ann", answers=True)
+    assert client.hello.features == ("branching", "plan_mode")
+    assert "ListSessions" in client.hello.query_kinds
+    session = (await client.send(c.CreateSession(cwd=folder, model="demo:scripted"))).session
+    await said(client, session, "violet?")
+    await client.send(c.EnterPlanMode(session=session))
+    await client.send(c.ExitPlanMode(session=session, approve=True))
+    assert (await client.send(c.BranchSession(session=session))).session != session
+    custom = c.CustomCommand(namespace="x", verb="y", session=session)
+    assert await refused(client.send(custom)) == "NotSupported"

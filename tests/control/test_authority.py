@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from bridle.app.settings import SessionOptions
-from bridle.control.authority import FOR_AGENTS, RULES, Bounds, FollowEvents, Standing, may
+from bridle.control.authority import (
+    FOR_AGENTS,
+    FOR_ALL,
+    FOR_THE_ATTACHED,
+    Bounds,
+    FollowEvents,
+    Standing,
+    may,
+)
 from bridle.engine.questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
@@ -115,7 +123,8 @@ def claims(**fields: Any) -> Claims:
 
 def test_every_kind_stands_in_the_table_of_rules_and_in_this_one() -> None:
     kinds = {*get_args(c.AnyCommand), *get_args(q.AnyQuery), FollowEvents}
-    assert set(RULES) == {kind.__name__ for kind in kinds}
+    assert {*FOR_THE_ATTACHED, *FOR_ALL} == {kind.__name__ for kind in kinds}
+    assert not FOR_THE_ATTACHED.keys() & FOR_ALL.keys()
     assert {type(asked) for asked, *_ in TABLE} == kinds
 
 
@@ -137,10 +146,10 @@ def test_a_client_bound_to_sessions_has_those_and_no_other(row: Any) -> None:
     asked = row[0]
     session = asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
     mine, other, none = claims(sessions=(S,)), claims(sessions=("sess_2",)), claims(sessions=())
-    if session is None:
-        new = isinstance(asked, c.CreateSession)
+    if session is None or isinstance(asked, c.BranchSession):
+        makes_one = isinstance(asked, c.CreateSession | c.BranchSession)
         for bound in (mine, other, none):
-            assert reason(PERSON, asked, HERE, bound) == ("NotGranted" if new else None)
+            assert reason(PERSON, asked, HERE, bound) == ("NotGranted" if makes_one else None)
     else:
         assert reason(PERSON, asked, HERE, mine) is None
         assert reason(PERSON, asked, HERE, other) == "UnknownSession"

@@ -28,7 +28,7 @@ from bridle.config.folders import Folders, folders, home_of
 from bridle.context.sources import repository_root
 from bridle.control.authority import Bounds, is_looser
 from bridle.control.live import Run
-from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource, Stored
+from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
 from bridle.engine.questions import Client
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
 
+FEATURES = ("branching", "plan_mode")
+"""What of the optional features of the protocol there is."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
 
@@ -154,7 +156,7 @@ class Engine:
             prompt_of=_prompt_of,
             ids=self._ids,
             clock=clock,
-            hello=handshake,
+            hello=functools.partial(handshake, features=FEATURES),
         )
 
     @property
@@ -182,9 +184,9 @@ class Engine:
                 closing.callback(self._notes.close)
                 closing.callback(self.store.close)
 
-    def _found(self, name: str) -> Stored:
+    def _found(self, name: str) -> tuple[str, str]:
         row = self.store.find(name)
-        return Stored(row.id, row.cwd)
+        return row.id, row.cwd
 
     async def _answered(self, query: AnyQuery, sight: Sight) -> AnyQueryAnswer:
         from bridle.app.query_answers import Sources, answer_query  # a run that asks nothing does without

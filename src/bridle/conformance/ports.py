@@ -25,6 +25,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import AnyEvent, Envelope, TextDelta, TurnEnded, TurnStarted
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import DescribeSession
 
 
 async def check_session_log(log: SessionLog, session: str) -> None:
@@ -85,6 +86,11 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
     await _refused(connection, CancelTurn(session=session), "NoTurn")
     unknown = CustomCommand(namespace="nobody", verb="knows", session=session)
     await _refused(connection, unknown, "NotSupported")
+
+    described = await connection.ask(DescribeSession(session=session))
+    assert described.session.id == session, "a query is answered about what was asked"
+    assert connection.client in {client.id for client in described.clients}, "who is attached is known"
+    assert "DescribeSession" in connection.hello.query_kinds, "what can be asked is announced"
 
     sent = await connection.send(SendInput(session=session, content=(TextBlock(text="hello"),)))
     seen = await _until_turn_ended(connection, session, since=0)

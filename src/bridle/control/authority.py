@@ -68,29 +68,23 @@ Asked: TypeAlias = "c.AnyCommand | AnyQuery | FollowEvents"
 Check: TypeAlias = Callable[[Client, Any, Standing], Refusal | None]
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind takes: an attachment to the session it names, if it names one; and, by `check`, who may ask what."""
-
-    attached: bool
-    check: Check | None = None
-
-
 def may(client: Client, claims: Claims | None, asked: Asked, live: Standing) -> Refusal | None:
     """The reason to refuse `asked` with, or None. `claims` are those of the client's token; None where it needs none.
 
     What lies outside of a client's claims does not exist for it.
     """
     kind = type(asked).__name__
-    rule = RULES.get(kind)
+    is_placed = kind in FOR_THE_ATTACHED or kind in FOR_ALL
     session = session_of(asked)
-    if rule is None or (claims is not None and not _grants(claims, asked, session)):
+    if not is_placed or (claims is not None and not _grants(claims, asked, session)):
         return Refusal("NotGranted", {"what": kind})
     if claims is not None and session is not None and not claims.covers_session(session):
         return Refusal("UnknownSession", {"session": session})
-    needs_attachment = rule.attached and session is not None
+    needs_attachment = kind in FOR_THE_ATTACHED and session is not None
     if needs_attachment and not live.is_open:
         return Refusal("SessionNotOpen", {"session": session})
-    if rule.check is not None and (refusal := rule.check(client, asked, live)) is not None:
+    check = FOR_THE_ATTACHED.get(kind) or FOR_ALL.get(kind)
+    if check is not None and (refusal := check(client, asked, live)) is not None:
         return refusal
     if needs_attachment and not live.attached:
         return Refusal("NotAttached", {"session": session})
@@ -104,7 +98,7 @@ def session_of(asked: Asked) -> str | None:
 
 def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
     """A client that is bound to sessions makes no other."""
-    makes_one = isinstance(asked, c.CreateSession) and session is None
+    makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
     bound = claims.sessions is not msgspec.UNSET
     return claims.covers_command(type(asked).__name__) and not (makes_one and bound)
 
@@ -242,39 +236,44 @@ FOR_AGENTS: Mapping[str, Callable[[Any, Bounds], bool]] = {
 Any other is for people: it says yes, trusts something, names a settings file, or lets more happen.
 """
 
-RULES: Mapping[str, Rule] = {
-    "CreateSession": Rule(attached=False, check=_create),
-    "AttachSession": Rule(attached=False),
-    "DetachSession": Rule(attached=True),
-    "EndSession": Rule(attached=True),
-    "SendInput": Rule(attached=True),
-    "ShellRequest": Rule(attached=True, check=_shell),
-    "RunSlash": Rule(attached=True, check=_slash),
-    "CancelTurn": Rule(attached=True),
-    "AnswerPermission": Rule(attached=True, check=_answer),
-    "AnswerQuestion": Rule(attached=True, check=_answer_question),
-    "AnswerTrust": Rule(attached=True, check=_answer_trust),
-    "SetModel": Rule(attached=True),
-    "SetMode": Rule(attached=True, check=_set_mode),
-    "EnterPlanMode": Rule(attached=True),
-    "ExitPlanMode": Rule(attached=True, check=_exit_plan_mode),
-    "RevokeGrant": Rule(attached=True),
-    "Undo": Rule(attached=True, check=_undo),
-    "RenameSession": Rule(attached=False, check=_of_a_session_elsewhere),
-    "BranchSession": Rule(attached=False, check=_of_a_session_elsewhere),
-    "PinSession": Rule(attached=False, check=_keep),
-    "DeleteSession": Rule(attached=False, check=_keep),
-    "CustomCommand": Rule(attached=True),
-    "FollowEvents": Rule(attached=True),
-    "ListSessions": Rule(attached=False),
-    "DescribeSession": Rule(attached=False),
-    "SearchSessions": Rule(attached=False),
-    "ListModels": Rule(attached=False),
-    "ListTools": Rule(attached=True),
-    "ListSlash": Rule(attached=False),
-    "ListProfiles": Rule(attached=False),
-    "ListGrants": Rule(attached=True),
-    "SumCosts": Rule(attached=False),
-    "CheckHealth": Rule(attached=False),
-    "CustomQuery": Rule(attached=True),
+FOR_THE_ATTACHED: Mapping[str, Check | None] = {
+    "DetachSession": None,
+    "EndSession": None,
+    "SendInput": None,
+    "ShellRequest": _shell,
+    "RunSlash": _slash,
+    "CancelTurn": None,
+    "AnswerPermission": _answer,
+    "AnswerQuestion": _answer_question,
+    "AnswerTrust": _answer_trust,
+    "SetModel": None,
+    "SetMode": _set_mode,
+    "EnterPlanMode": None,
+    "ExitPlanMode": _exit_plan_mode,
+    "RevokeGrant": None,
+    "Undo": _undo,
+    "CustomCommand": None,
+    "FollowEvents": None,
+    "ListTools": None,
+    "ListGrants": None,
+    "CustomQuery": None,
 }
+"""What takes an attachment to the session it names, where it names one; each with who may ask for what."""
+
+FOR_ALL: Mapping[str, Check | None] = {
+    "CreateSession": _create,
+    "AttachSession": None,
+    "RenameSession": _of_a_session_elsewhere,
+    "BranchSession": _of_a_session_elsewhere,
+    "PinSession": _keep,
+    "DeleteSession": _keep,
+    "ListSessions": None,
+    "DescribeSession": None,
+    "SearchSessions": None,
+    "ListModels": None,
+    "ListSlash": None,
+    "ListProfiles": None,
+    "SumCosts": None,
+    "CheckHealth": None,
+}
+"""What takes none."""

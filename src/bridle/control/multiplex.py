@@ -67,13 +67,6 @@ OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_fol
 """Options of `CreateSession.config` that say nothing about how a run works that is open already."""
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """A session that was stored: its id and its folder."""
-
-    id: str
-    cwd: str
-
-
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """What a client sees: which sessions there are for it, and those that are open in this engine, by id."""
 
@@ -84,14 +77,15 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where sessions come from; the composition root knows how.
 
-    `open` opens one for a client, or resumes a stored one. `find` knows a stored one by its id or by a name people gave
-    it, and raises `UnknownSession`. `past` are the stored events of a session above an id. `bounds_of` is what the
-    person's own settings give such a session, without a word of the client. `answer` answers a query, within what the
-    client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in order; `branch` gives the new id.
+    `open` opens one for a client, or resumes a stored one. `find` gives the id and the folder of a stored one, known by
+    its id or by a name people gave it, and raises `UnknownSession`. `past` are the stored events of a session above an
+    id. `bounds_of` is what the person's own settings give such a session, without a word of the client. `answer`
+    answers a query, within what the client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in order;
+    `branch` gives the new id.
     """
 
     open: Callable[[CreateSession, Client], Awaitable[Run]]
-    find: Callable[[str], Stored]
+    find: Callable[[str], tuple[str, str]]
     past: Callable[[str, int], Iterable[Envelope]]
     bounds_of: Callable[[CreateSession], Bounds]
     answer: Callable[[AnyQuery, Sight], Awaitable[AnyQueryAnswer]]
@@ -136,7 +130,8 @@ class Multiplexer:
     def connect(
         self, *, name: str, identity: IdentityClass, answers: bool, claims: Claims | None = None
     ) -> InProcessConnection:
-        """A new client. Its id, its class and its claims are fixed for as long as it stays."""
+        """A new client. Its id, its class and its claims are fixed for as long as it stays; claims name its class."""
+        identity = identity if claims is None else claims.identity_class
         client = Client(id=self._ids.new("cli"), name=name, identity=identity, answers=answers)
         return InProcessConnection(self, client, claims, self._hello)
 
@@ -205,7 +200,7 @@ class Multiplexer:
 
     def _put_in_order(self, command: RenameSession | PinSession | BranchSession | DeleteSession) -> str:
         """What is done to a stored session, open or not. Returns the session it is about afterwards."""
-        session = self._source.find(command.session).id
+        session, _ = self._source.find(command.session)
         match command:
             case RenameSession(title=title):
                 self._source.rename(session, title)
@@ -260,20 +255,20 @@ class Multiplexer:
         return live, _accepted(live)
 
     def _reopening(self, session: str, client: Client) -> CreateSession:
-        stored = self._source.find(session)
+        session, cwd = self._source.find(session)
         config = {"on_orphan": "ask" if client.answers else "fail"}
-        command = CreateSession(cwd=stored.cwd, resume=stored.id, config=config)
-        if (before := self._idle_ended.get(stored.id)) is None:
+        command = CreateSession(cwd=cwd, resume=session, config=config)
+        if (before := self._idle_ended.get(session)) is None:
             return command
         if client.identity == "agent":
             return structs.replace(
                 command, config=options_for_agents(before.config, self._source.bounds_of(command))
             )
-        return structs.replace(before, resume=stored.id, model=None, mode=None)
+        return structs.replace(before, resume=session, model=None, mode=None)
 
     async def _resumed(self, command: CreateSession, client: Client) -> tuple[LiveSession, bool]:
         """The live session of this name, which may be opened for it; True if it was. Two who come at once get one."""
-        session = self._source.find(command.resume or "").id
+        session, _ = self._source.find(command.resume or "")
         while (live := self._live.get(session)) is not None:
             await live.settled()
             if live.state == "open":
