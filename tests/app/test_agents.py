@@ -1,17 +1,19 @@
 """What a client that is no person, or that was never let in, does not get. Through `Connection` alone."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridle.conformance.harness import HarnessSession, harness
+from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.conformance.models import scripted
 from bridle.protocol import commands as c
 from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import ToolResult
 from bridle.protocol.messages import TextBlock
-from bridle.providers.script import say
+from bridle.providers.script import call, say
 
 
 def outer(session: HarnessSession) -> Any:
@@ -114,10 +116,15 @@ async def test_the_persons_own_settings_are_the_limit(
 
 
 async def test_an_agent_sets_no_environment_and_gets_that_of_the_engine() -> None:
-    model = scripted(say("Hi."))
-    async with harness(model, mode="auto") as session:
+    model = scripted(call("bash", command="echo home is $HOME"), say("Hi."))
+    async with harness(model) as session:
+        agent, person = outer(session), os.path.join(os.path.dirname(session.home), "person")
         command = c.CreateSession(cwd=session.folder, env={"PATH": "/evil"}, model="demo:x")
-        assert await refused(outer(session).send(command)) == "NotAPerson"
+        assert await refused(agent.send(command)) == "NotAPerson"
+        made = await agent.send(c.CreateSession(cwd=session.folder, model="demo:x"))
+        own = HarnessSession(session.engine, agent, made.session, folder=session.folder, home=session.home)
+        (result,) = of_kind(await own.ask("go"), ToolResult)
+        assert (result.outcome, result.content.strip()) == ("ok", f"home is {person}")
 
 
 async def test_an_agent_goes_on_with_a_session_and_never_loosens_it() -> None:

@@ -80,8 +80,8 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     `open` opens one for a client, or resumes a stored one. `find` gives the id and the folder of a stored one, known by
     its id or by a name people gave it, and raises `UnknownSession`. `past` are the stored events of a session above an
     id. `bounds_of` is what the person's own settings give such a session, without a word of the client. `answer`
-    answers a query, within what the client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in order;
-    `branch` gives the new id.
+    answers a query, within what the client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in
+    order; `branch` gives the new id.
     """
 
     open: Callable[[CreateSession, Client], Awaitable[Run]]
@@ -234,11 +234,10 @@ class Multiplexer:
             live, opened = await self._resumed(command, client)
         if not opened:
             _refuse_other_options(live, command)
+            self._change_to(client, live.session, command)
         live.attach(client, claims, 0)
         if opened:
             live.session.begin()
-        else:
-            self._change_to(client, live.session, command)
         return live, _accepted(live)
 
     async def _attach(
