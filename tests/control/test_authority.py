@@ -4,6 +4,8 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridle.app.settings import SessionOptions
 from bridle.control.authority import (
@@ -13,12 +15,14 @@ from bridle.control.authority import (
     Bounds,
     FollowEvents,
     Standing,
+    is_looser,
     may,
 )
 from bridle.engine.questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.errors import SENTENCES
+from bridle.protocol.events import Mode
 from bridle.protocol.tokens import Claims
 
 PERSON = Client(id="cli_1", name="terminal", identity="human", answers=True)
@@ -230,3 +234,47 @@ def test_every_option_of_a_session_is_for_agents_or_for_people() -> None:
     assert {*FOR_AGENTS, *FOR_PEOPLE} == set(SessionOptions.__struct_fields__)
     for option, value in FOR_PEOPLE.items():
         assert reason(AGENT, c.CreateSession(cwd="/w", config={option: value})) == "NotAPerson"
+
+
+MODES = st.sampled_from(get_args(Mode))
+STANDINGS = st.builds(
+    Standing,
+    is_open=st.booleans(),
+    attached=st.booleans(),
+    mode=MODES,
+    slash=st.frozensets(st.sampled_from(["diff", "undo"])),
+    bounds=st.builds(
+        Bounds,
+        mode=MODES,
+        sandbox=st.sampled_from(["off", "auto", "workspace-write", "read-only"]),
+        network=st.sampled_from(["inherit", "filtered", "deny"]),
+        max_steps=st.integers(0, 500),
+        max_cost=st.none() | st.floats(0, 100),
+    ),
+)
+CLAIMS = st.none() | st.builds(claims, sessions=st.sampled_from([(), (S,), ("sess_2",)]))
+VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=3))
+CONFIGS = st.dictionaries(st.sampled_from(sorted({*FOR_AGENTS, *FOR_PEOPLE})) | st.text(max_size=8), VALUES)
+
+
+@given(STANDINGS, CLAIMS, st.sampled_from([row[0] for row in TABLE]))
+def test_nobody_gets_more_by_being_an_agent_and_none_says_yes(
+    live: Standing, token: Claims | None, asked: Any
+) -> None:
+    if reason(AGENT, asked, live, token) is None:
+        assert reason(PERSON, asked, live, token) is None
+        assert not (isinstance(asked, c.AnswerPermission) and asked.answer != "deny")
+        assert not isinstance(asked, c.AnswerQuestion | c.ShellRequest | c.DeleteSession)
+
+
+@given(STANDINGS, MODES | st.none(), CONFIGS)
+def test_what_an_agent_is_given_is_never_looser_than_the_settings(
+    live: Standing, mode: Mode | None, config: dict[str, Any]
+) -> None:
+    if reason(AGENT, c.CreateSession(cwd="/w", mode=mode, config=config), live) is not None:
+        return
+    assert mode is None or not is_looser(mode, live.bounds.mode)
+    assert not any(value for name, value in config.items() if name not in FOR_AGENTS)
+    assert config.get("sandbox") != "off" or live.bounds.sandbox == "off"
+    steps = config.get("max_steps")
+    assert steps is None or steps <= live.bounds.max_steps
