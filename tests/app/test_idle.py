@@ -1,5 +1,9 @@
 """A session nobody is attached to and that does nothing ends after a while; the session stays, and goes on."""
 
+import asyncio
+import os
+from pathlib import Path
+
 import pytest
 
 from bridle.conformance.clock import FakeClock
@@ -121,6 +125,29 @@ async def test_a_session_that_was_ended_on_purpose_begins_a_new_run_without_the_
         with pytest.raises(CommandRefused) as refused:
             await session.connection.send(same)
         assert refused.value.reason == "SessionIsOpen"
+
+
+async def test_who_comes_while_an_idle_session_ends_gets_the_options_it_had_too(tmp_path: Path) -> None:
+    home, folder, clock = tmp_path / "home", tmp_path / "work", FakeClock()
+    (home / "config").mkdir(parents=True)
+    folder.mkdir()
+    os.mkfifo(folder / "gate")
+    hook = f'[[hooks]]\nevent = "SessionEnd"\ncommand = "cat {folder}/gate"\n'
+    (home / "config" / "config.toml").write_text(hook)
+    async with harness(
+        scripted(say("one")), clock=clock, home=str(home), folder=str(folder), dry_run=True
+    ) as session:
+        await session.connection.close()
+        await clock.advance(HALF_HOUR_S + 1)
+        assert not _is_live(session), "it ends, and its hook waits at the gate"
+        other = session.engine.connect(name="other", answers=False)
+        coming = asyncio.ensure_future(other.send(AttachSession(session=session.id)))
+        await clock.settle()
+        await asyncio.to_thread((folder / "gate").write_text, "go on\n")
+        await coming
+        same = CreateSession(cwd=session.folder, resume=session.id, config={"dry_run": True})
+        assert (await other.send(same)).session == session.id
+        (folder / "gate").unlink()
 
 
 async def test_a_session_that_ended_because_it_was_idle_goes_on_with_the_options_it_had() -> None:

@@ -231,7 +231,9 @@ class Multiplexer:
                 LiveSession(command, clock=self._clock, ended=self._forget), client
             )
         else:
-            live, opened = await self._resumed(command, client)
+            live, opened = await self._resumed(
+                command.resume, client, lambda session, _cwd: structs.replace(command, resume=session)
+            )
         if not opened:
             _refuse_other_options(live, command)
             self._change_to(client, live.session, command)
@@ -247,14 +249,15 @@ class Multiplexer:
         live = self._live.get(command.session)
         opened = False
         if live is None or live.state != "open":
-            live, opened = await self._resumed(self._reopening(command.session, client), client)
+            live, opened = await self._resumed(
+                command.session, client, lambda session, cwd: self._reopening(session, cwd, client)
+            )
         live.attach(client, claims, command.since)
         if opened:
             live.session.begin()
         return live, _accepted(live)
 
-    def _reopening(self, session: str, client: Client) -> CreateSession:
-        session, cwd = self._source.find(session)
+    def _reopening(self, session: str, cwd: str, client: Client) -> CreateSession:
         config = {"on_orphan": "ask" if client.answers else "fail"}
         command = CreateSession(cwd=cwd, resume=session, config=config)
         if (before := self._idle_ended.get(session)) is None:
@@ -265,15 +268,20 @@ class Multiplexer:
             )
         return structs.replace(before, resume=session, model=None, mode=None)
 
-    async def _resumed(self, command: CreateSession, client: Client) -> tuple[LiveSession, bool]:
-        """The live session of this name, which may be opened for it; True if it was. Two who come at once get one."""
-        session, _ = self._source.find(command.resume or "")
+    async def _resumed(
+        self, name: str, client: Client, command_of: Callable[[str, str], CreateSession]
+    ) -> tuple[LiveSession, bool]:
+        """The live session of this name, which may be opened for it; True if it was. Two who come at once get one.
+
+        What it is opened with is asked for by id and folder when nothing of an earlier run is under way any more.
+        """
+        session, cwd = self._source.find(name)
         while (live := self._live.get(session)) is not None:
             await live.settled()
             if live.state == "open":
                 return live, False
-        command = structs.replace(command, resume=session)
-        live = self._live[session] = LiveSession(command, clock=self._clock, ended=self._forget)
+        live = LiveSession(command_of(session, cwd), clock=self._clock, ended=self._forget)
+        self._live[session] = live
         return await self._opened(live, client)
 
     async def _opened(self, live: LiveSession, client: Client) -> tuple[LiveSession, bool]:
