@@ -144,10 +144,10 @@ async def test_who_comes_while_an_idle_session_ends_gets_the_options_it_had_too(
         coming = asyncio.ensure_future(other.send(AttachSession(session=session.id)))
         await clock.settle()
         await asyncio.to_thread((folder / "gate").write_text, "go on\n")
+        (folder / "gate").unlink()
         await coming
         same = CreateSession(cwd=session.folder, resume=session.id, config={"dry_run": True})
         assert (await other.send(same)).session == session.id
-        (folder / "gate").unlink()
 
 
 async def test_a_session_that_ended_because_it_was_idle_goes_on_with_the_options_it_had() -> None:
