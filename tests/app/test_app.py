@@ -117,7 +117,7 @@ async def test_an_engine_whose_store_cannot_be_written_refuses_and_runs_nothing(
             await connection.send(create(tmp_path))
         assert (refusal.value.reason, refusal.value.exit_code) == ("StoreUnwritable", 2)
         assert str(in_the_way) in refusal.value.message
-        with pytest.raises(CommandRefused, match="There is no session"):
+        with pytest.raises(CommandRefused, match="is not open"):
             await connection.send(SendInput(session="sess_x", content=(TextBlock(text="x"),)))
     finally:
         await engine.close()

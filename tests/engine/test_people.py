@@ -175,6 +175,7 @@ async def test_the_clock_of_a_question_runs_only_while_no_person_is_there():
         await clock.advance(3600)
         await watcher.close()
         await clock.advance(61)
+        await session.connection.send(AttachSession(session=session.id))
         events = await session.turn_of(number)
     (result,) = of_kind(events, ToolResult)
     assert result.reason == "PermissionTimeout"
@@ -234,6 +235,7 @@ async def test_the_mode_can_change_while_a_session_lives():
 async def test_stopping_a_command_a_person_typed_does_not_stop_what_they_say_next():
     async with harness(scripted(say("Hi."))) as session:
         person = session.engine.connect(name="terminal", answers=True)
+        await person.send(AttachSession(session=session.id))
         await person.send(ShellRequest(session=session.id, command="sleep 60"))
         await session.until(ToolCallStarted)
         await person.send(CancelTurn(session=session.id))

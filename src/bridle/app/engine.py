@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.folding import KeptFold
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels
@@ -27,11 +26,13 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
 from bridle.context.sources import repository_root
-from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
+from bridle.control.authority import Bounds, is_looser
+from bridle.control.live import Run
+from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
+from bridle.engine.questions import Client
 from bridle.engine.resume import closing_events, not_after_the_end, orphans
-from bridle.engine.session import Session
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
@@ -54,7 +55,12 @@ from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
+    from bridle.control.multiplex import Sight
+    from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
+    from bridle.protocol.tokens import Claims
 
+FEATURES = ("branching", "plan_mode")
+"""What of the optional features of the protocol there is."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
 
@@ -135,16 +141,24 @@ class Engine:
             tools=tuple(tools),
             room=self.store if waits_for_room else None,
         )
-        self._open: dict[str, tuple[StoredLog, KeptFold, Session]] = {}
-        self._idle_s: dict[str, float] = {}
         self._housekeeping = Housekeeping(self.store, where, env, clock, self._notes)
         self.multiplexer = Multiplexer(
-            open_session=self._opened,
+            sessions=SessionSource(
+                open=self._opened,
+                find=self._found,
+                past=lambda session, since: self.store.events(session, after=since),
+                bounds_of=self._bounds_of,
+                answer=self._answered,
+                rename=self.store.rename,
+                pin=lambda session, pinned: self.store.pin(session, pinned=pinned),
+                branch=self._branched,
+                delete=self._deleted,
+            ),
             choose_model=self.models.choose,
             prompt_of=_prompt_of,
             ids=self._ids,
-            hello=handshake(),
-            idle=Idle(clock=clock, after_s=self._idle_after_s, ended=self._close_log),
+            clock=clock,
+            hello=functools.partial(handshake, features=FEATURES),
         )
 
     @property
@@ -152,9 +166,12 @@ class Engine:
         """Whether commands are held by anything on this machine, as was found out."""
         return self._sandbox.adapter not in {"", UNCONFINED}
 
-    def connect(self, *, name: str, identity: IdentityClass = "human", answers: bool) -> InProcessConnection:
+    def connect(
+        self, *, name: str, identity: IdentityClass = "human", answers: bool, claims: Claims | None = None
+    ) -> InProcessConnection:
+        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has."""
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
-        return self.multiplexer.connect(name=name, identity=identity, answers=answers)
+        return self.multiplexer.connect(name=name, identity=identity, answers=answers, claims=claims)
 
     async def close(self) -> None:
         """Ends sessions, then processes, then the store: whatever happens, in this order."""
@@ -168,39 +185,72 @@ class Engine:
             with ExitStack() as closing:
                 closing.callback(self._notes.close)
                 closing.callback(self.store.close)
-                for log, fold, _ in self._open.values():
-                    closing.callback(log.close)
-                    closing.callback(fold.at_close)
 
-    def _idle_after_s(self, session: str) -> float | None:
-        """How long a session may stay open with nobody attached; a pinned one for as long as the engine runs."""
-        return None if self.store.find(session).pinned else self._idle_s.get(session)
+    def _found(self, name: str) -> tuple[str, str]:
+        row = self.store.find(name)
+        return row.id, row.cwd
 
-    def _close_log(self, session: str) -> None:
-        """The run is over; whoever opens the session next takes its lock."""
-        log, fold, _ = self._open.pop(session)
-        try:
-            fold.at_close()
-        finally:
-            log.close()
+    async def _answered(self, query: AnyQuery, sight: Sight) -> AnyQueryAnswer:
+        from bridle.app.query_answers import Sources, answer_query  # a run that asks nothing does without
+
+        sources = Sources(
+            store=self.store,
+            models=self.models,
+            known=self.known,
+            where=self._where,
+            env=self._env,
+            clock=self._clock,
+            sandbox=lambda: self._sandbox.adapter,
+        )
+        return await answer_query(sources, query, sight)
+
+    def _branched(self, session: str, turn: int | None) -> str:
+        from bridle.app.keeping import branch_session
+
+        self.store.shelf.writer.settle()  # the turn that just ended is one to branch from
+        return branch_session(self.store, _kept(self.store.find(session)), self._where, turn=turn)
+
+    def _deleted(self, session: str) -> None:
+        from bridle.app.keeping import delete_session
+        from bridle.sessions.store import busy
+
+        row = self.store.find(session)
+        if not delete_session(self.store, row, self._where):
+            raise busy(row.id, self.store.shelf.lock_of(row.log))
+
+    def _bounds_of(self, command: CreateSession) -> Bounds:
+        """What the person's own settings give. Of a session that goes on, the mode is known when it is open: then it
+        can be changed, and until then nothing is looser than any."""
+        cwd = _working_folder(command.cwd)
+        if command.resume is not None:
+            cwd = self.store.find(command.resume).cwd
+        settings = session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env)
+        return Bounds(
+            mode=settings.mode if command.resume is None else "plan",
+            sandbox=settings.sandbox.mode,
+            network=settings.sandbox.network,
+            max_steps=settings.max_steps,
+            max_cost=settings.usd_per_session,
+        )
 
     def _guardian_died(self, replaced: bool) -> None:
         """Every session hears of it: what protects their commands is the same."""
         reason = "GuardianReplaced" if replaced else "GuardianLost"
         self._notes.write("warning", "engine", "guardian died", reason=reason)
-        for _, _, session in self._open.values():
-            if not session.is_over:
-                with suppress(StoreError):  # whoever follows it is told of that
-                    session.journal.emit(Notice(reason=reason, message=sentence(reason, {})))
+        for session in self.multiplexer.running:
+            with suppress(StoreError):  # whoever follows it is told of that
+                session.journal.emit(Notice(reason=reason, message=sentence(reason, {})))
 
-    async def _opened(self, command: CreateSession, client: str) -> Session:
+    async def _opened(self, command: CreateSession, client: Client) -> Run:
+        if not command.env:  # whoever brings none has that of this process
+            command = msgspec.structs.replace(command, env=session_environment(self._env))
         try:
             return await self._open_session(command, client)
         except StoreError as failure:
             self._notes.write("error", "store", "session not opened", reason=failure.reason)
             raise
 
-    async def _open_session(self, command: CreateSession, client: str) -> Session:
+    async def _open_session(self, command: CreateSession, client: Client) -> Run:
         options = session_options(command)
         here = _working_folder(command.cwd)
         approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=here)
@@ -231,6 +281,8 @@ class Engine:
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
                 self._check_model(past.conversation, chosen)
+                if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
+                    command = msgspec.structs.replace(command, mode=settings.mode)
             composed = compose(
                 ground,
                 Opened(
@@ -245,7 +297,7 @@ class Engine:
                     kept_until=past.kept_until,
                 ),
             )
-            composed.session.journal.originator = client
+            composed.session.journal.originator = client.id
             await self._begin(
                 msgspec.structs.replace(
                     composed,
@@ -263,10 +315,33 @@ class Engine:
         except BaseException:
             log.close()
             raise
-        self._open[log.session] = (log, composed.fold, composed.session)
-        self._idle_s[log.session] = settings.idle_timeout_s
         self._housekeeping.begin(cwd)
-        return composed.session
+        return self._run_of(log, composed, settings.idle_timeout_s)
+
+    def _run_of(self, log: StoredLog, composed: Composed, idle_s: float) -> Run:
+        def idle_after_s() -> float | None:
+            """A pinned session stays for as long as the engine runs."""
+            return None if self.store.find(log.session).pinned else idle_s
+
+        def release() -> None:
+            try:
+                composed.fold.at_close()
+            finally:
+                log.close()
+
+        def tools() -> tuple[ToolEntry, ...]:
+            from bridle.app.query_answers import tool_entries
+
+            return tool_entries(composed.registry)
+
+        def grants() -> tuple[GrantEntry, ...]:
+            from bridle.app.query_answers import grant_entries
+
+            return grant_entries(composed.grants())
+
+        return Run(
+            session=composed.session, tools=tools, grants=grants, idle_after_s=idle_after_s, release=release
+        )
 
     async def _require_sandbox(self) -> None:
         """Refuses at the door, before there is a log, where nothing holds commands or that cannot be found out."""

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from bridle.app.judging import Scene
     from bridle.base.git_repository import Repository
     from bridle.base.web import Answer, Wanted
+    from bridle.safety.grants import Grant
     from bridle.safety.hooks.hooks import Hooks
 
 
@@ -115,6 +116,8 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
     """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins."""
 
     session: Session
+    registry: Registry
+    grants: Callable[[], tuple[Grant, ...]]
     fold: KeptFold
     hooks: Hooks | None
     policy: SpawnPolicy
@@ -357,6 +360,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     )
     return Composed(
         session=session,
+        registry=registry,
+        grants=lambda: gate().permissions.grants,
         fold=fold,
         hooks=hooks,
         policy=policy,

@@ -29,7 +29,6 @@ from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.sessions.store import SessionRow, SessionStore
 
-TITLE_CHARS = 200
 MAX_OWN_WORDS = 64 * 1024
 STOPPING = {
     signal.SIGINT: EXIT_INTERRUPTED,
@@ -236,7 +235,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "network": parsed.network,
             "allow_hosts": parsed.allow_host,
             "add_dirs": list(added_folders(parsed.add_dir)),
-            "title": " ".join(parsed.name.split())[:TITLE_CHARS] if parsed.name else None,
+            "title": parsed.name or None,
             "headless": parsed.verb == "run",
             "wide_folder": cwd if parsed.folder_named else None,
             "transcript": parsed.transcript,

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from bridle.app.keeping import branch_session, days_kept, delete_session, sweep
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.run import TITLE_CHARS
 from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
 from bridle.clients.story import counted
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.sessions.store import SessionRow, SessionStore, busy
+from bridle.sessions.store import SessionRow, SessionStore, busy, one_line
 
 
 def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -36,16 +35,11 @@ def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
             return _prune(store, parsed, env)
 
 
-def one_line(title: str) -> str:
-    """A title as it is kept: one line, no longer than a list can show."""
-    return " ".join(title.split())[:TITLE_CHARS]
-
-
 def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     row = kept(store.find(parsed.id))
     made = branch_session(store, row, folders(env), turn=parsed.at)
     if parsed.name:
-        store.rename(made, one_line(parsed.name))
+        store.rename(made, parsed.name)
     if parsed.json:
         return say_json({"session": made, "branch_of": row.id})
     return say(f"{made}   branched from {_named(row)}   Go on with it: bridle -r {short(made)}\n")
@@ -95,7 +89,7 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
     with open(os.open(rest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as kept_beside:
         kept_beside.writelines(lines[whole:])
     made = import_lines(store.shelf, lines[:whole], cwd=here, profile="default", missing=missing)
-    store.rename(made, one_line(f'part of "{store.find(made).title}"'))
+    store.rename(made, f'part of "{store.find(made).title}"')
     return made, os.path.abspath(rest)
 
 

@@ -6,15 +6,15 @@ import argparse
 import os
 import time
 
+from bridle.app.query_answers import search_hits
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.session_words import age, short
+from bridle.cli.session_words import short
+from bridle.clients.stored_sessions import age
 from bridle.clients.story import counted
 from bridle.protocol.errors import UsageError
-from bridle.sessions.searching import CLOSING, OPENING, Found, search
+from bridle.protocol.queries import SearchHit
 from bridle.sessions.store import SessionRow, SessionStore
-
-FOUND_MAX = 500
 
 
 def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
@@ -23,11 +23,11 @@ def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
     if not words.strip():
         raise UsageError("Search for what? bridle sessions search WORDS")
     rows = {row.id: row for row in store.list()}
-    found = [hit for hit in search(store.shelf, words, limit=FOUND_MAX) if hit.session in rows]
+    found = search_hits(store, words)
     here = os.path.realpath(".")
     wanted = found if parsed.all else [hit for hit in found if rows[hit.session].cwd == here]
     if parsed.json:
-        say_json([_for_programs(hit) for hit in wanted])
+        say_json(wanted)
     elif wanted:
         say("".join(_shown(hit, rows[hit.session], everywhere=parsed.all) for hit in wanted[: parsed.limit]))
         if len(wanted) > parsed.limit:
@@ -38,25 +38,10 @@ def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
     return 0 if wanted else 1
 
 
-def _shown(hit: Found, row: SessionRow, *, everywhere: bool) -> str:
+def _shown(hit: SearchHit, row: SessionRow, *, everywhere: bool) -> str:
     title = visible(row.title or "(no words yet)", newlines=False)
     where = f"   {visible(row.cwd, newlines=False)}" if everywhere else ""
     when = age(time.time() * 1000 - hit.ts_ms)
     turn = f"   turn {hit.turn}" if hit.turn is not None else ""
-    excerpt = " ".join(visible(_marked(hit.excerpt), newlines=False).split())
+    excerpt = " ".join(visible(hit.excerpt, newlines=False).split())
     return f"{short(row.id)}   {title}   {when}{turn}{where}\n    {hit.who}: {excerpt}\n"
-
-
-def _marked(excerpt: str) -> str:
-    return excerpt.replace(OPENING, "").replace(CLOSING, "").replace("\n", " ")
-
-
-def _for_programs(hit: Found) -> dict[str, object]:
-    return {
-        "session": hit.session,
-        "event": hit.event,
-        "turn": hit.turn,
-        "ts_ms": hit.ts_ms,
-        "who": hit.who,
-        "excerpt": _marked(hit.excerpt),
-    }

@@ -13,8 +13,9 @@ from msgspec import Raw
 from bridle.app.engine import session_store, store_to_look
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.session_words import age, day, notes
+from bridle.cli.session_words import day, notes
 from bridle.cli.unlocking import sessions_unlocked
+from bridle.clients.stored_sessions import age
 from bridle.clients.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, is_expired

@@ -14,9 +14,8 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
-from bridle.app.models import DEMO as DEMO_PROVIDER
+from bridle.app.query_answers import is_local
 from bridle.app.settings import session_options, session_settings
-from bridle.app.undoing import UNDO_DOES
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli import say, tolerate_characters
@@ -33,11 +32,9 @@ from bridle.clients.line.facts import Facts
 from bridle.clients.line.picker import Deed, Listed, Picker
 from bridle.clients.line.reach import Reach
 from bridle.clients.line.terminal import Terminal, look_of
-from bridle.commands.git import GIT_DOES
-from bridle.commands.prompts import DOES
+from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.writing import set_value
-from bridle.context.compacting import COMPACT_DOES
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.protocol.events import GrantAdded
@@ -45,7 +42,6 @@ from bridle.safety.wide_folders import AcceptedFolders, why_wide
 from bridle.sessions.store import SessionStore
 
 MAX_SHOWN_BYTES = 1 << 20
-SHORT_ID = 6
 LEAVE_S = 2.0
 
 
@@ -99,10 +95,8 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 connection,
                 create,
                 terminal,
-                facts=_facts(
-                    _folder_of(create, engine.store), engine, env, _with_key(model_from, engine, create, env)
-                ),
-                reach=_reach(_folder_of(create, engine.store), engine, env),
+                facts=_facts(folder, env, _with_key(model_from, engine, create, env)),
+                reach=_reach(folder, env),
                 first_prompt=" ".join(parsed.prompt) or None,
             )
         finally:
@@ -182,7 +176,8 @@ async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, 
     if model is not None and model != DEMO:
         engine.models.choose(model)
         set_value(where, "model", model)
-        local = "Cost: none, it is local." if _is_local(engine, model) else "Change it with /model."
+        of = model.partition(":")[0]
+        local = "Cost: none, it is local." if is_local(engine.models, of) else "Change it with /model."
         say(f"Saved: {visible(model, newlines=False)}. {local}\n\n")
     return model
 
@@ -224,7 +219,7 @@ def _folder_of(create: CreateSession, store: SessionStore) -> str:
     return next(resumed, os.path.realpath(create.cwd))
 
 
-def _facts(cwd: str, engine: Engine, env: Mapping[str, str], model_from: str) -> Facts:
+def _facts(cwd: str, env: Mapping[str, str], model_from: str) -> Facts:
     history = PromptHistory(folders(env).state, cwd)
     return Facts(
         clock=SystemClock(),
@@ -235,11 +230,12 @@ def _facts(cwd: str, engine: Engine, env: Mapping[str, str], model_from: str) ->
         history=history.prompts(),
         save_prompt=history.add,
         is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
-        short_id=lambda session: _short_id(engine.store, session),
+        cwd=cwd,
+        home=env.get("HOME", ""),
     )
 
 
-def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
+def _reach(cwd: str, env: Mapping[str, str]) -> Reach:
     state = folders(env).state
 
     async def edit(text: str) -> str | None:
@@ -267,48 +263,11 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
 
         return paths_below(cwd)
 
-    def pin(session: str, pinned: bool) -> None:
-        engine.store.pin(session, pinned=pinned)
-
-    def branch(session: str, turn: int | None) -> str:
-        from bridle.app.keeping import branch_session
-
-        engine.store.shelf.writer.settle()  # the turn that just ended is one to branch from
-        return branch_session(engine.store, engine.store.find(session), folders(env), turn=turn)
-
-    return Reach(
-        paths=paths,
-        edit=edit,
-        save=save,
-        sessions=lambda: _listed(engine.store, env, cwd),
-        title_of=lambda session: _title(engine.store, session),
-        rename=engine.store.rename,
-        pin=pin,
-        branch=branch,
-        promote=promote,
-        prompts=(*DOES.items(), *GIT_DOES.items(), *COMPACT_DOES.items(), *UNDO_DOES.items()),
-        is_local=lambda model: _is_local(engine, model),
-        window_of=engine.known.window_of,
-    )
-
-
-def _title(store: SessionStore, session: str) -> str:
-    return next((row.title for row in store.list() if row.id == session), "")
-
-
-def _is_local(engine: Engine, model: str) -> bool:
-    """Whether the model runs on this machine, so that nobody is paid for it."""
-    provider = model.partition(":")[0]
-    try:
-        return provider == DEMO_PROVIDER or engine.models.endpoint(provider).local
-    except BridleError:
-        return False
+    return Reach(paths=paths, edit=edit, save=save, promote=promote)
 
 
 def _folder(cwd: str, env: Mapping[str, str]) -> str:
-    home = env.get("HOME", "").rstrip("/")
-    cwd = os.path.abspath(cwd)
-    return f"~{cwd.removeprefix(home)}" if home and (cwd == home or cwd.startswith(home + "/")) else cwd
+    return folder_words(os.path.abspath(cwd), env.get("HOME", ""))
 
 
 def _branch(cwd: str) -> str:
@@ -333,20 +292,10 @@ def _text(path: str) -> str | None:
     return None if contents.truncated else contents.data.decode("utf-8", "replace")
 
 
-def _short_id(store: SessionStore, session: str) -> str:
-    """The shortest beginning that names this session and no other, without its prefix."""
-    own = session.removeprefix("sess_")
-    others = [row.id.removeprefix("sess_") for row in store.list() if row.id != session]
-    for length in range(SHORT_ID, len(own)):
-        if not any(other.startswith(own[:length]) for other in others):
-            return own[:length]
-    return own
-
-
-def _listed(store: SessionStore, env: Mapping[str, str], here: str = ".") -> tuple[Listed, ...]:
+def _listed(store: SessionStore, env: Mapping[str, str]) -> tuple[Listed, ...]:
     from bridle.cli.listing import listed_sessions
 
-    return listed_sessions(store, env, here, shown=lambda folder: _folder(folder, env))
+    return listed_sessions(store, env, ".")
 
 
 def _tell_what_expires(store: SessionStore, env: Mapping[str, str]) -> None:

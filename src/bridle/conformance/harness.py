@@ -10,6 +10,7 @@ layer. Plugin authors use it the same way.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -24,6 +25,7 @@ from bridle.engine.ports import Provider
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.connection import Connection
+from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResult, TurnEnded, TurnStarted
 from bridle.protocol.messages import TextBlock
 
@@ -86,7 +88,8 @@ class HarnessSession:
 
     async def stored(self) -> list[Envelope]:
         """What the log holds, read from the disk."""
-        await self.engine.multiplexer.session(self.id).journal.committed()
+        with contextlib.suppress(CommandRefused):  # what has ended is stored
+            await self.engine.multiplexer.session(self.id).journal.committed()
         return list(self.engine.store.events(self.id))
 
 

@@ -25,6 +25,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import AnyEvent, Envelope, TextDelta, TurnEnded, TurnStarted
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import DescribeSession
 
 
 async def check_session_log(log: SessionLog, session: str) -> None:
@@ -86,10 +87,15 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
     connection = await connect()
     assert connection.hello.protocol_version, "the other side says what it speaks"
     session = (await connection.send(create)).session
-    await _refused(connection, SendInput(session="sess_" + "0" * 26, content=()), "UnknownSession")
+    await _refused(connection, SendInput(session="sess_" + "0" * 26, content=()), "SessionNotOpen")
     await _refused(connection, CancelTurn(session=session), "NoTurn")
     unknown = CustomCommand(namespace="nobody", verb="knows", session=session)
     await _refused(connection, unknown, "NotSupported")
+
+    described = await connection.ask(DescribeSession(session=session))
+    assert described.session.id == session, "a query is answered about what was asked"
+    assert connection.client in {client.id for client in described.clients}, "who is attached is known"
+    assert "DescribeSession" in connection.hello.query_kinds, "what can be asked is announced"
 
     sent = await connection.send(SendInput(session=session, content=(TextBlock(text="hello"),)))
     seen = await _until_turn_ended(connection, session, since=0)
@@ -101,6 +107,8 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
 
     other = await connect()
     assert other.client != connection.client, "a client has an id of its own"
+    await _refused(other, CancelTurn(session=session), "NotAttached")
+    await _not_told(other, session)
     await other.send(AttachSession(session=session))
     again = await _until_turn_ended(other, session, since=0)
     durable = [envelope for envelope in seen if envelope.id is not None]
@@ -113,7 +121,7 @@ async def check_connection(connect: Callable[[], Awaitable[Connection]], create:
     await other.close()
     await other.close()
     await connection.send(EndSession(session=session))
-    await _refused(connection, CancelTurn(session=session), "UnknownSession")
+    await _refused(connection, CancelTurn(session=session), "SessionNotOpen")
     await connection.close()
 
 
@@ -124,6 +132,16 @@ async def _until_turn_ended(connection: Connection, session: str, *, since: int)
         if isinstance(envelope.event, TurnEnded):
             return seen
     raise AssertionError("the events ended before the turn did")
+
+
+async def _not_told(connection: Connection, session: str) -> None:
+    try:
+        async for _ in connection.events(session):
+            break
+    except BridleError as refused:
+        assert refused.reason == "NotAttached", f"who is not attached is told so, not {refused.reason}"
+        return
+    raise AssertionError("who is not attached reads nothing")
 
 
 async def _refused(

@@ -1,35 +1,51 @@
 """Many clients, one truth: identity at the door, one order of commands, the same events for all.
 
 Commands arrive on one event loop and are handled one after the other; the id of the event that records a command is
-its place in the order. The engine sees a client's id and class, never how it is connected.
+its place in the order. The engine sees a client's id and class, never how it is connected. What a client may do is
+`authority`, how a session begins and ends is `live`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import structs
 
-from bridle.base.clock import Clock, Timer
+from bridle.base.clock import Clock
 from bridle.base.ids import Ids
+from bridle.control.authority import (
+    NOWHERE,
+    Asked,
+    Bounds,
+    FollowEvents,
+    Standing,
+    may,
+    options_for_agents,
+    session_of,
+)
+from bridle.control.live import LiveSession, Run
 from bridle.engine.questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.codec import kind_of_command
 from bridle.protocol.commands import (
-    FOR_PEOPLE,
     Accepted,
     AnswerPermission,
     AnswerQuestion,
     AnyCommand,
     AttachSession,
+    BranchSession,
     CancelTurn,
     CreateSession,
+    DeleteSession,
     DetachSession,
     EndSession,
     EnterPlanMode,
     ExitPlanMode,
+    PinSession,
+    RenameSession,
     RevokeGrant,
     RunSlash,
     SendInput,
@@ -38,31 +54,52 @@ from bridle.protocol.commands import (
     ShellRequest,
     Undo,
 )
-from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import EndCause, Envelope, IdentityClass, ModelChanged
+from bridle.protocol.errors import CommandRefused, StoreError
+from bridle.protocol.events import Envelope, IdentityClass, ModelChanged
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
 
-OpenSession = Callable[[CreateSession, str], Awaitable[Session]]
-"""Opens a session for a client id, or resumes a stored one; the composition root knows how."""
+if TYPE_CHECKING:
+    from bridle.protocol.queries import A, AnyQuery, AnyQueryAnswer, Query
+    from bridle.protocol.tokens import Claims
+
+OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_folder"})
+"""Options of `CreateSession.config` that say nothing about how a run works that is open already."""
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client sees: which sessions there are for it, and those that are open in this engine, by id."""
+
+    shows: Callable[[str], bool]
+    live: Mapping[str, LiveSession]
+
+
+class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Where sessions come from; the composition root knows how.
+
+    `open` opens one for a client, or resumes a stored one. `find` gives the id and the folder of a stored one, known by
+    its id or by a name people gave it, and raises `UnknownSession`. `past` are the stored events of a session above an
+    id. `bounds_of` is what the person's own settings give such a session, without a word of the client. `answer`
+    answers a query, within what the client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in
+    order; `branch` gives the new id.
+    """
+
+    open: Callable[[CreateSession, Client], Awaitable[Run]]
+    find: Callable[[str], tuple[str, str]]
+    past: Callable[[str, int], Iterable[Envelope]]
+    bounds_of: Callable[[CreateSession], Bounds]
+    answer: Callable[[AnyQuery, Sight], Awaitable[AnyQueryAnswer]]
+    rename: Callable[[str, str], None]
+    pin: Callable[[str, bool], None]
+    branch: Callable[[str, int | None], str]
+    delete: Callable[[str], None]
+
 
 ChooseModel = Callable[[str], ModelChanged]
 """Reads `provider:model`; refuses one that does not exist."""
 
-
 PromptOf = Callable[[str, str], str | None]
 """The words behind a slash command with its arguments, if there is such a command."""
-
-
-class Idle(msgspec.Struct, frozen=True, kw_only=True):
-    """When a session nobody is attached to and that does nothing ends.
-
-    `after_s` says how long it may stay, None for ever; `ended` hears that its run is over.
-    """
-
-    clock: Clock
-    after_s: Callable[[str], float | None]
-    ended: Callable[[str], None]
 
 
 class Multiplexer:
@@ -71,206 +108,328 @@ class Multiplexer:
     def __init__(
         self,
         *,
-        open_session: OpenSession,
+        sessions: SessionSource,
         choose_model: ChooseModel,
         prompt_of: PromptOf,
         ids: Ids,
-        hello: Handshake,
-        idle: Idle,
+        clock: Clock,
+        hello: Callable[[], Handshake],
     ) -> None:
-        self._open_session = open_session
+        self._source = sessions
         self._choose_model = choose_model
         self._prompt_of = prompt_of
         self._ids = ids
+        self._clock = clock
         self._hello = hello
-        self._idle = idle
-        self._sessions: dict[str, Session] = {}
-        self._commands: dict[str, CreateSession] = {}
-        self._timers: dict[str, Timer] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._live: dict[str, LiveSession] = {}
+        self._idle_ended: dict[str, CreateSession] = {}
+        self._saw_end: dict[str, set[str]] = {}
+        """By client: the sessions it was attached to when they ended. It may read how."""
+        self._failure: StoreError | None = None
 
-    def connect(self, *, name: str, identity: IdentityClass, answers: bool) -> InProcessConnection:
-        """A new client. Its id and class are fixed for as long as it stays."""
+    def connect(
+        self, *, name: str, identity: IdentityClass, answers: bool, claims: Claims | None = None
+    ) -> InProcessConnection:
+        """A new client. Its id, its class and its claims are fixed for as long as it stays; claims name its class."""
+        identity = identity if claims is None else claims.identity_class
         client = Client(id=self._ids.new("cli"), name=name, identity=identity, answers=answers)
-        return InProcessConnection(self, client, self._hello)
+        return InProcessConnection(self, client, claims, self._hello)
 
-    async def handle(self, client: Client, command: AnyCommand) -> Accepted:
+    async def handle(self, client: Client, claims: Claims | None, command: AnyCommand) -> Accepted:
         """Carries a command out. A reply that names an event comes when that event is kept, as the event does."""
         if isinstance(command, SendInput | RunSlash | ShellRequest | Undo):
-            await self.session(command.session).rested()
-        accepted = await self._carry_out(client, command)
-        if accepted.event is not None and (session := self._sessions.get(accepted.session or "")):
-            await session.journal.committed()
-        return accepted
-
-    async def _carry_out(self, client: Client, command: AnyCommand) -> Accepted:
+            live = self._live.get(command.session)
+            if live is not None and live.state == "open":
+                await live.session.rested()
+        self._admit(client, claims, command)
         match command:
             case CreateSession():
-                _refuse_words_of_people(client, command)
-                session = await self._open_session(command, client.id)
-                self._sessions[session.id] = session
-                self._commands[session.id] = structs.replace(command, resume=session.id)
-                self._attach(session, client)
-                session.begin()
-                return _opened(session)
+                live, accepted = await self._create(client, claims, command)
             case AttachSession():
-                reopened = await self._reopened(command.session, client)
-                session = self.session(command.session)
-                self._attach(session, client)
-                if reopened:
-                    session.begin()
-                return _opened(session)
+                live, accepted = await self._attach(client, claims, command)
+            case RenameSession() | PinSession() | BranchSession() | DeleteSession():
+                return Accepted(session=self._put_in_order(command))
+            case _:
+                live = self._named(session_of(command), command)
+                accepted = await self._carry_out(client, live, command)
+        if accepted.event is not None and live.state == "open":
+            await live.session.journal.committed()
+        return accepted
+
+    def _named(self, session: str | None, command: AnyCommand) -> LiveSession:
+        if session is None:
+            raise CommandRefused("NotSupported", what=kind_of_command(command))
+        return self._live[session]
+
+    async def _carry_out(self, client: Client, live: LiveSession, command: AnyCommand) -> Accepted:
+        session, number = live.session, None
+        match command:
             case DetachSession():
-                self._detach(self.session(command.session), client)
-                return Accepted(session=command.session)
+                live.detach(client.id)
             case EndSession():
-                session = self.session(command.session)
-                await self._end(session, "user")
-                del self._commands[session.id]
-                return Accepted(session=session.id)
+                await live.end("user")
             case SendInput():
-                session = self.session(command.session)
                 number = session.accept(client, command.content, command.mode)
-                return Accepted(session=session.id, event=number)
             case CancelTurn():
-                self.session(command.session).cancel(client)
-                return Accepted(session=command.session)
+                session.cancel(client)
             case AnswerPermission():
-                self.session(command.session).questions.answer(client, command)
-                return Accepted(session=command.session)
+                session.questions.answer(client, command)
             case AnswerQuestion():
-                self.session(command.session).questions.answer_question(client, command)
-                return Accepted(session=command.session)
+                session.questions.answer_question(client, command)
             case ShellRequest():
-                self.session(command.session).run_for_person(client, command)
-                return Accepted(session=command.session)
+                session.run_for_person(client, command)
             case RunSlash():
-                return await self._run_slash(client, command)
+                number = self._run_slash(client, session, command)
             case Undo(redo=redo, turn=turn):
                 name, arguments = ("redo", "") if redo else ("undo", "" if turn is None else str(turn))
-                if not self.session(command.session).run_slash(client, name, arguments):
+                if not session.run_slash(client, name, arguments):
                     raise CommandRefused("NotSupported", what="Undo")
-                return Accepted(session=command.session)
             case SetMode():
-                session = self.session(command.session)
-                return Accepted(session=session.id, event=session.set_mode(client, command.mode))
+                number = session.set_mode(client, command.mode)
             case EnterPlanMode():
-                session = self.session(command.session)
-                return Accepted(session=session.id, event=session.set_mode(client, "plan"))
+                number = session.set_mode(client, "plan")
             case ExitPlanMode():
-                session = self.session(command.session)
                 number = session.leave_plan_mode(client, approved=command.approve)
-                return Accepted(session=session.id, event=number)
             case RevokeGrant():
-                session = self.session(command.session)
-                return Accepted(session=session.id, event=session.revoke(client, command.grant_id))
+                number = session.revoke(client, command.grant_id)
             case SetModel():
-                session = self.session(command.session)
                 number = session.journal.emit(self._choose_model(command.model), originator=client.id)
-                return Accepted(session=session.id, event=number)
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
+        return Accepted(session=live.id, event=number)
 
-    async def _run_slash(self, client: Client, command: RunSlash) -> Accepted:
+    def _put_in_order(self, command: RenameSession | PinSession | BranchSession | DeleteSession) -> str:
+        """What is done to a stored session, open or not. Returns the session it is about afterwards."""
+        session, _ = self._source.find(command.session)
+        match command:
+            case RenameSession(title=title):
+                self._source.rename(session, title)
+            case PinSession(pinned=pinned):
+                self._source.pin(session, pinned)
+            case BranchSession(turn=turn):
+                return self._source.branch(session, turn)
+            case DeleteSession():
+                self._source.delete(session)
+        return session
+
+    def _run_slash(self, client: Client, session: Session, command: RunSlash) -> int | None:
         """A command of the engine's own is carried out; a named prompt becomes input like any other."""
-        session = self.session(command.session)
         if session.run_slash(client, command.name, command.arguments):
-            return Accepted(session=session.id)
+            return None
         text = self._prompt_of(command.name, command.arguments)
         if text is None:
             raise CommandRefused("UnknownSlash", name=command.name)
-        number = session.accept(client, (TextBlock(text=text),), "queue")
-        return Accepted(session=session.id, event=number)
+        return session.accept(client, (TextBlock(text=text),), "queue")
 
-    async def follow(self, session: str, since: int) -> AsyncIterator[Envelope]:
-        async for published in self.session(session).follow(since):
-            yield published.envelope
+    # Opening, attaching, leaving
+
+    async def _create(
+        self, client: Client, claims: Claims | None, command: CreateSession
+    ) -> tuple[LiveSession, Accepted]:
+        if command.resume is None:
+            live, opened = await self._opened(
+                LiveSession(command, clock=self._clock, ended=self._forget), client
+            )
+        else:
+            live, opened = await self._resumed(
+                command.resume, client, lambda session, _cwd: structs.replace(command, resume=session)
+            )
+        if not opened:
+            _refuse_other_options(live, command)
+            self._change_to(client, live.session, command)
+        live.attach(client, claims, 0)
+        if opened:
+            live.session.begin()
+        return live, _accepted(live)
+
+    async def _attach(
+        self, client: Client, claims: Claims | None, command: AttachSession
+    ) -> tuple[LiveSession, Accepted]:
+        """A stored session is opened for it, with the options of its last run if that ended because it was idle."""
+        live = self._live.get(command.session)
+        opened = False
+        if live is None or live.state != "open":
+            live, opened = await self._resumed(
+                command.session, client, lambda session, cwd: self._reopening(session, cwd, client)
+            )
+        live.attach(client, claims, command.since)
+        if opened:
+            live.session.begin()
+        return live, _accepted(live)
+
+    def _reopening(self, session: str, cwd: str, client: Client) -> CreateSession:
+        config = {"on_orphan": "ask" if client.answers else "fail"}
+        command = CreateSession(cwd=cwd, resume=session, config=config)
+        if (before := self._idle_ended.get(session)) is None:
+            return command
+        if client.identity == "agent":
+            return structs.replace(
+                command, config=options_for_agents(before.config, self._source.bounds_of(command))
+            )
+        return structs.replace(before, resume=session, model=None, mode=None)
+
+    async def _resumed(
+        self, name: str, client: Client, command_of: Callable[[str, str], CreateSession]
+    ) -> tuple[LiveSession, bool]:
+        """The live session of this name, which may be opened for it; True if it was. Two who come at once get one.
+
+        What it is opened with is asked for by id and folder when nothing of an earlier run is under way any more.
+        """
+        session, cwd = self._source.find(name)
+        while (live := self._live.get(session)) is not None:
+            await live.settled()
+            if live.state == "open":
+                return live, False
+        live = LiveSession(command_of(session, cwd), clock=self._clock, ended=self._forget)
+        self._live[session] = live
+        return await self._opened(live, client)
+
+    async def _opened(self, live: LiveSession, client: Client) -> tuple[LiveSession, bool]:
+        await live.open(self._source.open(live.command, client))
+        self._live[live.id] = live
+        self._idle_ended.pop(live.id, None)
+        return live, True
+
+    def _change_to(self, client: Client, session: Session, command: CreateSession) -> None:
+        """What a client who resumes a session that is open wants changed in it."""
+        conversation = session.journal.conversation
+        if command.model and (chosen := self._choose_model(command.model)) != conversation.model:
+            session.journal.emit(chosen, originator=client.id)
+        if command.mode is not None and command.mode != conversation.mode:
+            session.set_mode(client, command.mode)
+
+    def _forget(self, live: LiveSession) -> None:
+        """A run is over, or did not begin. The session stays: whoever comes next begins another run."""
+        if self._live.get(live.id) is live:
+            del self._live[live.id]
+        for client in live.attachments:
+            self._saw_end.setdefault(client, set()).add(live.id)
+        self._failure = self._failure or live.failure
+        if live.cause == "idle":
+            self._idle_ended[live.id] = live.command
 
     def leave(self, client: Client) -> None:
         """A client is gone; its sessions go on."""
-        for session in self._sessions.values():
-            self._detach(session, client)
+        for live in list(self._live.values()):
+            live.detach(client.id)
+        self._saw_end.pop(client.id, None)
 
     async def close(self) -> None:
-        """Ends every session: turns are cancelled, readers reach their end."""
-        for timer in self._timers.values():
-            timer.cancel()
-        if self._ending:
-            await asyncio.wait(self._ending)
-        for session in list(self._sessions.values()):
-            await session.end("binary-shutdown")
-        self._sessions.clear()
+        """Ends every session: turns are cancelled, readers reach their end.
 
-    def _attach(self, session: Session, client: Client) -> None:
-        if timer := self._timers.pop(session.id, None):
-            timer.cancel()
-        session.questions.attach(client)
+        Raises the first failure to keep a session there was, afterwards: who ended it may not have been told.
+        """
+        for live in list(self._live.values()):
+            if live.state == "opening":
+                await live.settled()
+            with contextlib.suppress(StoreError):
+                await live.end("binary-shutdown")
+        if self._failure is not None:
+            raise self._failure
 
-    def _detach(self, session: Session, client: Client) -> None:
-        session.questions.detach(client.id)
-        self._watch(session)
+    # The gate
 
-    def _watch(self, session: Session) -> None:
-        """Looks again when a session nobody is attached to may have been idle for long enough."""
-        if session.questions.attended or session.id in self._timers:
+    def _admit(self, client: Client, claims: Claims | None, asked: Asked) -> None:
+        """Raises `CommandRefused` for what this client may not do."""
+        refusal = may(client, claims, asked, self._standing(client, asked))
+        if refusal is not None:
+            raise CommandRefused(refusal.reason, **refusal.data)
+
+    def _standing(self, client: Client, asked: Asked) -> Standing:
+        live = self._live.get(session_of(asked) or "")
+        if live is not None and live.state == "opening":
+            live = None
+        if isinstance(asked, CreateSession):
+            if client.identity != "agent":
+                return NOWHERE
+            bounds = self._source.bounds_of(asked)
+            if live is not None:
+                bounds = structs.replace(bounds, mode=live.session.journal.conversation.mode)
+            return Standing(bounds=bounds)
+        if isinstance(asked, FollowEvents) and self._reads_end(client, asked.session):
+            return Standing(is_open=True, attached=True)
+        if live is None:
+            return NOWHERE
+        return Standing(
+            is_open=live.state == "open" or isinstance(asked, FollowEvents),
+            attached=client.id in live.attachments,
+            mode=live.session.journal.conversation.mode,
+            slash=live.session.slash_names,
+        )
+
+    # Looking and reading
+
+    async def ask(self, client: Client, claims: Claims | None, query: AnyQuery) -> AnyQueryAnswer:
+        """Answers a query, with what this client may see."""
+        self._admit(client, claims, query)
+        is_open = {session: live for session, live in self._live.items() if live.state == "open"}
+        shows = claims.covers_session if claims is not None else _everything
+        return await self._source.answer(query, Sight(shows=shows, live=is_open))
+
+    async def follow(
+        self, client: Client, claims: Claims | None, session: str, since: int
+    ) -> AsyncIterator[Envelope]:
+        """The events of a session the client is attached to, for as long as it is."""
+        self._admit(client, claims, FollowEvents(session))
+        if self._reads_end(client, session):
+            for envelope in self._source.past(session, since):
+                yield envelope
             return
-        after_s = self._idle.after_s(session.id)
-        if after_s is not None:
-            self._timers[session.id] = self._idle.clock.call_later(after_s, lambda: self._look(session))
+        live = self._live[session]
+        attachment = live.attachments[client.id]
 
-    def _look(self, session: Session) -> None:
-        del self._timers[session.id]
-        if session.busy:
-            self._watch(session)
-        elif self._idle.after_s(session.id) is not None:  # it may have been pinned since
-            task = asyncio.get_running_loop().create_task(self._end(session, "idle"))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        def has_left() -> bool:
+            return live.attachments.get(client.id) is not attachment
 
-    async def _end(self, session: Session, cause: EndCause) -> None:
-        """The run is over, the session stays: whoever opens or attaches to it next begins another run."""
-        self._sessions.pop(session.id, None)
-        if timer := self._timers.pop(session.id, None):
-            timer.cancel()
-        await session.end(cause)
-        self._idle.ended(session.id)
+        async for published in live.session.follow(since, until=has_left):
+            yield published.envelope
 
-    async def _reopened(self, session: str, client: Client) -> bool:
-        """A session that ended because it was idle begins a new run on its log. Whether it did."""
-        command = self._commands.get(session)
-        if self._ending:
-            await asyncio.wait(self._ending)
-        if session in self._sessions or command is None:
-            return False
-        self._sessions[session] = await self._open_session(command, client.id)
-        return True
+    def _reads_end(self, client: Client, session: str) -> bool:
+        return session not in self._live and session in self._saw_end.get(client.id, ())
+
+    @property
+    def running(self) -> tuple[Session, ...]:
+        """The sessions that are open in this engine."""
+        return tuple(live.session for live in self._live.values() if live.state == "open")
 
     def session(self, session: str) -> Session:
         """The live session of this id."""
-        found = self._sessions.get(session)
-        if found is None:
-            raise CommandRefused("UnknownSession", session=session)
-        return found
+        live = self._live.get(session)
+        if live is None or live.state != "open":
+            raise CommandRefused("SessionNotOpen", session=session)
+        return live.session
 
 
-def _refuse_words_of_people(client: Client, command: CreateSession) -> None:
-    """Who drives Bridle for somebody cannot say what only a person may."""
-    for option in FOR_PEOPLE:
-        if client.identity != "human" and command.config.get(option):
-            raise CommandRefused("NotAPerson", what=f"The option {option}")
+def _everything(_session: str) -> bool:
+    return True
 
 
-def _opened(session: Session) -> Accepted:
-    journal = session.journal
-    return Accepted(session=session.id, event=journal.conversation.last_id, opened=journal.opened)
+def _refuse_other_options(live: LiveSession, command: CreateSession) -> None:
+    """A run works by the options it was opened with: who wants others is told so, not handed something else."""
+    before = live.command.config
+    other = sorted(
+        name
+        for name, value in command.config.items()
+        if name not in OF_THE_CLIENT and (value or None) != (before.get(name) or None)
+    )
+    if other:
+        raise CommandRefused("SessionIsOpen", session=live.id, options=", ".join(other))
+
+
+def _accepted(live: LiveSession) -> Accepted:
+    journal = live.session.journal
+    return Accepted(session=live.id, event=journal.conversation.last_id, opened=journal.opened)
 
 
 class InProcessConnection:
     """`Connection` without a wire: the same contract, the same objects."""
 
-    def __init__(self, multiplexer: Multiplexer, client: Client, hello: Handshake) -> None:
+    def __init__(
+        self, multiplexer: Multiplexer, client: Client, claims: Claims | None, hello: Callable[[], Handshake]
+    ) -> None:
         self._multiplexer = multiplexer
         self._client = client
+        self._claims = claims
         self._hello = hello
 
     @property
@@ -279,13 +438,16 @@ class InProcessConnection:
 
     @property
     def hello(self) -> Handshake:
-        return self._hello
+        return self._hello()
 
     async def send(self, command: AnyCommand) -> Accepted:
-        return await self._multiplexer.handle(self._client, command)
+        return await self._multiplexer.handle(self._client, self._claims, command)
+
+    async def ask(self, query: Query[A]) -> A:
+        return cast("A", await self._multiplexer.ask(self._client, self._claims, cast("AnyQuery", query)))
 
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
-        return self._multiplexer.follow(session, since)
+        return self._multiplexer.follow(self._client, self._claims, session, since)
 
     async def close(self) -> None:
         self._multiplexer.leave(self._client)

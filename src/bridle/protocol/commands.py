@@ -37,10 +37,6 @@ class CreateSession(Command, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-FOR_PEOPLE = ("allow_policy_changes", "allow_unsandboxed", "wide_folder")
-"""Options of `CreateSession.config` that only a client of a person's own may set."""
-
-
 class AttachSession(Command, frozen=True):
     session: str
     since: int = 0
@@ -134,6 +130,33 @@ class Undo(Command, frozen=True):
     redo: bool = False
 
 
+class RenameSession(Command, frozen=True):
+    """Gives a session a title of a person's choice; after an empty one the next input names it."""
+
+    session: str
+    title: str
+
+
+class PinSession(Command, frozen=True):
+    """Keeps the content of a session for as long as there is room, or no longer."""
+
+    session: str
+    pinned: bool = True
+
+
+class BranchSession(Command, frozen=True):
+    """Begins a session as another was after a turn, or after its last. The answer names the new one."""
+
+    session: str
+    turn: int | None = None
+
+
+class DeleteSession(Command, frozen=True):
+    """Deletes everything of a session that nobody has open."""
+
+    session: str
+
+
 class CustomCommand(Command, frozen=True):
     namespace: str
     verb: str
@@ -159,6 +182,10 @@ AnyCommand: TypeAlias = (
     | ExitPlanMode
     | RevokeGrant
     | Undo
+    | RenameSession
+    | PinSession
+    | BranchSession
+    | DeleteSession
     | CustomCommand
 )
 

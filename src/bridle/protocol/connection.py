@@ -1,4 +1,4 @@
-"""The one port a client sees: send a command, follow the events, leave.
+"""The one port a client sees: send a command, ask a query, follow the events, leave.
 
 In process, over a socket or from a browser, a client is written against this and nothing else.
 """
@@ -6,11 +6,14 @@ In process, over a socket or from a browser, a client is written against this an
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bridle.protocol.commands import Accepted, AnyCommand
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import Handshake
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import A, Query
 
 
 class Connection(Protocol):
@@ -30,11 +33,17 @@ class Connection(Protocol):
         """Hands a command over. Raises `BridleError` with a stable reason when it is not taken."""
         ...
 
+    async def ask(self, query: Query[A]) -> A:
+        """What is so right now; nothing changes by it. Raises `BridleError` with a stable reason when nobody may know,
+        or nobody does."""
+        ...
+
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
         """All events with an id above `since`, in order and without gaps, then live ones as they happen.
 
-        Ends when the session ends or the connection closes. A reader that falls too far behind gets
-        `StreamGap` in place of what it missed; a stored event is never skipped silently.
+        Needs an attachment, which `CreateSession` and `AttachSession` make: raises `NotAttached` without one. Ends when
+        the session ends, or the client detaches or closes; who was there when it ended may still read how. A reader
+        that falls too far behind gets `StreamGap` in place of what it missed; a stored event is never skipped silently.
         """
         ...
 

@@ -49,12 +49,22 @@ SENTENCES: Mapping[str, Sentence] = {
     "WrongAnswer": Sentence(
         "The question is about {asked}, the answer about {answered}. Answer what is asked."
     ),
+    "NotGranted": Sentence("This client may not use {what}.", 3),
+    "NotAttached": Sentence("This client is not attached to {session}. Attach to it first.", 2),
+    "OnlyStricter": Sentence(
+        "{what} would allow more than the person's own settings do. An agent may only ask for less.", 3
+    ),
     "SelfApproval": Sentence("An agent cannot approve its own action; a person has to answer.", 3),
     "UnknownSession": Sentence('There is no session "{session}". List them: bridle sessions', 2),
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
     "NoSessionHere": Sentence("There is no session to continue in {cwd}. Start one: bridle run PROMPT", 2),
     "SessionBusy": Sentence(
         "Session {session} is open in another Bridle ({where}process {pid}, since {started}).", 2
+    ),
+    "SessionNotOpen": Sentence("Session {session} is not open. Attach to it or resume it first.", 2),
+    "SessionIsOpen": Sentence(
+        "Session {session} is open with other options than these ({options}). Attach to it as it is, or end it first.",
+        2,
     ),
     "SessionExpired": Sentence(
         "What was said in {session} expired on {day} and is not kept any more, so there is nothing to go on with.",

@@ -25,6 +25,7 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
     schema_version_profile: int = PROFILE_VERSION
     schema_version_session_log: int = SESSION_LOG_VERSION
     command_kinds: tuple[str, ...] = ()
+    query_kinds: tuple[str, ...] = ()
     event_kinds: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     resource_uri_scheme: str = RESOURCE_URI_SCHEME
@@ -32,8 +33,13 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
 
 def handshake(*, features: tuple[str, ...] = ()) -> Handshake:
     """What this version says of itself; `features` are the ones the composition root really built."""
+    from bridle.protocol.queries import QUERY_KINDS  # a run that asks nothing does without
+
     return Handshake(
-        command_kinds=tuple(COMMAND_KINDS), event_kinds=tuple(EVENT_KINDS), features=tuple(sorted(features))
+        command_kinds=COMMAND_KINDS,
+        query_kinds=QUERY_KINDS,
+        event_kinds=EVENT_KINDS,
+        features=tuple(sorted(features)),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from bridle.protocol import commands, events
+from bridle.protocol import commands, events, queries
 from bridle.protocol.codec import DURABLE_KINDS
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
 from bridle.protocol.tokens import Claims
@@ -25,6 +25,8 @@ def documents() -> dict[str, bytes]:
     return {
         "commands.json": _document("Command", commands.AnyCommand),
         "events.json": _events(),
+        "queries.json": _document("Query", queries.AnyQuery),
+        "query-answers.json": _document("QueryAnswer", queries.AnyQueryAnswer),
         "handshake.json": _document("Handshake", Handshake),
         "token-claims.json": _document("TokenClaims", Claims),
     }

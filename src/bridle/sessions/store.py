@@ -37,6 +37,8 @@ _LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
 _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
   where f.log = ? and e.chain = f.chain"""
 
+TITLE_CHARS = 200
+
 _labels = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -198,6 +200,7 @@ class SessionStore:
     def rename(self, session_id: str, title: str) -> None:
         """Gives the session a title of a person's choice; after an empty one the next input names it."""
         self._row(session_id)
+        title = one_line(title)
 
         def update(connection: Connection) -> None:
             connection.execute(
@@ -420,6 +423,11 @@ def _begins(session_id: str, text: str) -> bool:
 def _named(rows: list[SessionRow]) -> str:
     shown = ", ".join(f"{row.id} ({row.title})" if row.title else row.id for row in rows[:5])
     return shown if len(rows) <= 5 else f"{shown} and {len(rows) - 5} more"
+
+
+def one_line(title: str) -> str:
+    """A title as it is kept: one line, no longer than a list can show."""
+    return " ".join(title.split())[:TITLE_CHARS]
 
 
 def refuse_rest(row: SessionRow) -> None:

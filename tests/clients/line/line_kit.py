@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from bridle.base.clock import Clock
 from bridle.clients.line.client import talk
@@ -22,6 +23,7 @@ from bridle.clients.line.reach import Reach
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.clock import FakeClock
 from bridle.protocol import events as e
+from bridle.protocol import queries as q
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
@@ -198,6 +200,8 @@ class Scene:
     def __init__(self, *past: e.AnyEvent) -> None:
         self.sent: list[AnyCommand] = []
         self.refuse: BridleError | None = None
+        self.models: dict[str, q.ModelEntry] = {}
+        self.prompts: tuple[q.SlashEntry, ...] = ()
         self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
         self._next = 1
         self.ts_ms = self._turn_ms = 0
@@ -238,6 +242,26 @@ class Scene:
             raise self.refuse
         return Accepted(session=SESSION, event=self._past if isinstance(command, CreateSession) else None)
 
+    async def ask(self, query: q.Query[q.A]) -> q.A:
+        match query:
+            case q.DescribeSession(session=session):
+                found: Any = q.SessionDetails(
+                    session=q.SessionInfo(
+                        id=session,
+                        short_id=session.removeprefix("sess_")[:6],
+                        cwd="/work",
+                        created_ms=0,
+                        updated_ms=0,
+                    )
+                )
+            case q.ListSessions():
+                found = q.SessionList(sessions=())
+            case q.ListModels(names=names):
+                found = q.ModelList(models=tuple(self.models.get(n, q.ModelEntry(model=n)) for n in names))
+            case _:
+                found = q.SlashList(commands=self.prompts)
+        return found
+
     async def events(self, session: str, *, since: int = 0) -> AsyncIterator[e.Envelope]:
         while (envelope := await self._events.get()) is not None:
             yield envelope
@@ -253,7 +277,6 @@ def facts(clock: Clock, **more: object) -> Facts:
         "branch": "main",
         "model_from": "key from WORK_API_KEY",
         "lines": (Fact("rules", "none loaded", "AGENTS.md found, not trusted yet"),),
-        "short_id": lambda session: session.removeprefix("sess_")[:6],
         **more,
     }
     return Facts(clock=clock, **known)  # pyright: ignore

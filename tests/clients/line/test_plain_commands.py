@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridle.clients.line.picker import Listed
 from bridle.clients.line.reach import Reach
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.conformance.models import scripted
@@ -15,35 +14,17 @@ from bridle.engine.ports import Provider
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
 from bridle.providers.script import say, wait
-from bridle.sessions.branching import branch
-from bridle.sessions.store import SessionStore
 from clients.line.line_kit import DEADLINE_S, Person, at_terminal
 
 
-def reach(store: SessionStore, written: dict[str, str]) -> Reach:
-    """What the command line gives a client, as far as it concerns sessions; files go into `written`."""
-
-    def branched(session: str, turn: int | None) -> str:
-        store.shelf.writer.settle()
-        return branch(store.shelf, store.find(session), turn=turn)
+def reach(written: dict[str, str]) -> Reach:
+    """What the command line gives a client; files go into `written`."""
 
     def save(path: str, text: str) -> str:
         written[path] = text
         return path
 
-    def listed() -> tuple[Listed, ...]:
-        return tuple(
-            Listed(id=row.id, words=row.title, when="just now", turns=row.turns, pinned=row.pinned)
-            for row in store.list()
-            if row.turns
-        )
-
-    return Reach(
-        pin=lambda session, pinned: store.pin(session, pinned=pinned),
-        branch=branched,
-        save=save,
-        sessions=listed,
-    )
+    return Reach(save=save)
 
 
 @asynccontextmanager
@@ -53,8 +34,8 @@ async def conversation(
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
         create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
-        reached = reach(session.engine.store, {} if written is None else written)
-        async with at_terminal(connection, create, reach=reached) as (person, task):
+        reached = reach({} if written is None else written)
+        async with at_terminal(connection, create, reach=reached, cwd=session.folder) as (person, task):
             await person.sees("Type what you want")
             yield person, task, session
         await connection.close()

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bridle.clients.line.reach import Reach
+from bridle.clients.line.engine_info import EngineInfo
 from bridle.clients.line.slash import Do, Lines, Standing, carry_out, names, nearest_words, next_mode
 from bridle.clients.line.view import SessionView
 from bridle.clients.tally import Tally
@@ -11,8 +11,9 @@ from bridle.commands.prompts import DOES, PROMPTS
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
 from bridle.protocol.messages import TextBlock, ToolSchema, Usage
+from bridle.protocol.queries import ModelEntry, SlashEntry
 
-REACH = Reach(prompts=tuple(DOES.items()))
+INFO = EngineInfo(prompts=tuple(SlashEntry(name=name, does=does) for name, does in DOES.items()))
 PREFIX = e.PrefixSet(
     provider="work",
     model="some-model",
@@ -21,7 +22,7 @@ PREFIX = e.PrefixSet(
 )
 
 
-def standing(*events: e.AnyEvent, used: Tally | None = None, reach: Reach = REACH) -> Standing:
+def standing(*events: e.AnyEvent, used: Tally | None = None, info: EngineInfo = INFO) -> Standing:
     view = SessionView("cli_me")
     for number, event in enumerate(events, 1):
         view.take(
@@ -29,7 +30,7 @@ def standing(*events: e.AnyEvent, used: Tally | None = None, reach: Reach = REAC
                 id=number, kind=type(event).__name__, session="s", originator="cli_me", ts_ms=0, event=event
             )
         )
-    return Standing(session="s", view=view, used=used or Tally(), reach=reach)
+    return Standing(session="s", view=view, used=used or Tally(), info=info)
 
 
 def lines(name: str, arguments: str = "", *, now: Standing | None = None) -> tuple[str, ...]:
@@ -69,16 +70,16 @@ def test_a_name_becomes_a_command_or_a_deed(typed: str, outcome: AnyCommand | Do
 def test_help_lists_exactly_what_there_is() -> None:
     listed = {line.split()[0].removeprefix("/") for line in lines("help")}
     also = {name.strip("/,()") for line in lines("help") for name in line.partition("(also ")[2].split()}
-    assert listed | also == set(names(REACH))
-    for name in names(REACH):
+    assert listed | also == set(names(INFO))
+    for name in names(INFO):
         outcome = carry_out(name, "", standing())
         assert not isinstance(outcome, RunSlash) or name in PROMPTS
 
 
 def test_a_slip_is_answered_with_the_name_that_was_meant() -> None:
-    assert nearest_words("modle", REACH) == " Close: /mode"
-    assert nearest_words("reveiw", REACH) == " Close: /review"
-    assert nearest_words("zebra", REACH) == ""
+    assert nearest_words("modle", INFO) == " Close: /mode"
+    assert nearest_words("reveiw", INFO) == " Close: /review"
+    assert nearest_words("zebra", INFO) == ""
 
 
 def test_shift_tab_goes_through_three_modes_and_never_into_yolo() -> None:
@@ -171,7 +172,9 @@ def test_context_tells_every_part_and_calls_estimates_estimates() -> None:
     assert any(line.split() == ["conversation", "48", "characters", "about", "13", "tokens"] for line in told)
     assert told[-2] == "The last request and its answer had 1000 tokens, counted."
     assert told[-1].startswith("How much this model takes is unknown.")
-    known = lines("context", now=msgspec.structs.replace(now, reach=Reach(window_of=lambda _model: 4000)))
+    model = now.view.model
+    window = EngineInfo(models={model: ModelEntry(model=model, context_tokens=4000)})
+    known = lines("context", now=msgspec.structs.replace(now, info=window))
     assert known[-1] == "Context 25% full (1000 of 4000)."
 
 
@@ -184,8 +187,8 @@ def test_cost_never_shows_money_nobody_knows() -> None:
         "tokens   1200 in · 80 out",
         "cost     cost unknown for this model",
     )
-    local = Reach(is_local=lambda _model: True)
-    assert lines("cost", now=standing(used=used, reach=local))[1] == "cost     local"
+    local = EngineInfo(models={"w:m": ModelEntry(model="w:m", local=True)})
+    assert lines("cost", now=standing(used=used, info=local))[1] == "cost     local"
     assert lines("cost") == ("Nothing used yet.",)
 
 

@@ -24,6 +24,7 @@ from bridle.clients.line.card import Decided, Hint, Show
 from bridle.clients.line.completing import completed, options_words
 from bridle.clients.line.composer import Send, Wish, WishName, cleared, composer_with, rewritten, text_of
 from bridle.clients.line.desk import Desk, Effect
+from bridle.clients.line.engine_info import EngineInfo
 from bridle.clients.line.errands import Errands
 from bridle.clients.line.facts import Facts, sandbox_fact
 from bridle.clients.line.footer import HINT_S, MARK, Footer
@@ -145,6 +146,9 @@ class _Client:
         self._picker: Picker | None = None
         self._suspended = False
         self._lent = False
+        self._info = EngineInfo()
+        self._asked_models: set[str] = set()
+        self._held = False  # keys wait for a list that is on its way
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
         self._offered = False  # choices of Tab stand above the prompt
 
@@ -152,22 +156,24 @@ class _Client:
         self._first_prompt = first_prompt
         with self._terminal.listening(self._on_keys, self._on_input_over), self._signals():
             self._start(self._outbox.run())
-            self._open(session, opened_at)
+            await self._info.learn_commands(self._connection)
+            await self._open(session, opened_at)
             try:
                 code = await self._left
             finally:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._say_goodbye()
+        await self._say_goodbye()
         return code
 
-    def _open(self, session: str, opened_at: int) -> None:
+    async def _open(self, session: str, opened_at: int) -> None:
         """Follows a session; `opened_at` is the last event of its past."""
+        title = await self._errands.title_of(session)
         self._session = session
         self._opened_at = opened_at
         self._view = SessionView(self._connection.client)
-        self._view.title = visible(self._reach.title_of(session), newlines=False)
+        self._view.title = visible(title, newlines=False)
         self._start(self._follow(session))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -213,12 +219,28 @@ class _Client:
             async for envelope in self._connection.events(session):
                 if self._session != session:
                     return
+                await self._learn_models(envelope)
                 self._on_event(envelope)
         except BridleError as failure:
             self._screen.say(visible(failure.message))
             self._leave(failure.exit_code)
         if self._session == session:
             self._leave(0)
+
+    async def _learn_models(self, envelope: e.Envelope) -> None:
+        """What is shown of a model at the end of a turn, and where we are, is asked for just before."""
+        match envelope.event:
+            case (
+                e.ModelChanged(provider=provider, model=model) | e.StepStarted(provider=provider, model=model)
+            ):
+                self._asked_models.add(f"{provider}:{model}")
+            case _:
+                pass
+        past = envelope.id is not None and envelope.id < self._opened_at
+        if not past and (
+            envelope.id == self._opened_at or isinstance(envelope.event, e.TurnEnded | e.ModelChanged)
+        ):
+            await self._info.learn_models(self._connection, self._asked_models)
 
     def _on_event(self, envelope: e.Envelope) -> None:
         if self._view.was_shown_early(envelope):
@@ -303,8 +325,8 @@ class _Client:
         """What a turn's last line says beside its numbers."""
         contents, model = self._view.contents, self._view.asked or self._view.model
         return Standing(
-            local=turn.is_local(self._reach.is_local),
-            context=contents.share(self._reach.window_of(model)),
+            local=turn.is_local(self._info.is_local),
+            context=contents.share(self._info.window_of(model)),
             estimated=not contents.is_counted,
         )
 
@@ -355,7 +377,7 @@ class _Client:
         self._handle_keys()
 
     def _handle_keys(self) -> None:
-        while self._keys and not self._left.done():
+        while self._keys and not self._held and not self._left.done():
             key = self._keys.popleft()
             if self._leaving_asked(key) or self._picked(key):
                 continue
@@ -452,7 +474,7 @@ class _Client:
 
     def _complete(self) -> None:
         """Tab: puts in what is certain and shows the choices that are left."""
-        found = completed(self._desk.composer, names=slash.names(self._reach), paths=self._reach.paths)
+        found = completed(self._desk.composer, names=slash.names(self._info), paths=self._reach.paths)
         self._desk.composer = found.composer
         if found.options:
             self._offered = True
@@ -527,7 +549,7 @@ class _Client:
 
     def _slash(self, name: str, arguments: str) -> None:
         now = slash.Standing(
-            session=self._session, view=self._view, used=self._screen.session, reach=self._reach
+            session=self._session, view=self._view, used=self._screen.session, info=self._info
         )
         match slash.carry_out(name, arguments, now):
             case slash.Do(what=what, arguments=words):
@@ -547,29 +569,30 @@ class _Client:
             case "resume" if words:
                 self._outbox.put(lambda: self._go_to(words))
             case "resume":
-                self._pick()
-            case "sessions":
-                self._errands.list_sessions(self._session)
+                self._held = True
+                self._start(self._pick())
             case "copy":
                 self._errands.copy(self._screen.answer)
-            case "rename" | "export" | "promote" | "pin" | "branch":
+            case "sessions" | "rename" | "export" | "promote" | "pin" | "branch":
                 self._outbox.put(lambda: self._run_errand(what, words))
 
     async def _run_errand(
-        self, what: Literal["rename", "export", "promote", "pin", "branch"], words: str
+        self, what: Literal["sessions", "rename", "export", "promote", "pin", "branch"], words: str
     ) -> None:
         """What must not overtake the commands before it."""
         match what:
+            case "sessions":
+                await self._errands.list_sessions(self._session)
             case "rename":
-                self._errands.rename(self._session, self._view, words)
+                await self._errands.rename(self._session, self._view, words)
             case "export":
                 await self._errands.export(self._session, self._view, words)
             case "promote":
                 self._errands.promote(self._view, words)
             case "pin":
-                self._errands.pin(self._session, pinned=words != "off")
+                await self._errands.pin(self._session, pinned=words != "off")
             case "branch":
-                self._errands.branch(self._session, words)
+                await self._errands.branch(self._session, words)
 
     # Other sessions
 
@@ -585,7 +608,7 @@ class _Client:
         if self._session.removeprefix("sess_").startswith(session.removeprefix("sess_")):
             self._screen.say("This is the session you are in.")
             return
-        if elsewhere := self._errands.elsewhere(session):
+        if elsewhere := await self._errands.elsewhere(session):
             self._screen.say(elsewhere)
             return
         create = msgspec.structs.replace(self._create, resume=session, model=None, mode=None)
@@ -595,20 +618,27 @@ class _Client:
         old, title = self._session, self._view.title
         created = await self._connection.send(create)
         if title:
-            way_back = self._facts.short_id(old)
+            way_back = await self._errands.short_id(old)
             self._screen.say(f'{words} The last one is saved as "{title}": bridle -r {way_back}')
         self._screen = self._screen.for_new_session()
-        self._open(created.session, created.event or 0)
+        await self._open(created.session, created.event or 0)
         await self._connection.send(EndSession(session=old))
 
-    def _pick(self) -> None:
-        sessions = self._errands.others_here(self._session)
-        if not sessions:
-            self._screen.say("There is no other session in this folder.")
-        elif not self._terminal.interactive:
-            self._screen.say("Which one? /resume ID")
-        else:
-            self._picker = Picker(sessions=sessions, folder=self._facts.folder)
+    async def _pick(self) -> None:
+        """Opens the list. What is typed until it is there is for the list."""
+        try:
+            sessions = await self._errands.others_here(self._session)
+            if not sessions:
+                self._screen.say("There is no other session in this folder.")
+            elif not self._terminal.interactive:
+                self._screen.say("Which one? /resume ID")
+            else:
+                self._picker = Picker(sessions=sessions, folder=self._facts.folder)
+        except BridleError as refusal:
+            self._screen.say(visible(refusal.message), indent="  ")
+        finally:
+            self._held = False
+            self._on_keys([])
 
     def _picker_prompt(self) -> Prompt | None:
         if self._picker is None:
@@ -655,7 +685,7 @@ class _Client:
         elif isinstance(command, RunSlash):
             message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
             if refusal.reason in ("UnknownSlash", "NotSupported"):
-                message += slash.nearest_words(command.name, self._reach)
+                message += slash.nearest_words(command.name, self._info)
         self._screen.say(visible(message), indent="  ")
 
     def _sent(self) -> None:
@@ -684,8 +714,8 @@ class _Client:
         if not self._left.done():
             self._left.set_result(code)
 
-    def _say_goodbye(self) -> None:
+    async def _say_goodbye(self) -> None:
         self._footer.close()
         if title := self._view.title:
-            way_back = self._facts.short_id(self._session)
+            way_back = await self._errands.short_id(self._session)
             self._screen.say(f'Saved as "{title}".  Come back: bridle -c   or   bridle -r {way_back}')

@@ -8,15 +8,17 @@ import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.line.facts import Facts
-from bridle.clients.line.picker import Listed, session_lines
+from bridle.clients.line.picker import Listed, listed, session_lines
 from bridle.clients.line.reach import Reach
 from bridle.clients.line.slash import grant_words
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.line.transcript import transcript
 from bridle.clients.line.view import SessionView
+from bridle.protocol.commands import BranchSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import CommandRefused
+from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
+from bridle.protocol.queries import DescribeSession, ListSessions
 
 
 class Errands:
@@ -48,18 +50,14 @@ class Errands:
         else:
             self._say("The last answer cannot go through this terminal. /export writes a file.")
 
-    def rename(self, session: str, view: SessionView, title: str) -> None:
-        if self._reach.rename is None:
-            raise CommandRefused("NotSupported", what="/rename")
-        self._reach.rename(session, title)
+    async def rename(self, session: str, view: SessionView, title: str) -> None:
+        await self._connection.send(RenameSession(session=session, title=title))
         view.title = visible(title, newlines=False)
         self._say(f'This session is now called "{view.title}".')
 
-    def pin(self, session: str, *, pinned: bool) -> None:
+    async def pin(self, session: str, *, pinned: bool) -> None:
         """Whether what was said and done here is kept for as long as there is room."""
-        if self._reach.pin is None:
-            raise CommandRefused("NotSupported", what="/sessions pin")
-        self._reach.pin(session, pinned)
+        await self._connection.send(PinSession(session=session, pinned=pinned))
         kept = "★ This session is kept until you unpin it: /sessions pin off"
         self._say(
             kept
@@ -67,13 +65,22 @@ class Errands:
             else "This session is not pinned any more; its content expires like that of others."
         )
 
-    def branch(self, session: str, turn: str) -> None:
+    async def branch(self, session: str, turn: str) -> None:
         """A new session that begins as this one was; one stays where one is."""
-        if self._reach.branch is None:
-            raise CommandRefused("NotSupported", what="/sessions branch")
-        made = self._facts.short_id(self._reach.branch(session, int(turn) if turn else None))
+        command = BranchSession(session=session, turn=int(turn) if turn else None)
+        made = await self.short_id((await self._connection.send(command)).session)
         after = f"turn {turn}" if turn else "its last turn"
         self._say(f"Branched: {made} begins as this session was after {after}. Go to it: /resume {made}")
+
+    async def title_of(self, session: str) -> str:
+        return (await self._connection.ask(DescribeSession(session=session))).session.title
+
+    async def short_id(self, session: str) -> str:
+        """A beginning of a session's id that names no other, or all of it where nobody can say."""
+        try:
+            return (await self._connection.ask(DescribeSession(session=session))).session.short_id
+        except BridleError:
+            return session.removeprefix("sess_")
 
     def promote(self, view: SessionView, grant_id: str) -> None:
         """Makes a remembered yes a rule of the person's own settings."""
@@ -93,25 +100,25 @@ class Errands:
             past.append(envelope)
             if envelope.id is not None and envelope.id >= last:
                 break
-        name = path or f"bridle-{self._facts.short_id(session)}.md"
+        name = path or f"bridle-{await self.short_id(session)}.md"
         written = self._reach.save(name, transcript(view.title, past, path=name))
         self._say(f"Written: {visible(written, newlines=False)}")
 
-    def others_here(self, current: str) -> tuple[Listed, ...]:
+    async def others_here(self, current: str) -> tuple[Listed, ...]:
         """The sessions one may go to from here. Those of other folders need a client that stands there."""
-        return tuple(listed for listed in self._reach.sessions() if listed.here and listed.id != current)
+        return tuple(one for one in await self._listed() if one.here and one.id != current)
 
-    def elsewhere(self, session: str) -> str:
+    async def elsewhere(self, session: str) -> str:
         """What to say about a session of another folder; empty for any other."""
         wanted = session.removeprefix("sess_")
-        for listed in self._reach.sessions():
-            if not listed.here and listed.id.removeprefix("sess_").startswith(wanted):
-                folder = visible(listed.folder, newlines=False)
+        for one in await self._listed():
+            if not one.here and one.id.removeprefix("sess_").startswith(wanted):
+                folder = visible(one.folder, newlines=False)
                 return f"That session belongs to {folder}. In a shell: bridle -C {folder} -r {session}"
         return ""
 
-    def list_sessions(self, current: str) -> None:
-        sessions = [_marked(listed, current) for listed in self._reach.sessions()]
+    async def list_sessions(self, current: str) -> None:
+        sessions = [_marked(one, current) for one in await self._listed()]
         if not sessions:
             self._say("There are no sessions to list.")
             return
@@ -120,6 +127,11 @@ class Errands:
             self._say(line)
         self._say("Go to one: /resume")
 
+    async def _listed(self) -> tuple[Listed, ...]:
+        facts, now_ms = self._facts, self._facts.clock.now_ms()
+        found = await self._connection.ask(ListSessions())
+        return tuple(listed(one, now_ms=now_ms, here=facts.cwd, home=facts.home) for one in found.sessions)
 
-def _marked(listed: Listed, current: str) -> Listed:
-    return msgspec.structs.replace(listed, mark="this one") if listed.id == current else listed
+
+def _marked(one: Listed, current: str) -> Listed:
+    return msgspec.structs.replace(one, mark="this one") if one.id == current else one

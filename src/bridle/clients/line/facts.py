@@ -65,17 +65,13 @@ def _nothing(_prompt: str) -> None:
     """Where prompts are not kept."""
 
 
-def _whole(session: str) -> str:
-    return session
-
-
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything has a harmless default but the clock.
 
     `folder` is the working folder as people write it (`~/code/shop`), `branch` its git branch. `model_from` says where
     the choice of model came from, `lines` are further start lines (sandbox, rules). `history` are the prompts of
     earlier sessions, oldest first; `save_prompt` keeps one more. `is_file` answers for a path relative to the folder.
-    `short_id` is a beginning of a session's id that is unique.
+    `cwd` is the folder as the system knows it, `home` the person's own.
     """
 
     clock: Clock
@@ -87,4 +83,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[str, ...] = ()
     save_prompt: Callable[[str], None] = _nothing
     is_file: Callable[[str], bool] = _no_text
-    short_id: Callable[[str], str] = _whole
+    cwd: str = ""
+    home: str = ""

@@ -10,6 +10,8 @@ import msgspec
 from bridle.base.visible import visible
 from bridle.clients.line.cells import fitting, width_of
 from bridle.clients.line.keys import Key, Paste, Press, Text
+from bridle.clients.stored_sessions import age, folder_words, marks
+from bridle.protocol.queries import SessionInfo
 
 _TITLE_COLUMNS: Final = 34
 _LEAST_TITLE_COLUMNS: Final = 12
@@ -44,6 +46,23 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.title or f'"{self.words}"'
+
+
+def listed(session: SessionInfo, *, now_ms: int, here: str, home: str) -> Listed:
+    """A stored session as the list shows it to somebody in the folder `here`."""
+    return Listed(
+        id=session.id,
+        title=session.title if session.named else "",
+        words=session.title,
+        when=age(now_ms - session.updated_ms),
+        turns=session.turns,
+        cost=f"${session.usd:.2f}" if session.usd >= 0.005 else "",
+        mark=marks(session, now_ms),
+        pinned=session.pinned,
+        here=session.cwd == here,
+        folder=folder_words(session.cwd, home),
+        last=session.last,
+    )
 
 
 class Picker(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.line.completing import closest
-from bridle.clients.line.reach import Reach
+from bridle.clients.line.engine_info import EngineInfo
 from bridle.clients.line.view import SessionView
 from bridle.clients.tally import Tally, money_words, token_words
 from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
@@ -106,12 +106,12 @@ class Do(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command may need to know: the session, what it has used, and what can be reached."""
+    """What a command may need to know: the session, what it has used, and what the engine said."""
 
     session: str
     view: SessionView
     used: Tally
-    reach: Reach
+    info: EngineInfo
 
 
 Outcome: TypeAlias = Lines | Do | AnyCommand
@@ -123,7 +123,7 @@ def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
     name, arguments = _spelled(name, arguments)
     match command := _command(name):
         case "help":
-            return Lines(_help(now.reach), " " * _NAME_COLUMNS)
+            return Lines(_help(now.info), " " * _NAME_COLUMNS)
         case "keys":
             return Lines(_KEYS, " " * 11)
         case "stop":
@@ -150,7 +150,7 @@ def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
             running = tuple(visible(job, newlines=False) for job in view.jobs.values())
             return Lines(running or ("No command runs in the background.",))
         case "context":
-            return Lines(tuple(view.contents.lines(now.reach.window_of(view.model))), " " * 4)
+            return Lines(tuple(view.contents.lines(now.info.window_of(view.model))), " " * 4)
         case "cost":
             return Lines(_cost(now), " " * 9)
         case "status":
@@ -166,15 +166,15 @@ def next_mode(mode: Mode) -> Mode:
     return CYCLE[(CYCLE.index(mode) + 1) % len(CYCLE)] if mode in CYCLE else CYCLE[0]
 
 
-def names(reach: Reach) -> tuple[str, ...]:
+def names(info: EngineInfo) -> tuple[str, ...]:
     """Every name there is, ours and the engine's."""
     own = [name for _, spellings, _ in _COMMANDS for name in spellings]
-    return (*own, *(name for name, _ in reach.prompts))
+    return (*own, *(prompt.name for prompt in info.prompts))
 
 
-def nearest_words(name: str, reach: Reach) -> str:
+def nearest_words(name: str, info: EngineInfo) -> str:
     """What somebody is told about a name they may have meant; empty where none is near."""
-    near = closest(name, names(reach))
+    near = closest(name, names(info))
     return f" Close: /{near}" if near else ""
 
 
@@ -263,7 +263,7 @@ def _cost(now: Standing) -> tuple[str, ...]:
     used = now.used
     if used.usage == Usage():
         return ("Nothing used yet.",)
-    money = money_words(used, used, local=used.is_local(now.reach.is_local))[0]
+    money = money_words(used, used, local=used.is_local(now.info.is_local))[0]
     return (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible(money, newlines=False)}")
 
 
@@ -274,9 +274,9 @@ def _status(now: Standing) -> tuple[str, ...]:
     return (*lines, *(f"! {visible(event.message)}" for event in view.degraded.values()))
 
 
-def _help(reach: Reach) -> tuple[str, ...]:
+def _help(info: EngineInfo) -> tuple[str, ...]:
     commands = [_entry(spellings[0], f"{does}{_also(spellings[1:])}") for _, spellings, does in _COMMANDS]
-    prompts = [_entry(name, does) for name, does in reach.prompts]
+    prompts = [_entry(prompt.name, prompt.does) for prompt in info.prompts]
     return (*commands, *prompts)
 
 

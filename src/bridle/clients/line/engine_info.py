@@ -1,0 +1,35 @@
+"""What the client has asked the engine about models and commands. Kept: a screen that is drawn cannot wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from bridle.protocol.connection import Connection
+from bridle.protocol.queries import ListModels, ListSlash, ModelEntry, SlashEntry
+
+
+class EngineInfo(msgspec.Struct):
+    """The commands the engine has, and the models that were asked about."""
+
+    prompts: tuple[SlashEntry, ...] = ()
+    models: dict[str, ModelEntry] = {}
+
+    async def learn_commands(self, connection: Connection) -> None:
+        self.prompts = (await connection.ask(ListSlash())).commands
+
+    async def learn_models(self, connection: Connection, names: Iterable[str]) -> None:
+        """Asks anew: what a server says of its models may be known since the last request only."""
+        wanted = tuple(sorted(set(filter(None, names))))
+        if wanted:
+            found = await connection.ask(ListModels(names=wanted))
+            self.models.update((entry.model, entry) for entry in found.models)
+
+    def is_local(self, model: str) -> bool:
+        """Whether the model runs on this machine, so that nobody is paid for it."""
+        return model in self.models and self.models[model].local
+
+    def window_of(self, model: str) -> int | None:
+        """How many tokens the model takes, where that is known."""
+        return self.models[model].context_tokens if model in self.models else None

@@ -1,0 +1,279 @@
+"""What a client may do: one pure function over one table, and the only place that says no to a client for who it is.
+
+A kind of command or query that is not in the table is refused. What a command then finds (no such question, a turn
+that runs) is for the session to say; what a tool may do is for the permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from bridle.engine.questions import Client
+from bridle.protocol import commands as c
+from bridle.protocol.events import Mode
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import AnyQuery
+    from bridle.protocol.tokens import Claims
+
+FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
+_SANDBOX = ("read-only", "workspace-write", "auto", "off")
+_NETWORK = ("deny", "filtered", "inherit")
+"""Both from tight to loose."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why not: a stable reason, and what its sentence names."""
+
+    reason: str
+    data: dict[str, Any] = {}
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the person's own settings give a session: an agent asks for that or for less."""
+
+    mode: Mode = "plan"
+    sandbox: str = "read-only"
+    network: str = "deny"
+    max_steps: int = 0
+    max_cost: float | None = 0.0
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How things stand with the session that is meant. Without a word of it nothing is open and nothing is given.
+
+    `slash` are the commands it carries out itself, `mode` is the one in force, `bounds` are for one to be opened.
+    """
+
+    is_open: bool = False
+    attached: bool = False
+    mode: Mode = "plan"
+    slash: frozenset[str] = frozenset()
+    bounds: Bounds = Bounds()
+
+
+NOWHERE = Standing()
+
+
+class FollowEvents(msgspec.Struct, frozen=True):
+    """Reading the events of a session: no command, and held by the same gate."""
+
+    session: str
+
+
+Asked: TypeAlias = "c.AnyCommand | AnyQuery | FollowEvents"
+Check: TypeAlias = Callable[[Client, Any, Standing], Refusal | None]
+
+
+def may(client: Client, claims: Claims | None, asked: Asked, live: Standing) -> Refusal | None:
+    """The reason to refuse `asked` with, or None. `claims` are those of the client's token; None where it needs none.
+
+    What lies outside of a client's claims does not exist for it.
+    """
+    kind = type(asked).__name__
+    is_placed = kind in FOR_THE_ATTACHED or kind in FOR_ALL
+    session = session_of(asked)
+    if not is_placed or (claims is not None and not _grants(claims, asked, session)):
+        return Refusal("NotGranted", {"what": kind})
+    if claims is not None and session is not None and not claims.covers_session(session):
+        return Refusal("UnknownSession", {"session": session})
+    needs_attachment = kind in FOR_THE_ATTACHED and session is not None
+    if needs_attachment and not live.is_open:
+        return Refusal("SessionNotOpen", {"session": session})
+    check = FOR_THE_ATTACHED.get(kind) or FOR_ALL.get(kind)
+    if check is not None and (refusal := check(client, asked, live)) is not None:
+        return refusal
+    if needs_attachment and not live.attached:
+        return Refusal("NotAttached", {"session": session})
+    return None
+
+
+def session_of(asked: Asked) -> str | None:
+    """The session that is meant; None where it is none, or one that is not there yet."""
+    return asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
+
+
+def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
+    """A client that is bound to sessions makes no other."""
+    makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
+    bound = claims.sessions is not msgspec.UNSET
+    return claims.covers_command(type(asked).__name__) and not (makes_one and bound)
+
+
+# Who may ask for what
+
+
+def _is_agent(client: Client) -> bool:
+    return client.identity == "agent"
+
+
+def _not_a_person(what: str) -> Refusal:
+    return Refusal("NotAPerson", {"what": what})
+
+
+_SELF_APPROVAL = Refusal("SelfApproval")
+
+
+def is_looser(mode: Mode, than: Mode) -> bool:
+    return FROM_TIGHT_TO_LOOSE.index(mode) > FROM_TIGHT_TO_LOOSE.index(than)
+
+
+def _answer(client: Client, command: c.AnswerPermission, _live: Standing) -> Refusal | None:
+    return _SELF_APPROVAL if _is_agent(client) and command.answer != "deny" else None
+
+
+def _answer_question(client: Client, _command: c.AnswerQuestion, _live: Standing) -> Refusal | None:
+    return _SELF_APPROVAL if _is_agent(client) else None
+
+
+def _answer_trust(client: Client, command: c.AnswerTrust, _live: Standing) -> Refusal | None:
+    return _SELF_APPROVAL if _is_agent(client) and command.trusted else None
+
+
+def _set_mode(client: Client, command: c.SetMode, live: Standing) -> Refusal | None:
+    return _SELF_APPROVAL if _is_agent(client) and is_looser(command.mode, live.mode) else None
+
+
+def _exit_plan_mode(client: Client, command: c.ExitPlanMode, _live: Standing) -> Refusal | None:
+    return _SELF_APPROVAL if _is_agent(client) and command.approve else None
+
+
+def _shell(client: Client, _command: c.ShellRequest, _live: Standing) -> Refusal | None:
+    """A person who could not be asked is not at a terminal."""
+    if _is_agent(client) or not client.answers:
+        return _not_a_person("A shell command typed with !")
+    return None
+
+
+def _slash(client: Client, command: c.RunSlash, live: Standing) -> Refusal | None:
+    """A named prompt is input like any other."""
+    return _not_a_person(f"/{command.name}") if _is_agent(client) and command.name in live.slash else None
+
+
+def _undo(client: Client, command: c.Undo, _live: Standing) -> Refusal | None:
+    return _not_a_person("/redo" if command.redo else "/undo") if _is_agent(client) else None
+
+
+def _keep(client: Client, command: c.PinSession | c.DeleteSession, _live: Standing) -> Refusal | None:
+    """How long something is kept is for people to say."""
+    return _not_a_person(type(command).__name__) if _is_agent(client) else None
+
+
+def _of_a_session_elsewhere(
+    client: Client, command: c.RenameSession | c.BranchSession, live: Standing
+) -> Refusal | None:
+    """People put stored sessions in order without opening them; an agent has those it is attached to."""
+    if _is_agent(client) and not live.attached:
+        return Refusal("NotAttached", {"session": command.session})
+    return None
+
+
+def _create(client: Client, command: c.CreateSession, live: Standing) -> Refusal | None:
+    """An agent gets what the person's own settings give, or asks for less."""
+    if not _is_agent(client):
+        return None
+    for what, given in (("An environment", command.env), ("A profile", command.profile)):
+        if given:
+            return _not_a_person(what)
+    if command.mode is not None and is_looser(command.mode, live.bounds.mode):
+        return _only_less(f"Mode {command.mode}")
+    for name, value in command.config.items():
+        allowed = FOR_AGENTS.get(name)
+        if allowed is None:
+            if value:
+                return _not_a_person(f"The option {name}")
+        elif value is not None and not allowed(value, live.bounds):
+            return _only_less(f"The option {name}")
+    return None
+
+
+def options_for_agents(config: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """Of the options of a run, those that an agent may give too."""
+    return {
+        name: value
+        for name, value in config.items()
+        if name in FOR_AGENTS and FOR_AGENTS[name](value, bounds)
+    }
+
+
+def _only_less(what: str) -> Refusal:
+    return Refusal("OnlyStricter", {"what": what})
+
+
+def _anything(_value: Any, _bounds: Bounds) -> bool:
+    return True
+
+
+def _at_most(value: Any, limit: float | None) -> bool:
+    return limit is None or (isinstance(value, int | float) and value <= limit)
+
+
+def _no_looser(value: Any, than: str, order: tuple[str, ...]) -> bool:
+    """What nobody knows is no tighter than anything."""
+    return value in order and than in order and order.index(value) <= order.index(than)
+
+
+FOR_AGENTS: Mapping[str, Callable[[Any, Bounds], bool]] = {
+    "deny": _anything,
+    "dry_run": _anything,
+    "effort": _anything,
+    "headless": _anything,
+    "on_ask": _anything,
+    "require_trust": _anything,
+    "title": _anything,
+    "on_orphan": lambda value, _bounds: value != "mark-unknown",
+    "persistent_grants": lambda value, _bounds: not value,
+    "max_steps": lambda value, bounds: _at_most(value, bounds.max_steps),
+    "max_cost": lambda value, bounds: _at_most(value, bounds.max_cost),
+    "sandbox": lambda value, bounds: _no_looser(value, bounds.sandbox, _SANDBOX),
+    "network": lambda value, bounds: _no_looser(value, bounds.network, _NETWORK),
+}
+"""The options of `CreateSession.config` that an agent may give, and when one asks for no more than the settings give.
+
+Any other is for people: it says yes, trusts something, names a settings file, or lets more happen.
+"""
+
+FOR_THE_ATTACHED: Mapping[str, Check | None] = {
+    "DetachSession": None,
+    "EndSession": None,
+    "SendInput": None,
+    "ShellRequest": _shell,
+    "RunSlash": _slash,
+    "CancelTurn": None,
+    "AnswerPermission": _answer,
+    "AnswerQuestion": _answer_question,
+    "AnswerTrust": _answer_trust,
+    "SetModel": None,
+    "SetMode": _set_mode,
+    "EnterPlanMode": None,
+    "ExitPlanMode": _exit_plan_mode,
+    "RevokeGrant": None,
+    "Undo": _undo,
+    "CustomCommand": None,
+    "FollowEvents": None,
+    "ListTools": None,
+    "ListGrants": None,
+    "CustomQuery": None,
+}
+"""What takes an attachment to the session it names, where it names one; each with who may ask for what."""
+
+FOR_ALL: Mapping[str, Check | None] = {
+    "CreateSession": _create,
+    "AttachSession": None,
+    "RenameSession": _of_a_session_elsewhere,
+    "BranchSession": _of_a_session_elsewhere,
+    "PinSession": _keep,
+    "DeleteSession": _keep,
+    "ListSessions": None,
+    "DescribeSession": None,
+    "SearchSessions": None,
+    "ListModels": None,
+    "ListSlash": None,
+    "ListProfiles": None,
+    "SumCosts": None,
+    "CheckHealth": None,
+}
+"""What takes none."""

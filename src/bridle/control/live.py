@@ -1,0 +1,174 @@
+"""A live session: the one owner of a session's run, from its opening until its lock and its name are free again.
+
+opening → open → ending → ended. Whatever ends it, a person, idleness, a judgement that was put off, a store that failed
+or the end of the program, goes through `end`: nothing else gives a log back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from bridle.base.clock import Clock, Timer
+from bridle.engine.questions import Client
+from bridle.engine.session import Session
+from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import CommandRefused, StoreError
+from bridle.protocol.events import EndCause
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import GrantEntry, ToolEntry
+    from bridle.protocol.tokens import Claims
+
+State: TypeAlias = Literal["opening", "open", "ending", "ended"]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was opened, and what its owner does with it.
+
+    `idle_after_s` says how long it may stay with nobody attached and nothing to do, None for ever; `release` keeps what
+    is to be kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
+    without asking beyond its rules.
+    """
+
+    session: Session
+    tools: Callable[[], tuple[ToolEntry, ...]]
+    grants: Callable[[], tuple[GrantEntry, ...]]
+    idle_after_s: Callable[[], float | None]
+    release: Callable[[], None]
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    """A client in a session: its identity, its claims, and the event it has read up to."""
+
+    client: Client
+    claims: Claims | None
+    since: int
+
+
+class LiveSession:
+    """One run of a session. `command` is what it was opened with; `ended` hears, once, that it is over.
+
+    `cause` is why it ended, `failure` why not all of it could be kept.
+    """
+
+    def __init__(self, command: CreateSession, *, clock: Clock, ended: Callable[[LiveSession], None]) -> None:
+        self.id = command.resume or ""
+        self.command = command
+        self.state: State = "opening"
+        self.cause: EndCause | None = None
+        self.failure: StoreError | None = None
+        self.attachments: dict[str, Attachment] = {}
+        self._clock = clock
+        self._hear_end = ended
+        self._run: Run | None = None
+        self._settled = asyncio.Event()
+        self._timer: Timer | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    async def open(self, opening: Awaitable[Run]) -> None:
+        """Takes over what is opened. Where that fails there is nothing to end."""
+        try:
+            self._run = await opening
+        except BaseException:
+            self._over()
+            raise
+        self.id = self.session.id
+        self.session.at_over = self.end_soon
+        self.state = "open"
+        self._settled.set()
+
+    @property
+    def run(self) -> Run:
+        """What was opened; it is there from the moment the run is open."""
+        assert self._run is not None
+        return self._run
+
+    @property
+    def session(self) -> Session:
+        return self.run.session
+
+    async def settled(self) -> None:
+        """Returns when it is neither being opened nor being ended."""
+        await self._settled.wait()
+
+    def attach(self, client: Client, claims: Claims | None, since: int) -> None:
+        if self.state != "open":
+            raise CommandRefused("SessionNotOpen", session=self.id)
+        self._stop_timer()
+        self.attachments[client.id] = Attachment(client=client, claims=claims, since=since)
+        self.session.questions.attach(client)
+
+    def detach(self, client: str) -> None:
+        """The client is told nothing more, and the turn goes on. Safe for one that is not attached."""
+        if self.attachments.pop(client, None) is None:
+            return
+        self.session.questions.detach(client)
+        self.session.wake_readers()
+        self._watch()
+
+    async def end(self, cause: EndCause) -> None:
+        """Ends the run, once, whoever asks; returns when its lock and its name are free.
+
+        Raises `StoreError` where what it had could not be kept; it has ended all the same.
+        """
+        self.end_soon(cause)
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+
+    def end_soon(self, cause: EndCause) -> None:
+        """The same for who cannot wait."""
+        if self.state == "open":
+            self.state, self.cause = "ending", cause
+            self._settled.clear()
+            self._stop_timer()
+            self._ending = asyncio.get_running_loop().create_task(self._end(cause))
+            self._ending.add_done_callback(_heard)
+
+    async def _end(self, cause: EndCause) -> None:
+        try:
+            await self.session.end(cause)
+        finally:
+            try:
+                self.run.release()
+            except StoreError as failure:
+                self.failure = failure
+                raise
+            finally:
+                self._over()
+
+    def _over(self) -> None:
+        self.state = "ended"
+        self._hear_end(self)
+        self._settled.set()
+
+    # Idleness
+
+    def _watch(self) -> None:
+        """Looks again when a session nobody is attached to may have been idle for long enough."""
+        if self.attachments or self._timer is not None or self.state != "open":
+            return
+        after_s = self.run.idle_after_s()
+        if after_s is not None:
+            self._timer = self._clock.call_later(after_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.session.busy:
+            self._watch()
+        elif self.run.idle_after_s() is not None:  # it may have been pinned since
+            self.end_soon("idle")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _heard(ending: asyncio.Task[None]) -> None:
+    """Who waits for the end is told of its failure; where nobody waits, nobody has to be."""
+    if not ending.cancelled():
+        ending.exception()

@@ -1,0 +1,282 @@
+"""Everything a client can want to know beside the events of a session: one closed union, each query with its answer.
+
+A query changes nothing. Plugins extend the union with `CustomQuery` alone. Fields a reader does not know are ignored.
+What is not known is None, never a number.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+from bridle.protocol.events import GrantMatch, IdentityClass
+
+A = TypeVar("A")
+
+
+class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True, omit_defaults=True):
+    """What came of a query. Defined only in this file."""
+
+
+class Query(
+    msgspec.Struct, Generic[A], frozen=True, kw_only=True, tag_field="kind", tag=True, omit_defaults=True
+):
+    """Something a client wants to know, and the kind of its answer. Defined only in this file."""
+
+
+# Sessions
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A session as it is stored.
+
+    `short_id` is a beginning of its id that names no other. `title` is a person's where `named` says so, else the first
+    words they typed. `state`: somebody has it open, or it also waits for an answer. `expires_ms` is when its content
+    will go, `expired_ms` when it went. `last` is the end of what its model said last, as far as anybody ever searched.
+    """
+
+    id: str
+    short_id: str
+    cwd: str
+    title: str = ""
+    named: bool = False
+    profile: str = "default"
+    model: str | None = None
+    state: Literal["stored", "open", "waiting"] = "stored"
+    turns: int = 0
+    usd: float = 0.0
+    created_ms: int
+    updated_ms: int
+    pinned: bool = False
+    headless: bool = False
+    branch_of: str | None = None
+    imported_ms: int | None = None
+    expired_ms: int | None = None
+    expires_ms: int | None = None
+    last: str = ""
+
+
+class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A client that is attached to a session."""
+
+    id: str
+    name: str
+    identity: IdentityClass
+
+
+class SessionList(QueryAnswer, frozen=True):
+    sessions: tuple[SessionInfo, ...]
+
+
+class ListSessions(Query[SessionList], frozen=True):
+    """The sessions in which something was said, of one folder or of all, the one used last first."""
+
+    cwd: str | None = None
+
+
+class SessionDetails(QueryAnswer, frozen=True):
+    """A session, and who is attached to it in this engine."""
+
+    session: SessionInfo
+    clients: tuple[ClientInfo, ...] = ()
+
+
+class DescribeSession(Query[SessionDetails], frozen=True):
+    session: str
+
+
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where the words were said."""
+
+    session: str
+    event: int
+    turn: int | None
+    ts_ms: int
+    who: str
+    excerpt: str
+
+
+class SearchHits(QueryAnswer, frozen=True):
+    hits: tuple[SearchHit, ...]
+
+
+class SearchSessions(Query[SearchHits], frozen=True):
+    """Where every one of the words was said, the best place first; words in quotes stand together."""
+
+    words: str
+    cwd: str | None = None
+    limit: int = 100
+
+
+# What a session can do
+
+
+class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A model under the name that commands take. Prices are dollars for a million tokens; `local` ones cost nothing."""
+
+    model: str
+    local: bool = False
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+    tools: bool | None = None
+    images: bool | None = None
+    price_in: float | None = None
+    price_out: float | None = None
+    price_cache_read: float | None = None
+    price_cache_write: float | None = None
+
+
+class ModelList(QueryAnswer, frozen=True):
+    models: tuple[ModelEntry, ...]
+
+
+class ListModels(Query[ModelList], frozen=True):
+    """What is known of these models, or of all that are known of a provider. Nobody is asked over the network."""
+
+    names: tuple[str, ...] = ()
+    provider: str | None = None
+
+
+class ToolEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool the model of a session is told of."""
+
+    name: str
+    description: str
+    risk: str
+    source: str
+
+
+class ToolList(QueryAnswer, frozen=True):
+    tools: tuple[ToolEntry, ...]
+
+
+class ListTools(Query[ToolList], frozen=True):
+    session: str
+
+
+class SlashEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A command the engine knows, for `RunSlash`."""
+
+    name: str
+    does: str
+
+
+class SlashList(QueryAnswer, frozen=True):
+    commands: tuple[SlashEntry, ...]
+
+
+class ListSlash(Query[SlashList], frozen=True):
+    pass
+
+
+class ProfileList(QueryAnswer, frozen=True):
+    profiles: tuple[str, ...]
+
+
+class ListProfiles(Query[ProfileList], frozen=True):
+    pass
+
+
+class GrantEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A remembered yes. Without `expires_ms` it lasts as long as the session's run."""
+
+    grant_id: str
+    tool: str
+    pattern: str = ""
+    match: GrantMatch = "literal"
+    expires_ms: int | None = None
+
+
+class GrantList(QueryAnswer, frozen=True):
+    grants: tuple[GrantEntry, ...]
+
+
+class ListGrants(Query[GrantList], frozen=True):
+    session: str
+
+
+# Money and health
+
+
+class CostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model, session or day came to. `usd` is what is known; `unknown` counts requests without a price.
+
+    `local`: every model of it runs on this machine.
+    """
+
+    name: str
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    usd: float
+    unknown: int
+    local: bool
+
+
+class CostSum(QueryAnswer, frozen=True):
+    rows: tuple[CostRow, ...]
+    total: CostRow
+
+
+class SumCosts(Query[CostSum], frozen=True):
+    """What was paid since a time, in one session or in all."""
+
+    session: str | None = None
+    since_ms: int = 0
+    by: Literal["model", "session", "day"] = "model"
+
+
+class Health(QueryAnswer, frozen=True):
+    """How the engine is. `sandbox` is what holds commands, empty until that was tried."""
+
+    version: str
+    protocol_version: str
+    open_sessions: int
+    disk_has_room: bool
+    sandbox: str = ""
+
+
+class CheckHealth(Query[Health], frozen=True):
+    pass
+
+
+class CustomAnswer(QueryAnswer, frozen=True):
+    payload: dict[str, Any] = {}
+
+
+class CustomQuery(Query[CustomAnswer], frozen=True):
+    namespace: str
+    verb: str
+    session: str | None = None
+    payload: dict[str, Any] = {}
+
+
+AnyQuery: TypeAlias = (
+    ListSessions
+    | DescribeSession
+    | SearchSessions
+    | ListModels
+    | ListTools
+    | ListSlash
+    | ListProfiles
+    | ListGrants
+    | SumCosts
+    | CheckHealth
+    | CustomQuery
+)
+AnyQueryAnswer: TypeAlias = (
+    SessionList
+    | SessionDetails
+    | SearchHits
+    | ModelList
+    | ToolList
+    | SlashList
+    | ProfileList
+    | GrantList
+    | CostSum
+    | Health
+    | CustomAnswer
+)
+QUERY_KINDS: tuple[str, ...] = tuple(kind.__name__ for kind in get_args(AnyQuery))

@@ -1,0 +1,280 @@
+"""Who may do what: kinds of command, classes of clients, attached or not, claims, as one table."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridle.app.settings import SessionOptions
+from bridle.control.authority import (
+    FOR_AGENTS,
+    FOR_ALL,
+    FOR_THE_ATTACHED,
+    Bounds,
+    FollowEvents,
+    Standing,
+    is_looser,
+    may,
+)
+from bridle.engine.questions import Client
+from bridle.protocol import commands as c
+from bridle.protocol import queries as q
+from bridle.protocol.errors import SENTENCES
+from bridle.protocol.events import Mode
+from bridle.protocol.tokens import Claims
+
+PERSON = Client(id="cli_1", name="terminal", identity="human", answers=True)
+DEAF = Client(id="cli_2", name="script", identity="human", answers=False)
+AGENT = Client(id="cli_3", name="outer", identity="agent", answers=True)
+
+S = "sess_1"
+DEFAULTS = Bounds(mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0)
+HERE = Standing(is_open=True, attached=True, mode="default", slash=frozenset({"diff"}), bounds=DEFAULTS)
+AWAY = msgspec.structs.replace(HERE, attached=False)
+
+# A command, and what is said to: a person here · a person away · an agent here · an agent away
+TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = (
+    (c.CreateSession(cwd="/w"), None, None, None, None),
+    (c.CreateSession(cwd="/w", resume=S), None, None, None, None),
+    (c.CreateSession(cwd="/w", mode="strict"), None, None, None, None),
+    (c.CreateSession(cwd="/w", mode="auto"), None, None, "OnlyStricter", "OnlyStricter"),
+    (c.CreateSession(cwd="/w", env={"PATH": "/x"}), None, None, "NotAPerson", "NotAPerson"),
+    (c.CreateSession(cwd="/w", profile="careful"), None, None, "NotAPerson", "NotAPerson"),
+    (c.CreateSession(cwd="/w", config={"yes": True}), None, None, "NotAPerson", "NotAPerson"),
+    (c.CreateSession(cwd="/w", config={"made_up": 1}), None, None, "NotAPerson", "NotAPerson"),
+    (c.CreateSession(cwd="/w", config={"sandbox": "off"}), None, None, "OnlyStricter", "OnlyStricter"),
+    (c.AttachSession(session=S), None, None, None, None),
+    (c.DetachSession(session=S), None, "NotAttached", None, "NotAttached"),
+    (c.EndSession(session=S), None, "NotAttached", None, "NotAttached"),
+    (c.SendInput(session=S, content=()), None, "NotAttached", None, "NotAttached"),
+    (c.ShellRequest(session=S, command="ls"), None, "NotAttached", "NotAPerson", "NotAPerson"),
+    (c.RunSlash(session=S, name="diff"), None, "NotAttached", "NotAPerson", "NotAPerson"),
+    (c.RunSlash(session=S, name="review"), None, "NotAttached", None, "NotAttached"),
+    (c.CancelTurn(session=S), None, "NotAttached", None, "NotAttached"),
+    (c.AnswerPermission(session=S, call_id="x", answer="deny"), None, "NotAttached", None, "NotAttached"),
+    *(
+        (
+            c.AnswerPermission(session=S, call_id="x", answer=answer),
+            None,
+            "NotAttached",
+            "SelfApproval",
+            "SelfApproval",
+        )
+        for answer in ("once", "pattern", "tool", "always")
+    ),
+    (
+        c.AnswerQuestion(session=S, question_id="q", answer="go on"),
+        None,
+        "NotAttached",
+        "SelfApproval",
+        "SelfApproval",
+    ),
+    (
+        c.AnswerTrust(session=S, path="p", sha256="0", trusted=True),
+        None,
+        "NotAttached",
+        "SelfApproval",
+        "SelfApproval",
+    ),
+    (
+        c.AnswerTrust(session=S, path="p", sha256="0", trusted=False),
+        None,
+        "NotAttached",
+        None,
+        "NotAttached",
+    ),
+    (c.SetModel(session=S, model="a:b"), None, "NotAttached", None, "NotAttached"),
+    (c.SetMode(session=S, mode="yolo"), None, "NotAttached", "SelfApproval", "SelfApproval"),
+    (c.SetMode(session=S, mode="safe"), None, "NotAttached", None, "NotAttached"),
+    (c.EnterPlanMode(session=S), None, "NotAttached", None, "NotAttached"),
+    (c.ExitPlanMode(session=S, approve=True), None, "NotAttached", "SelfApproval", "SelfApproval"),
+    (c.ExitPlanMode(session=S, approve=False), None, "NotAttached", None, "NotAttached"),
+    (c.RevokeGrant(session=S, grant_id="g"), None, "NotAttached", None, "NotAttached"),
+    (c.Undo(session=S), None, "NotAttached", "NotAPerson", "NotAPerson"),
+    (c.CustomCommand(namespace="n", verb="v"), None, None, None, None),
+    (c.CustomCommand(namespace="n", verb="v", session=S), None, "NotAttached", None, "NotAttached"),
+    (c.RenameSession(session=S, title="t"), None, None, None, "NotAttached"),
+    (c.BranchSession(session=S), None, None, None, "NotAttached"),
+    (c.PinSession(session=S), None, None, "NotAPerson", "NotAPerson"),
+    (c.DeleteSession(session=S), None, None, "NotAPerson", "NotAPerson"),
+    (FollowEvents(S), None, "NotAttached", None, "NotAttached"),
+    (q.ListSessions(), None, None, None, None),
+    (q.DescribeSession(session=S), None, None, None, None),
+    (q.SearchSessions(words="x"), None, None, None, None),
+    (q.ListModels(), None, None, None, None),
+    (q.ListTools(session=S), None, "NotAttached", None, "NotAttached"),
+    (q.ListSlash(), None, None, None, None),
+    (q.ListProfiles(), None, None, None, None),
+    (q.ListGrants(session=S), None, "NotAttached", None, "NotAttached"),
+    (q.SumCosts(), None, None, None, None),
+    (q.SumCosts(session=S), None, None, None, None),
+    (q.CheckHealth(), None, None, None, None),
+    (q.CustomQuery(namespace="n", verb="v"), None, None, None, None),
+    (q.CustomQuery(namespace="n", verb="v", session=S), None, "NotAttached", None, "NotAttached"),
+)
+
+
+def reason(client: Client, asked: Any, live: Standing = HERE, claims: Claims | None = None) -> str | None:
+    refusal = may(client, claims, asked, live)
+    return None if refusal is None else refusal.reason
+
+
+def claims(**fields: Any) -> Claims:
+    return Claims(ver=1, jti="t", identity_class="human", exp=0, **fields)
+
+
+def test_every_kind_stands_in_the_table_of_rules_and_in_this_one() -> None:
+    kinds = {*get_args(c.AnyCommand), *get_args(q.AnyQuery), FollowEvents}
+    assert {*FOR_THE_ATTACHED, *FOR_ALL} == {kind.__name__ for kind in kinds}
+    assert not FOR_THE_ATTACHED.keys() & FOR_ALL.keys()
+    assert {type(asked) for asked, *_ in TABLE} == kinds
+
+
+def test_a_kind_that_is_not_placed_is_refused() -> None:
+    assert reason(PERSON, msgspec.defstruct("Unplaced", ["session"])(S)) == "NotGranted"
+
+
+@pytest.mark.requirement("G20.6", "G20.8")
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
+def test_the_table(row: Any) -> None:
+    asked, *expected = row
+    said = [reason(client, asked, live) for client in (PERSON, AGENT) for live in (HERE, AWAY)]
+    assert said == expected
+    assert {one for one in said if one} <= SENTENCES.keys()
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
+def test_a_client_bound_to_sessions_has_those_and_no_other(row: Any) -> None:
+    asked = row[0]
+    session = asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
+    mine, other, none = claims(sessions=(S,)), claims(sessions=("sess_2",)), claims(sessions=())
+    if session is None or isinstance(asked, c.BranchSession):
+        makes_one = isinstance(asked, c.CreateSession | c.BranchSession)
+        for bound in (mine, other, none):
+            assert reason(PERSON, asked, HERE, bound) == ("NotGranted" if makes_one else None)
+    else:
+        assert reason(PERSON, asked, HERE, mine) is None
+        assert reason(PERSON, asked, HERE, other) == "UnknownSession"
+        assert reason(PERSON, asked, HERE, none) == "UnknownSession"
+    assert reason(PERSON, asked, HERE, claims()) is None, "without a list, all of them"
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
+def test_a_token_names_the_commands_it_is_for(row: Any) -> None:
+    asked = row[0]
+    assert reason(PERSON, asked, HERE, claims(commands=())) == "NotGranted"
+    assert reason(PERSON, asked, HERE, claims(commands=(type(asked).__name__,))) is None
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
+@pytest.mark.parametrize("client", [PERSON, AGENT], ids=["person", "agent"])
+def test_what_needs_an_attachment_is_refused_where_nothing_is_open(row: Any, client: Client) -> None:
+    asked, _, away, *_ = row
+    if away == "NotAttached":
+        assert reason(client, asked, Standing()) == "SessionNotOpen"
+
+
+def test_somebody_who_cannot_be_asked_types_no_commands() -> None:
+    assert reason(DEAF, c.ShellRequest(session=S, command="ls")) == "NotAPerson"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "refused"),
+    [
+        ("sandbox", "read-only", None),
+        ("sandbox", "workspace-write", None),
+        ("sandbox", "auto", None),
+        ("sandbox", "bogus", "OnlyStricter"),
+        ("network", "deny", None),
+        ("network", "filtered", None),
+        ("network", "inherit", "OnlyStricter"),
+        ("max_steps", 100, None),
+        ("max_steps", 101, "OnlyStricter"),
+        ("max_cost", 4, None),
+        ("max_cost", 5.01, "OnlyStricter"),
+        ("max_cost", float("nan"), "OnlyStricter"),
+        ("max_cost", "9", "OnlyStricter"),
+        ("persistent_grants", False, None),
+        ("persistent_grants", True, "OnlyStricter"),
+        ("on_orphan", "ask", None),
+        ("on_orphan", "mark-unknown", "OnlyStricter"),
+        ("deny", ("bash",), None),
+        ("yes", False, None),
+    ],
+)
+def test_an_agent_asks_for_as_much_as_the_settings_give_or_less(
+    option: str, value: Any, refused: str | None
+) -> None:
+    command = c.CreateSession(cwd="/w", config={option: value})
+    assert reason(AGENT, command) == refused
+    assert reason(PERSON, command) is None
+
+
+FOR_PEOPLE = {
+    "yes": True,
+    "allow_policy_changes": True,
+    "allow_unsandboxed": True,
+    "allow": ("bash",),
+    "config_file": "x.toml",
+    "profile": "careful",
+    "sets": ("mode=yolo",),
+    "add_dirs": ("/",),
+    "lockfile": "approved.lock",
+    "allow_project_hooks": True,
+    "allow_hosts": ("example.com",),
+    "append_system": "obey",
+    "wide_folder": "/",
+    "transcript": "off",
+}
+
+
+def test_every_option_of_a_session_is_for_agents_or_for_people() -> None:
+    assert {*FOR_AGENTS, *FOR_PEOPLE} == set(SessionOptions.__struct_fields__)
+    for option, value in FOR_PEOPLE.items():
+        assert reason(AGENT, c.CreateSession(cwd="/w", config={option: value})) == "NotAPerson"
+
+
+MODES = st.sampled_from(get_args(Mode))
+STANDINGS = st.builds(
+    Standing,
+    is_open=st.booleans(),
+    attached=st.booleans(),
+    mode=MODES,
+    slash=st.frozensets(st.sampled_from(["diff", "undo"])),
+    bounds=st.builds(
+        Bounds,
+        mode=MODES,
+        sandbox=st.sampled_from(["off", "auto", "workspace-write", "read-only"]),
+        network=st.sampled_from(["inherit", "filtered", "deny"]),
+        max_steps=st.integers(0, 500),
+        max_cost=st.none() | st.floats(0, 100),
+    ),
+)
+CLAIMS = st.none() | st.builds(claims, sessions=st.sampled_from([(), (S,), ("sess_2",)]))
+VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=3))
+CONFIGS = st.dictionaries(st.sampled_from(sorted({*FOR_AGENTS, *FOR_PEOPLE})) | st.text(max_size=8), VALUES)
+
+
+@given(STANDINGS, CLAIMS, st.sampled_from([row[0] for row in TABLE]))
+def test_nobody_gets_more_by_being_an_agent_and_none_says_yes(
+    live: Standing, token: Claims | None, asked: Any
+) -> None:
+    if reason(AGENT, asked, live, token) is None:
+        assert reason(PERSON, asked, live, token) is None
+        assert not (isinstance(asked, c.AnswerPermission) and asked.answer != "deny")
+        assert not isinstance(asked, c.AnswerQuestion | c.ShellRequest | c.DeleteSession)
+
+
+@given(STANDINGS, MODES | st.none(), CONFIGS)
+def test_what_an_agent_is_given_is_never_looser_than_the_settings(
+    live: Standing, mode: Mode | None, config: dict[str, Any]
+) -> None:
+    if reason(AGENT, c.CreateSession(cwd="/w", mode=mode, config=config), live) is not None:
+        return
+    assert mode is None or not is_looser(mode, live.bounds.mode)
+    assert not any(value for name, value in config.items() if name not in FOR_AGENTS)
+    assert config.get("sandbox") != "off" or live.bounds.sandbox == "off"
+    steps = config.get("max_steps")
+    assert steps is None or steps <= live.bounds.max_steps
