@@ -13,12 +13,15 @@ from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.harness import harness, of_kind
 from bridle.conformance.models import scripted
-from bridle.engine.court import HAPPENED, LATER
 from bridle.protocol import commands as c
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import QuestionAsked, SessionCreated, SessionEnded, TurnEnded
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.questions import OrphanAnswer
 from bridle.providers.script import call, say
+
+HAPPENED = OrphanAnswer(judgement="happened")
+LATER = OrphanAnswer(judgement="later")
 
 
 async def refused(work: Any) -> str:

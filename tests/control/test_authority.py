@@ -23,6 +23,7 @@ from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.errors import SENTENCES
 from bridle.protocol.events import Mode
+from bridle.protocol.questions import StepLimitAnswer
 from bridle.protocol.tokens import Claims
 
 PERSON = Client(id="cli_1", name="terminal", identity="human", answers=True)
@@ -65,7 +66,7 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
         for answer in ("once", "pattern", "tool", "always")
     ),
     (
-        c.AnswerQuestion(session=S, question_id="q", answer="go on"),
+        c.AnswerQuestion(session=S, question_id="q", answer=StepLimitAnswer(go_on=True)),
         None,
         "NotAttached",
         "SelfApproval",
