@@ -30,7 +30,7 @@ from bridle.context.sources import repository_root
 from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
-from bridle.engine.resume import closing_events, not_after_the_end, orphans
+from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
 from bridle.engine.session import Session
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
@@ -342,8 +342,7 @@ class Engine:
         conversation = journal.conversation
         resumed = command.resume is not None
         policy = composed.policy
-        for event in closing_events(conversation, waiting=orphans(conversation) if court else ()):
-            journal.emit(event)
+        close_interrupted(journal, waiting=orphans(conversation) if court else ())
         journal.opened = journal.emit(
             SessionCreated(
                 log=log,

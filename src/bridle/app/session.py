@@ -36,7 +36,7 @@ from bridle.engine.dispatch import Dispatcher, ToolLayers
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.questions import Questions
-from bridle.engine.session import Court, Limits, Session
+from bridle.engine.session import Court, InvocationParts, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import (
@@ -264,6 +264,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 sight=gate().sight,
                 known=known,
                 dry_run=options.dry_run,
+                invocation=journal.invocation,
             )
             output = edits.ran(call, await call.definition.run(call.args, context))
             if call.definition.side_effect == "workspace":
@@ -316,21 +317,23 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         say=journal.emit,
     )
     session = Session(
-        journal=journal,
+        main=InvocationParts(
+            journal=journal,
+            questions=questions,
+            stopwatch=stopwatch,
+            ask=with_layers(request_layers, model.ask),
+            dispatcher=Dispatcher(
+                journal=journal,
+                clock=clock,
+                stopwatch=stopwatch,
+                run_tool=run_call,
+                concurrency=registry.concurrency,
+                watcher=hooks,
+            ),
+        ),
         bus=bus,
         log=log,
         clock=clock,
-        ask=with_layers(request_layers, model.ask),
-        dispatcher=Dispatcher(
-            journal=journal,
-            clock=clock,
-            stopwatch=stopwatch,
-            run_tool=run_call,
-            concurrency=registry.concurrency,
-            watcher=hooks,
-        ),
-        questions=questions,
-        stopwatch=stopwatch,
         ids=ground.ids,
         at_end=end,
         revoke_grant=revoke,

@@ -62,9 +62,9 @@ class HarnessSession:
         found: list[AnyEvent] = []
         async for envelope in self.connection.events(self.id, since=number):
             match envelope.event:
-                case TurnStarted(input=started):
+                case TurnStarted(input=started) if envelope.invocation is None:
                     found = [envelope.event] if started == number else []
-                case TurnEnded() if found:
+                case TurnEnded() if found and envelope.invocation is None:
                     return [*found, envelope.event]
                 case event if found:
                     found.append(event)

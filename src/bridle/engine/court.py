@@ -13,7 +13,7 @@ import msgspec
 from bridle.engine.conversation import OpenCall
 from bridle.engine.journal import Journal
 from bridle.engine.questions import GivenAnswer
-from bridle.engine.resume import Judgement, judged, orphans
+from bridle.engine.resume import Judgement, journal_of, judged, orphans
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 
@@ -75,7 +75,8 @@ class CrashCourt:
                     self._journal.emit(Notice(reason=failure.reason, message=failure.message))
                     continue
             judgement, note = _read(given.answer, case.undo)
-            self._journal.emit(judged(call, judgement, by=given.by, note=note), originator=given.by)
+            judgement_of = judged(call, judgement, by=given.by, note=note)
+            journal_of(call, self._journal).emit(judgement_of, originator=given.by)
             return True
 
 

@@ -9,7 +9,6 @@ comes again with its id once it is.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
@@ -18,13 +17,16 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
 from bridle.base.secret_openings import might_hold_secret
-from bridle.engine.bus import RING_BYTES, RING_EVENTS, Bus
-from bridle.engine.conversation import Conversation
+from bridle.engine.bus import Bus
+from bridle.engine.conversation import MAIN, Conversation
 from bridle.engine.ports import SessionLog
+from bridle.engine.publisher import Publisher
 from bridle.protocol.codec import encode_payload, kind_of
-from bridle.protocol.errors import StoreError, sentence
+from bridle.protocol.errors import sentence
 from bridle.protocol.events import (
     AnyEvent,
+    ChildEnded,
+    ChildStarted,
     Degraded,
     DurableEvent,
     Envelope,
@@ -39,13 +41,11 @@ LONG_BYTES = 4 * 1024
 """Looking for secrets in more than this may take longer than the loop should wait."""
 
 
-_AT_ONCE_BYTES = RING_BYTES // 4
-
-
 class Journal:
-    """The events of one session, from the holder of its run lock. `watch` hears of those of `watched` kinds.
+    """What one invocation writes into the log of its session: the main one, made by the holder of the run lock, or a
+    child, made by `begin_child`. `watch` hears of events of `watched` kinds.
 
-    Without a `bus` nobody follows: the events are only stored.
+    Every event carries the stamp of its invocation. Without a `bus` nobody follows: the events are only stored.
     """
 
     def __init__(
@@ -62,24 +62,38 @@ class Journal:
     ) -> None:
         self.session = session
         self.conversation = conversation
+        self.invocation = conversation.invocation
         self.originator = ""
         self.opened: int | None = None
         """The id of the `SessionCreated` that this run of the session began with."""
-        self._log = log
         self._clock = clock
-        self._bus = bus
         self.secrets = secrets
         self._watched = watched
         self._watch = watch
-        self._untold: deque[tuple[Envelope, bytes]] = deque()
-        self._kept_id = conversation.last_id
-        self._owed_id = 0
-        self._stuck = self._told_full = self._pauses = False
-        self._told_bytes = 0
-        self._failure: StoreError | None = None
-        self._waiting: list[asyncio.Future[None]] = []
-        if bus is not None:
-            log.listen(self._heard, self._waits_for_room)
+        self._main = conversation
+        self._publisher = Publisher(
+            log=log, bus=bus, main=conversation, full=self.disk_is_full, room=self.disk_has_room
+        )
+
+    def begin_child(self, invocation: str, *, agent: str, task: str) -> Journal:
+        """Records that an agent begins to work on a task, and gives the journal of this invocation: its events are in
+        the same log, numbered with the others, and in a conversation of their own."""
+        self.emit(ChildStarted(invocation=invocation, agent=agent, task=task))
+        return self.within(self._main.children[invocation])
+
+    def end_child(self, child: Journal, *, ok: bool, result: str) -> None:
+        """Records what a child of this invocation came to. It writes nothing more."""
+        assert child.invocation.id is not None
+        agent = child.invocation.agent_path[-1]
+        self.emit(ChildEnded(invocation=child.invocation.id, agent=agent, ok=ok, result=result))
+
+    def within(self, conversation: Conversation) -> Journal:
+        """The journal of another invocation of this session, as the fold of the log has it."""
+        from copy import copy  # most sessions have no children
+
+        other = copy(self)
+        other.conversation, other.invocation = conversation, conversation.invocation
+        return other
 
     async def record(self, event: DurableEvent) -> int:
         """`emit` for what may be long: secrets are looked for apart from the loop, which goes on meanwhile."""
@@ -96,14 +110,9 @@ class Journal:
         `clean` are the bytes of an event in which no secret is left.
         """
         event, payload = self._clean(event, encode_payload(event)) if clean is None else (event, clean)
-        number = self.conversation.last_id + 1
+        number = self._main.last_id + 1
         envelope = self._envelope(event, number, originator)
-        self._log.append(envelope, payload)
-        self.conversation.apply(envelope)
-        if self._bus is not None:
-            self._untold.append((envelope, payload))
-            if self._stuck:
-                self._show_early(envelope, payload)
+        self._publisher.add(envelope, payload)
         if envelope.kind in self._watched:
             self._watch(envelope)
         return number
@@ -111,74 +120,17 @@ class Journal:
     def show(self, event: LiveEvent) -> None:
         """Sends a live event to whoever is there, behind what is told first. It is not stored and may be dropped."""
         event, payload = self._clean(event, encode_payload(event))
-        if self._bus is None:
-            return
-        envelope = self._envelope(event, None, None)
-        if not self._untold:
-            self._bus.publish(envelope, payload)
-        elif len(self._untold) < RING_EVENTS:
-            self._untold.append((envelope, payload))
+        self._publisher.show(self._envelope(event, None, None), payload)
 
     def disk_is_full(self) -> None:
         """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
-        if not self._told_full and self._bus is not None:
-            self._told_full = True
-            event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))
-            self._bus.publish(self._envelope(event, None, None), encode_payload(event))
+        event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))
+        self._publisher.tell_full(self._envelope(event, None, None), encode_payload(event))
 
     def disk_has_room(self) -> None:
         """Says so where it was said to be full."""
-        if self._told_full:
-            self._told_full = False
+        if self._publisher.forget_full():
             self.emit(Notice(reason="RoomAgain", message=sentence("RoomAgain", {})))
-
-    def _heard(self, last_id: int, failure: StoreError | None) -> None:
-        """Rows up to `last_id` are kept, so they are told, and what was to be shown behind them."""
-        self._kept_id = max(self._kept_id, last_id)
-        self._failure = self._failure or failure
-        self._tell()
-        if failure is None and self._stuck:
-            self._stuck = False
-            self.disk_has_room()
-
-    def _tell(self) -> None:
-        """Tells what is kept. After so much of it readers get their turn first: the bus holds only so much for them."""
-        assert self._bus is not None
-        while self._has_news and not self._pauses:
-            envelope, payload = self._untold.popleft()
-            self._bus.publish(envelope, payload)
-            self._told_bytes += len(payload)
-            if self._told_bytes > _AT_ONCE_BYTES:
-                self._pauses = True
-                asyncio.get_running_loop().call_soon(self._go_on)
-        if self._has_news:
-            return
-        if self._failure is not None:
-            self._bus.close(self._failure)
-        for told in self._waiting:
-            if not told.done():
-                told.set_result(None)
-        self._waiting.clear()
-
-    def _go_on(self) -> None:
-        self._pauses, self._told_bytes = False, 0
-        self._tell()
-
-    @property
-    def _has_news(self) -> bool:
-        return bool(self._untold) and (self._untold[0][0].id or 0) <= self._kept_id
-
-    def _waits_for_room(self) -> None:
-        if not self._stuck:
-            self._stuck = True
-            self.disk_is_full()
-            for envelope, payload in self._untold:
-                self._show_early(envelope, payload)
-
-    def _show_early(self, envelope: Envelope, payload: bytes) -> None:
-        assert self._bus is not None
-        if envelope.id is not None:
-            self._bus.publish(msgspec.structs.replace(envelope, id=None), payload)
 
     def _clean(self, event: E, payload: bytes) -> tuple[E, bytes]:
         """The event without secrets, and its bytes: no known shape, and no key in use whatever it looks like."""
@@ -189,36 +141,34 @@ class Journal:
         return event, payload
 
     async def durable(self) -> None:
-        await self._log.durable()
+        await self._publisher.log.durable()
 
     async def committed(self) -> None:
         """Returns when everything so far survives the death of this process, and has been told."""
-        await self._log.committed()
-        if self._has_news:
-            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(told)
-            await told
+        await self._publisher.committed()
 
     def owe(self, number: int) -> None:
         """Event `number` is the outcome of a call that may have changed something."""
-        self._owed_id = number
+        self._publisher.owed_id = number
 
     async def outcomes_kept(self) -> None:
         """Returns when no such outcome could be gone after a crash: then the model may hear of it."""
-        if self._owed_id > self._kept_id:
-            await self._log.committed()
+        await self._publisher.outcomes_kept()
 
     def _envelope(self, event: AnyEvent, number: int | None, originator: str | None) -> Envelope:
-        conversation = self.conversation
-        in_turn = conversation.turn_is_open or kind_of(event) == "TurnStarted"
+        """Stamped with its invocation; the turn is the session's, also for what a child does during it."""
+        main, invocation, kind = self._main, self.invocation, kind_of(event)
+        in_turn = main.turn_is_open or (kind == "TurnStarted" and invocation is MAIN)
         return Envelope(
             id=number,
-            kind=kind_of(event),
+            kind=kind,
             session=self.session,
             originator=self.originator if originator is None else originator,
             ts_ms=self._clock.now_ms(),
             event=event,
-            turn=(conversation.turn + (not conversation.turn_is_open)) if in_turn else None,
+            turn=(main.turn + (not main.turn_is_open)) if in_turn else None,
+            agent_path=invocation.agent_path,
+            invocation=invocation.id,
         )
 
 

@@ -63,20 +63,27 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stop_unanswered: bool = False
 
 
+class InvocationParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one invocation works with, the main one or a child: its part of the log with its conversation, its questions
+    to the people of the session, its way to the model, its calls, and where its time goes."""
+
+    journal: Journal
+    questions: Questions
+    stopwatch: Stopwatch
+    ask: AskModel
+    dispatcher: Dispatcher
+
+
 class Session:
     """One session and its run. Everything it needs is given; it opens nothing itself."""
 
     def __init__(
         self,
         *,
-        journal: Journal,
+        main: InvocationParts,
         bus: Bus,
         log: SessionLog,
         clock: Clock,
-        ask: AskModel,
-        dispatcher: Dispatcher,
-        questions: Questions,
-        stopwatch: Stopwatch,
         ids: Ids,
         at_end: Callable[[], Awaitable[None]],
         revoke_grant: Callable[[str], bool],
@@ -87,14 +94,14 @@ class Session:
         at_rest: Callable[[], Awaitable[None]] | None = None,
         room: Room | None = None,
     ) -> None:
-        self.journal = journal
+        self.journal = main.journal
         self._bus = bus
         self._log = log
-        self.questions = questions
+        self.questions = main.questions
         self._clock = clock
-        self._ask = ask
-        self._dispatcher = dispatcher
-        self._stopwatch = stopwatch
+        self._ask = main.ask
+        self._dispatcher = main.dispatcher
+        self._stopwatch = main.stopwatch
         self._limits = limits
         self._ids = ids
         self._at_end = at_end

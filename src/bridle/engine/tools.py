@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from bridle.engine.conversation import MAIN, Invocation
 from bridle.protocol.events import CommandPart, DurableEvent, Evidence, IdentityClass, Outcome, Risk
 from bridle.protocol.messages import ToolSchema
 
@@ -197,7 +198,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
     long to show, piece by piece; `emit` records an event; `ask(id, question, choices)` puts
     a question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
-    is for tools that look at more files than the call names.
+    is for tools that look at more files than the call names. `invocation` is whose call it is.
     """
 
     call: ToolCall
@@ -209,8 +210,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     spilled: Callable[[str], Generator[bytes] | None]
     emit: Callable[[DurableEvent], object]
     ask: Callable[[str, str, tuple[str, ...]], Awaitable[str | None]]
-    agent_path: tuple[str, ...] = ()
-    invocation: str | None = None
+    invocation: Invocation = MAIN
     dry_run: bool = False
     sight: Sight = EVERYTHING
     known: KnownFiles = msgspec.field(default_factory=_knows_nothing)
