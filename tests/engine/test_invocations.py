@@ -56,7 +56,7 @@ class Delegating:
         return Tool(
             name="ask_review",
             description="Asks a reviewer.",
-            args=Nothing,
+            input=Nothing,
             risk="read",
             run=self._run,
             mutating=never_mutating,

@@ -54,6 +54,7 @@ from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
+    from bridle.engine.services import ToolSource
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
@@ -87,7 +88,7 @@ class Engine:
         clock: Clock,
         model: Provider | None = None,
         fetch: JudgedFetch | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | ToolSource] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
         listening: bool = False,

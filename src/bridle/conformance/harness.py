@@ -21,6 +21,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
+from bridle.engine.services import ToolSource
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.connection import Connection
@@ -101,7 +102,7 @@ async def harness(
     resume: str | None = None,
     answers: bool = False,
     fetch: JudgedFetch | None = None,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool | ToolSource] = (),
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
     """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.

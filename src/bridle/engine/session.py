@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -48,6 +48,9 @@ from bridle.protocol.events import (
     TurnTiming,
 )
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+
+if TYPE_CHECKING:
+    from bridle.engine.services import Services
 
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
@@ -88,6 +91,7 @@ class Session:
         at_end: Callable[[], Awaitable[None]],
         revoke_grant: Callable[[str], bool],
         limits: Limits,
+        services: Services | None = None,
         watcher: Watcher | None = None,
         slash: Sequence[SlashCommand] = (),
         court: Court | None = None,
@@ -103,6 +107,7 @@ class Session:
         self._dispatcher = main.dispatcher
         self._stopwatch = main.stopwatch
         self._limits = limits
+        self.services = services
         self._ids = ids
         self._at_end = at_end
         self._revoke_grant = revoke_grant
@@ -136,7 +141,10 @@ class Session:
             await asyncio.wait((self._resting,))
 
     def begin(self) -> None:
-        """Lets a person judge what a crash left open, before anything runs. Call it when the client is attached."""
+        """Starts what runs beside the session, and lets a person judge what a crash left open, before anything else
+        runs. Call it when the client is attached."""
+        if self.services is not None:
+            self.services.begin()
         if self._court is not None:
             self._turn_since_ms = self._clock.now_ms()
             self._runner = asyncio.create_task(self._hold_court(self._court))
@@ -224,6 +232,8 @@ class Session:
             if self._turn is not None:
                 self._turn.cancel()
             await asyncio.wait((self._runner,))
+        if self.services is not None:
+            await self.services.close()
         await self._at_end()
         try:
             self.journal.emit(SessionEnded(cause=cause))

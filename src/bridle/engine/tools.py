@@ -7,16 +7,18 @@ a copy that knows more than the one it got. A layer is a function that receives 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from bridle.engine.conversation import MAIN, Invocation
-from bridle.protocol.events import CommandPart, DurableEvent, Evidence, IdentityClass, Outcome, Risk
+from bridle.protocol.errors import sentence
+from bridle.protocol.events import CommandPart, DurableEvent, Evidence, IdentityClass, Notice, Outcome, Risk
 from bridle.protocol.messages import ToolSchema
 
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
+    from bridle.base.json_schema import JsonSchema
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.ports import Spawn, SpawnPolicy
 
@@ -82,14 +84,15 @@ def _default_timeout(_args: Any) -> float:
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A capability the model may ask for.
 
-    `mutating` and `timeout_s` are asked per call, with the decoded arguments. `timeout_s` counts only while the
-    call runs, never while a person thinks. `input_schema` is what the model reads of `args`; made from them when not
+    `input` says what it takes: as a type, whose values it is called with, or as a JSON Schema, for which the call gets
+    the object as it came. `mutating` and `timeout_s` are asked per call, with that. `timeout_s` counts only while the
+    call runs, never while a person thinks. `input_schema` is what the model reads of `input`; made from it when not
     given.
     """
 
     name: str
     description: str
-    args: type[msgspec.Struct]
+    input: type[msgspec.Struct] | JsonSchema
     risk: Risk
     run: Callable[[Any, ToolContext], Awaitable[ToolOutput]]
     concurrency: Concurrency = "serial"
@@ -104,7 +107,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return ToolSchema(
             name=self.name,
             description=self.description,
-            input_schema=self.input_schema or json_schema(self.args),
+            input_schema=self.input_schema or json_schema(self.input),
         )
 
 
@@ -225,28 +228,61 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         self.call.write(text)
 
 
-class ToolSource(Protocol):
-    """Something that brings tools: the built-ins, an MCP server, a plugin."""
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of a source that is not offered, and why."""
 
-    def tools(self) -> Iterable[Tool]: ...
+    source: str
+    tool: str
+    reason: Literal["ToolNameTaken", "BadToolInput"]
+    problem: str = ""
+
+    def notice(self) -> Notice:
+        data = {"source": self.source, "tool": self.tool}
+        data = {**data, "problem": self.problem} if self.problem else data
+        return Notice(reason=self.reason, message=sentence(self.reason, data), data=data)
 
 
 class Registry:
-    """The tools of a session by name. The first registration of a name wins; a second is refused."""
+    """The tools of a session by name, from several sources.
+
+    A name belongs to the first source that offered it for as long as the session runs, also after that took it out:
+    a yes that was given to one tool must not come to mean another's.
+    """
 
     def __init__(self) -> None:
-        self._tools: dict[str, Tool] = {}
+        self._offered: dict[str, dict[str, Tool]] = {}
         self._origins: dict[str, ToolOrigin] = {}
+        self._owners: dict[str, str] = {}
+        self._tools: dict[str, Tool] = {}
+        self._schemas: dict[str, ToolSchema] = {}
         self._hidden: frozenset[str] = frozenset()
         self._shown_while: dict[str, Callable[[], bool]] = {}
 
-    def register(self, tool: Tool, origin: ToolOrigin) -> bool:
-        """Adds a tool. False when the name is taken: the caller says so, the first one stays."""
-        if tool.name in self._tools:
-            return False
-        self._tools[tool.name] = tool
-        self._origins[tool.name] = origin
-        return True
+    def replace(self, source: str, tools: Iterable[Tool], origin: ToolOrigin) -> tuple[LeftOut, ...]:
+        """Offers these tools of a source in the place of all it offered before, at once and in this order.
+
+        Returns those that are left out: the caller says so. Sources stand in the order in which they came first.
+        """
+        offered: dict[str, Tool] = {}
+        left_out: list[LeftOut] = []
+        for tool in tools:
+            if tool.name in offered or self._owners.get(tool.name, source) != source:
+                left_out.append(LeftOut(source=source, tool=tool.name, reason="ToolNameTaken"))
+            elif problem := _input_problem(tool):
+                left_out.append(
+                    LeftOut(source=source, tool=tool.name, reason="BadToolInput", problem=problem)
+                )
+            else:
+                offered[tool.name] = tool
+        self._offered[source], self._origins[source] = offered, origin
+        self._owners.update(dict.fromkeys(offered, source))
+        self._tools = {name: tool for each in self._offered.values() for name, tool in each.items()}
+        self._schemas.clear()
+        return tuple(left_out)
+
+    def offers(self, tool: Tool) -> bool:
+        """Whether this very tool is still there."""
+        return self._tools.get(tool.name) is tool
 
     def hide(self, names: Iterable[str]) -> None:
         """Takes tools out of sight: the model is not told of them and a call to one fails closed."""
@@ -264,7 +300,7 @@ class Registry:
         return name not in self._hidden and (condition is None or condition())
 
     def origin(self, name: str) -> ToolOrigin | None:
-        return self._origins.get(name)
+        return self._origins[self._owners[name]] if name in self._tools else None
 
     def concurrency(self, name: str) -> Concurrency:
         """How a call may run beside others; one that nobody knows runs alone."""
@@ -272,20 +308,45 @@ class Registry:
         return tool.concurrency if tool else "serial"
 
     def schemas(self) -> tuple[ToolSchema, ...]:
-        return tuple(tool.schema() for tool in self.list())
+        return tuple(self._schema(tool) for tool in self.list())
+
+    def _schema(self, tool: Tool) -> ToolSchema:
+        found = self._schemas.get(tool.name)
+        if found is None:
+            found = self._schemas[tool.name] = tool.schema()
+        return found
 
     def list(self) -> tuple[Tool, ...]:
-        """The visible tools in the order they were registered, which is the order the model reads."""
+        """The visible tools, source by source, which is the order the model reads."""
         return tuple(tool for name, tool in self._tools.items() if self._shows(name))
+
+
+def _input_problem(tool: Tool) -> str:
+    """What is wrong with the input that a tool says it takes; mostly nothing."""
+    if isinstance(tool.input, type):
+        return (
+            "" if issubclass(tool.input, msgspec.Struct) else f"{tool.input.__name__} is no type of arguments"
+        )
+    from bridle.base.json_schema import BadSchema, JsonSchema
+
+    if not isinstance(tool.input, JsonSchema):
+        return "it is neither a type of arguments nor a JsonSchema"
+    try:
+        tool.input.check()
+    except BadSchema as problem:
+        return str(problem)
+    return ""
 
 
 def denied(reason: str, content: str, evidence: Evidence | None = None) -> ToolOutput:
     return ToolOutput(outcome="denied", reason=reason, content=content, evidence=evidence)
 
 
-def json_schema(args: type[msgspec.Struct]) -> dict[str, Any]:
-    """The schema of a tool's arguments as one inline object, the way model APIs want it."""
-    (schema,), definitions = msgspec.json.schema_components((args,), ref_template="#/$defs/{name}")
+def json_schema(given: type[msgspec.Struct] | JsonSchema) -> dict[str, Any]:
+    """The schema of a tool's input as one inline object, the way model APIs want it."""
+    if not isinstance(given, type):
+        return given.document
+    (schema,), definitions = msgspec.json.schema_components((given,), ref_template="#/$defs/{name}")
     name = str(schema["$ref"]).rsplit("/", 1)[-1]
     inline = dict(definitions.pop(name))
     inline.pop("title", None)
