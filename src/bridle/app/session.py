@@ -375,7 +375,11 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         policy=policy,
         notices=(
             *_notices(settings, found, saved, opened.approvals),
-            *_idle_rules(settings, frozenset(tool.name for tool in (*tools, *brought))),
+            *(
+                _idle_rules(settings, frozenset(tool.name for tool in (*tools, *brought)))
+                if len(brought) == len(ground.tools)  # what a source will offer nobody knows yet
+                else ()
+            ),
             *(left.notice() for left in left_out),
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),

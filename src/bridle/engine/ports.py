@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope, PrefixSet
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
+
+if TYPE_CHECKING:
+    from bridle.base.duplex import Inlet
 
 # The model
 
@@ -259,9 +262,22 @@ class Process(Protocol):
         """SIGTERM to the whole group, SIGKILL after `grace_s`. Safe to call twice."""
         ...
 
+    def pause_output(self) -> None:
+        """Delivers nothing more for now: the process has to wait once its pipe is full."""
+        ...
+
+    def resume_output(self) -> None: ...
+    def when_output_ends(self, ended: Callable[[], None]) -> None:
+        """Calls `ended` when the last of its output was delivered, at once where that is so."""
+        ...
+
 
 class Spawn(Protocol):
-    """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows."""
+    """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows.
+
+    `stdin` is sent and closed; an `Inlet` stays open. A process that is talked with for long is opened by
+    `services.Server`.
+    """
 
     @property
     def adapter(self) -> str: ...
@@ -275,5 +291,5 @@ class Spawn(Protocol):
         call_id: str,
         on_output: Callable[[bytes], None],
         on_error: Callable[[bytes], None] | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | Inlet | None = None,
     ) -> Process: ...

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bridle.base.processes import CannotStart, Process, Processes
 from bridle.engine.ports import Hosts, SpawnPolicy
+
+if TYPE_CHECKING:
+    from bridle.base.duplex import Inlet
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -72,6 +76,9 @@ class ConfinedProcess:
         self.sandbox = sandbox
         self.wait = started.wait
         self.stop = started.stop
+        self.pause_output = started.pause_output
+        self.resume_output = started.resume_output
+        self.when_output_ends = started.when_output_ends
         self._started = started
         self._explain = explain
         self.put_aside = put_aside
@@ -109,7 +116,7 @@ class EnvOnlySpawn:
         call_id: str,
         on_output: Callable[[bytes], None],
         on_error: Callable[[bytes], None] | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | Inlet | None = None,
     ) -> ConfinedProcess:
         if policy.network == "filtered" and policy.mode != "off":
             raise CannotStart(argv[0], "no network filter")

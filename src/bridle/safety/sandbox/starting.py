@@ -6,10 +6,14 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from bridle.base.processes import Process, Processes
 from bridle.safety.sandbox.adapters import Launch, NeverRan
 from bridle.safety.sandbox.limits import Limits
+
+if TYPE_CHECKING:
+    from bridle.base.duplex import Inlet
 
 _END_S = 2.0
 
@@ -38,7 +42,7 @@ async def start(
     env: Mapping[str, str],
     on_output: Callable[[bytes], None],
     on_error: Callable[[bytes], None] | None = None,
-    stdin: bytes | None = None,
+    stdin: bytes | Inlet | None = None,
     ended: Callable[[], None] = _nothing,
     limits: Limits = Limits(),  # noqa: B008  frozen
 ) -> Process:
