@@ -80,12 +80,14 @@ class JsonSchema:
         return self._validator
 
     def _validator_of_document(self) -> Any:
-        from jsonschema.validators import SPECIFICATIONS, Draft202012Validator, extend, validator_for
+        import jsonschema.validators
 
+        library: Any = jsonschema.validators
         self._left = _MOST_TO_READ
-        known: Any = validator_for(self.document, default=Draft202012Validator)
-        bounded: Any = extend(known, {name: self._counted(run) for name, run in known.VALIDATORS.items()})
-        of_schemas = bounded(known.META_SCHEMA, registry=SPECIFICATIONS)
+        known = library.validator_for(self.document, default=library.Draft202012Validator)
+        bounded = library.extend(known, {name: self._counted(run) for name, run in known.VALIDATORS.items()})
+        local = library.SPECIFICATIONS  # what it takes by default would fetch
+        of_schemas = bounded(known.META_SCHEMA, registry=local)
         if (error := next(of_schemas.iter_errors(self.document), None)) is not None:
             raise BadSchema(f"{error.message[:_MESSAGE_CHARACTERS]} - at `{error.json_path}`")
         schemas = list(_schemas(self.document))
@@ -98,7 +100,7 @@ class JsonSchema:
                         raise BadSchema(f'"{name}" leads to {target[:80]!r}, and nothing is fetched')
                     if target not in anchors and not _leads_somewhere(self.document, target):
                         raise BadSchema(f'"{name}" leads to {target[:80]!r}, which is not there')
-        return bounded(self.document, registry=SPECIFICATIONS)  # the default one would fetch
+        return bounded(self.document, registry=local)
 
     def _take_patterns(self, schema: Mapping[str, Any]) -> None:
         named: Any = schema.get("patternProperties", {})
@@ -140,7 +142,7 @@ class JsonSchema:
 
     def _pattern_properties(self, validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[Any]:
         for pattern, schema in patterns.items() if isinstance(value, dict) else ():
-            for name, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            for name, item in cast("dict[str, Any]", value).items():
                 if self._searches(pattern, name):
                     yield from validator.descend(item, schema, path=name, schema_path=pattern)
 
@@ -148,7 +150,7 @@ class JsonSchema:
         if not isinstance(value, dict):
             return
         named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-        for name, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for name, item in cast("dict[str, Any]", value).items():
             if name in named or any(self._searches(pattern, name) for pattern in patterns):
                 continue
             if isinstance(allowed, dict):

@@ -268,7 +268,7 @@ class Registry:
         for tool in tools:
             if tool.name in offered or self._owners.get(tool.name, source) != source:
                 left_out.append(LeftOut(source=source, tool=tool.name, reason="ToolNameTaken"))
-            elif problem := _input_problem(tool):
+            elif problem := _input_problem(tool.input):
                 left_out.append(
                     LeftOut(source=source, tool=tool.name, reason="BadToolInput", problem=problem)
                 )
@@ -321,18 +321,16 @@ class Registry:
         return tuple(tool for name, tool in self._tools.items() if self._shows(name))
 
 
-def _input_problem(tool: Tool) -> str:
-    """What is wrong with the input that a tool says it takes; mostly nothing."""
-    if isinstance(tool.input, type):
-        return (
-            "" if issubclass(tool.input, msgspec.Struct) else f"{tool.input.__name__} is no type of arguments"
-        )
+def _input_problem(given: object) -> str:
+    """What is wrong with what a tool says it takes, whoever wrote that; mostly nothing."""
+    if isinstance(given, type):
+        return "" if issubclass(given, msgspec.Struct) else f"{given.__name__} is no type of arguments"
     from bridle.base.json_schema import BadSchema, JsonSchema
 
-    if not isinstance(tool.input, JsonSchema):
+    if not isinstance(given, JsonSchema):
         return "it is neither a type of arguments nor a JsonSchema"
     try:
-        tool.input.check()
+        given.check()
     except BadSchema as problem:
         return str(problem)
     return ""
