@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.clients.as_chain import chain_lines
+from bridle.clients.as_events import events_lines
 from bridle.clients.line.view import SessionView
 from bridle.clients.passages import Words, passages
 from bridle.clients.print import Printer
@@ -111,7 +112,6 @@ async def delegated(*answers, do=work, **options):
         return model, events, await session.stored(), session.conversation
 
 
-@pytest.mark.requirement("D1.6", "D6.6")
 async def test_what_a_child_says_is_not_in_the_next_request_of_its_parent():
     model, events, stored, conversation = await delegated(say("All good."))
     assert events[-1] == e.TurnEnded(stop="end_turn", steps=2), "the child's end is not the turn's"
@@ -126,7 +126,7 @@ async def test_what_a_child_says_is_not_in_the_next_request_of_its_parent():
     assert encode(Conversation.of(stored[:last_step]), model.wire) == model.bodies[1]
 
 
-@pytest.mark.requirement("D1.6", "D18.6")
+@pytest.mark.requirement("D18.6")
 async def test_one_log_holds_all_invocations_numbered_once_each_with_its_stamp():
     _, _, stored, _ = await delegated(say("All good."))
     assert [envelope.id for envelope in stored] == list(range(1, len(stored) + 1))
@@ -139,6 +139,9 @@ async def test_one_log_holds_all_invocations_numbered_once_each_with_its_stamp()
         )
         if inside:
             assert (envelope.turn, envelope.originator) == (1, stored[begun].originator)
+    told = [msgspec.json.decode(line) for line in events_lines(stored)]
+    assert [line["eventId"] for line in told] == sorted(line["eventId"] for line in told)
+    assert {line.get("agentSessionId") for line in told} == {None, f"{stored[0].session}/review"}
     child = Conversation.of(stored, CHILD)
     assert [message.role for message in child.messages] == ["user", "assistant", "user"]
     assert child.todos == (e.Todo(text="a child's own", state="open"),)
@@ -227,7 +230,6 @@ def own_state(conversation):
     return kept
 
 
-@pytest.mark.requirement("D1.6")
 @given(st.integers(0, 2**32))
 def test_however_invocations_interleave_each_fold_is_that_of_its_own_events(seed):
     log = interleaved(Random(seed))
@@ -311,7 +313,6 @@ def parts(journal, questions, run_tool):
     return stopwatch, dispatcher
 
 
-@pytest.mark.requirement("D1.6", "D11.6")
 async def test_calls_times_and_questions_of_a_child_are_its_own_and_go_to_the_people_of_the_session():
     log, clock = _MemoryLog(), FakeClock()
     main = Journal(session="sess_x", log=log, clock=clock, bus=None, conversation=Conversation())
@@ -372,7 +373,7 @@ def open_child(child):
     )
 
 
-@pytest.mark.requirement("G32.3", "D1.6")
+@pytest.mark.requirement("G32.3")
 async def test_after_a_crash_a_childs_call_is_a_persons_to_judge_and_its_end_is_in_its_own_place(tmp_path):
     work_folder = tmp_path / "work"
     work_folder.mkdir()
