@@ -2,7 +2,7 @@
 
 Nothing is fetched: a reference leads to another place of the same schema or is refused. However a schema and a value
 are made, checking ends: every keyword counts against a limit, patterns are `linear_pattern`s, and what is compared with
-each other is compared as bytes.
+each other is compared as bytes. A pattern that cannot be one is left to whoever wrote it: nothing is held against it.
 
 BadSchema   it is no JSON Schema, or one that is not obeyed here
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from bridle.base.linear_pattern import BadPattern, LinearPattern, TooMuchWork
+from bridle.base.linear_pattern import BadPattern, LinearPattern, TooMuchWork, UnsupportedPattern
 
 MOST_BYTES: Final = 128 * 1024
 MOST_CHECKS: Final = 30_000
@@ -42,7 +42,7 @@ class JsonSchema:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = dict(document)
         self._left = 0
-        self._patterns: dict[str, LinearPattern] = {}
+        self._patterns: dict[str, LinearPattern | None] = {}
         self._validator: Any = None
 
     def check(self) -> None:
@@ -109,6 +109,8 @@ class JsonSchema:
         for pattern in (*named, *filter(None, (schema.get("pattern"),))):
             try:
                 self._patterns[pattern] = LinearPattern(pattern)
+            except UnsupportedPattern:
+                self._patterns[pattern] = None
             except BadPattern as problem:
                 raise BadSchema(f"the pattern {pattern[:80]!r} cannot be used: {problem}") from None
 
@@ -130,14 +132,15 @@ class JsonSchema:
 
         return counted
 
-    def _searches(self, pattern: str, text: str) -> bool:
-        found = self._patterns.get(pattern)
-        if found is None:  # one of the schemas of schemas
-            found = self._patterns[pattern] = LinearPattern(pattern)
-        return found.search(text)
+    def _searches(self, pattern: str, text: str) -> bool | None:
+        """Whether it matches; None where nobody can tell."""
+        if pattern not in self._patterns:  # one of the schemas of schemas
+            self._patterns[pattern] = LinearPattern(pattern)
+        found = self._patterns[pattern]
+        return None if found is None else found.search(text)
 
     def _pattern(self, _validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
-        if isinstance(value, str) and not self._searches(pattern, value):
+        if isinstance(value, str) and self._searches(pattern, value) is False:
             yield _error(f"{value[:80]!r} does not match {pattern!r}")
 
     def _pattern_properties(self, validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[Any]:
@@ -151,7 +154,7 @@ class JsonSchema:
             return
         named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
         for name, item in cast("dict[str, Any]", value).items():
-            if name in named or any(self._searches(pattern, name) for pattern in patterns):
+            if name in named or any(self._searches(pattern, name) is not False for pattern in patterns):
                 continue
             if isinstance(allowed, dict):
                 yield from validator.descend(item, allowed, path=name)

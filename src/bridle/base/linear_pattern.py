@@ -4,7 +4,8 @@ A pattern becomes a graph of states and all states it may be in are followed at 
 to go back to, so no pattern takes exponential time. What needs going back, references and looking around, is refused.
 The dialect is that of JSON Schema: ECMA-262 without flags.
 
-BadPattern   the pattern cannot be read, needs what is refused here, or is too large
+BadPattern            the pattern cannot be read, or is too large
+  UnsupportedPattern    it needs what is refused here
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ _HEX: Final = {"x": 2, "u": 4}
 
 class BadPattern(ValueError):
     """Its text reads as the end of a sentence."""
+
+
+class UnsupportedPattern(BadPattern):
+    """It may be right; nobody here can tell what matches it in time that is known before."""
 
 
 class TooMuchWork(Exception):
@@ -76,7 +81,7 @@ class LinearPattern:
 
     def __init__(self, pattern: str) -> None:
         self._states = [_State(None, "", [])]  # the first one is the end
-        self._start = self._build(_Reader(pattern).read(), 0, 0)
+        self._start = self._build(_Reader(pattern).read(), 0)
 
     def search(self, text: str) -> bool:
         """Whether it matches anywhere. Raises `TooMuchWork`."""
@@ -109,28 +114,28 @@ class LinearPattern:
                 numbers += state.out
         return reached
 
-    def _build(self, node: _Node, then: int, depth: int) -> int:
+    def _build(self, node: _Node, then: int) -> int:
         """The state where a node begins that goes on to `then`."""
         match node:
             case _At(place):
                 return self._add(_State(None, place, [then]))
             case _Sequence(nodes):
                 for part in reversed(nodes):
-                    then = self._build(part, then, depth)
+                    then = self._build(part, then)
                 return then
             case _Choice(nodes):
-                return self._add(_State(None, "", [self._build(part, then, depth) for part in nodes]))
+                return self._add(_State(None, "", [self._build(part, then) for part in nodes]))
             case _Repeat(part, least, most):
                 if most is None:
                     out = [then]
                     then = self._add(_State(None, "", out))
-                    out.append(self._build(part, then, depth))
+                    out.append(self._build(part, then))
                 else:
                     end = then
                     for _ in range(most - least):
-                        then = self._add(_State(None, "", [end, self._build(part, then, depth)]))
+                        then = self._add(_State(None, "", [end, self._build(part, then)]))
                 for _ in range(least):
-                    then = self._build(part, then, depth)
+                    then = self._build(part, then)
                 return then
             case _:
                 return self._add(_State(node, "", [then]))
@@ -216,7 +221,7 @@ class _Reader:
     def _group(self) -> _Node:
         if self._took("?") and not self._took(":"):
             if not self._took("<") or self._peek() in ("=", "!"):
-                raise BadPattern("looking around and flags are not supported")
+                raise UnsupportedPattern("looking around and flags are not supported")
             while self._next() != ">":
                 pass
         self._depth += 1
@@ -274,7 +279,7 @@ class _Reader:
                 self._index += len(digits)
                 return chr(int(digits, 16))
         if char.isalnum():
-            raise BadPattern(f'"\\{char}" is not supported')
+            raise UnsupportedPattern(f'"\\{char}" is not supported')
         return char
 
     def _set(self) -> Test:
