@@ -176,10 +176,11 @@ def _leads_somewhere(document: object, pointer: str) -> bool:
     place: Any = document
     for step in unquote(pointer[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, list) and name.isdecimal() and int(name) < len(place):  # pyright: ignore[reportUnknownArgumentType]
-            place = place[int(name)]  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(place, list) and name.isdecimal():
+            here = cast("list[Any]", place)
+            place = here[int(name)] if int(name) < len(here) else None
         elif isinstance(place, dict) and name in place:
-            place = place[name]  # pyright: ignore[reportUnknownVariableType]
+            place = cast("dict[str, Any]", place)[name]
         else:
             return False
     return pointer == "#" or pointer.startswith("#/")
@@ -190,7 +191,7 @@ class _Exhausted(Exception):
 
 
 def _size(value: object) -> int:
-    return len(value) if isinstance(value, list | dict) else 0  # pyright: ignore[reportUnknownArgumentType]
+    return len(cast("list[Any]", value)) if isinstance(value, list | dict) else 0
 
 
 def _error(message: str) -> Any:
@@ -201,8 +202,8 @@ def _error(message: str) -> Any:
 
 def _unique_items(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
     if wanted and isinstance(value, list):
-        encode = msgspec.json.Encoder(order="deterministic").encode
-        if len({encode(item) for item in value}) < len(value):  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        encode, items = msgspec.json.Encoder(order="deterministic").encode, cast("list[Any]", value)
+        if len({encode(item) for item in items}) < len(items):
             yield _error("the items are not all different")
 
 
@@ -213,7 +214,7 @@ def _schemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         if name in _DATA:
             continue
         if name in _NAMED and isinstance(value, dict):
-            inner = list[Any](value.values())  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
+            inner = list(cast("dict[str, Any]", value).values())
         else:
             inner = cast("list[Any]", value) if isinstance(value, list) else [value]
         for one in inner:
