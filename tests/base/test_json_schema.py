@@ -104,6 +104,7 @@ def test_a_pattern_that_nobody_can_bound_is_not_held_against_anybody():
 def test_what_a_schema_defines_once_can_be_used_again():
     schema = JsonSchema(
         {
+            "$id": "https://example.com/ours.json",
             "type": "object",
             "properties": {"a": {"$ref": "#/$defs/name"}, "b": {"$ref": "#named"}, "c": {"$ref": "#"}},
             "$defs": {"name": {"$anchor": "named", "type": "string"}},
@@ -155,6 +156,12 @@ def test_a_value_that_is_nested_without_end_is_refused():
         ({"type": "object", "allOf": [{"$ref": "file:///etc/passwd"}]}, "nothing is fetched"),
         ({"type": "object", "allOf": [{"$ref": "#/$defs/no"}]}, "which is not there"),
         ({"type": "object", "properties": {"const": {"pattern": "(a"}}}, "a bracket is not closed"),
+        ({"type": "object", "allOf": [{}], "anyOf": [{"$ref": "#/allOf/7"}]}, "which is not there"),
+        ({"type": "object", "allOf": [{"$ref": "#/allOf/" + "1" * 5_000}]}, "which is not there"),
+        (
+            {"type": "object", "allOf": [{"$id": "http://elsewhere/", "$ref": "#/allOf/0"}]},
+            "is not supported",
+        ),
         ({"type": "object", "description": "x" * MOST_BYTES}, "128 KB"),
         ({"type": "object", "default": object()}, "it is not JSON"),
         (

@@ -29,6 +29,7 @@ _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definiti
 """Keywords whose values are schemas by name."""
 _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_INDEX_DIGITS: Final = 6
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 
 
@@ -93,6 +94,8 @@ class JsonSchema:
         schemas = list(_schemas(self.document))
         anchors = {f"#{schema[name]}" for schema in schemas for name in _ANCHORS if name in schema}
         for schema in schemas:
+            if schema is not self.document and "$id" in schema:
+                raise BadSchema('"$id" inside of it is not supported')
             self._take_patterns(schema)
             for name in _REFERENCES:
                 if isinstance(target := schema.get(name), str):
@@ -176,14 +179,14 @@ def _leads_somewhere(document: object, pointer: str) -> bool:
     place: Any = document
     for step in unquote(pointer[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, list) and name.isdecimal():
+        if isinstance(place, list) and name.isdecimal() and len(name) < _INDEX_DIGITS:
             here = cast("list[Any]", place)
             place = here[int(name)] if int(name) < len(here) else None
         elif isinstance(place, dict) and name in place:
             place = cast("dict[str, Any]", place)[name]
         else:
             return False
-    return pointer == "#" or pointer.startswith("#/")
+    return isinstance(place, dict | bool) and (pointer == "#" or pointer.startswith("#/"))
 
 
 class _Exhausted(Exception):
