@@ -159,6 +159,7 @@ class Conversation:
 
     def __init__(self, invocation: Invocation = MAIN) -> None:
         self.invocation = invocation
+        self._own = invocation.id
         self.children: dict[str, Conversation] = {}
         self.has_ended = False
         self.prefix: PrefixSet | None = None
@@ -259,7 +260,7 @@ class Conversation:
         if envelope.id is None:
             return
         self.last_id = envelope.id
-        if envelope.invocation == self.invocation.id or concerns(envelope, self.invocation.id):
+        if envelope.invocation == self._own or concerns(envelope, self._own):
             handler = self._HANDLERS.get(type(envelope.event))
             if handler is not None:
                 handler(self, envelope.event, envelope)
