@@ -33,9 +33,9 @@ async def _nothing(_args: NoArgs, _context: ToolContext) -> ToolOutput:
     return ToolOutput()
 
 
-COMMAND = Tool(name="bash", description="", args=NoArgs, risk="shell", run=_nothing, side_effect="process")
+COMMAND = Tool(name="bash", description="", input=NoArgs, risk="shell", run=_nothing, side_effect="process")
 WRITE = Tool(
-    name="write_file", description="", args=NoArgs, risk="write", run=_nothing, side_effect="workspace"
+    name="write_file", description="", input=NoArgs, risk="write", run=_nothing, side_effect="workspace"
 )
 
 

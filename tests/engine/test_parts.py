@@ -125,7 +125,7 @@ async def test_readers_learn_why_a_bus_was_closed():
 def test_every_durable_event_either_changes_the_conversation_or_is_known_not_to():
     changes_nothing = {
         "ThinkingDelta", "PermissionRequested", "PermissionDecided", "QuestionAsked",
-        "QuestionAnswered", "GrantAdded", "GrantRevoked", "UndoApplied", "ChildStarted", "ChildEnded",
+        "QuestionAnswered", "GrantAdded", "GrantRevoked", "UndoApplied",
         "BackgroundStarted", "BackgroundEnded", "HookTimeout", "HookError", "MCPServerDown",
         "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "Branched", "CustomEvent",
     }  # fmt: skip
@@ -282,16 +282,16 @@ def tool_named(name, description=""):
     async def run(args, context):
         return ToolOutput()
 
-    return Tool(name=name, description=description, args=NoArgs, risk="read", run=run)
+    return Tool(name=name, description=description, input=NoArgs, risk="read", run=run)
 
 
 @pytest.mark.requirement("D5.2", "T2.2", "T2.6")
 def test_the_first_tool_of_a_name_stays_and_hidden_ones_are_not_there():
     registry = Registry()
     mine, theirs = tool_named("bash", "ours"), tool_named("bash", "theirs")
-    assert registry.register(mine, BUILTIN)
-    assert not registry.register(theirs, ToolOrigin(scope="project"))
-    assert registry.register(tool_named("grep"), BUILTIN)
+    assert registry.replace("ours", [mine, tool_named("grep")], BUILTIN) == ()
+    (left_out,) = registry.replace("theirs", [theirs], ToolOrigin(scope="project"))
+    assert (left_out.tool, left_out.reason) == ("bash", "ToolNameTaken")
     assert registry.visible("bash") is mine
     assert registry.origin("bash") == BUILTIN
     registry.hide(["grep"])

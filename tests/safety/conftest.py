@@ -49,7 +49,7 @@ class Calls:
         definition = Tool(
             name=tool,
             description="",
-            args=Arguments,
+            input=Arguments,
             risk=risk,
             run=_unused,
             subjects=_subjects_for(access),

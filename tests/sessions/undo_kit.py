@@ -32,9 +32,9 @@ async def nothing(_args, _context) -> ToolOutput:
     return ToolOutput()
 
 
-ANYTHING = Tool(name="bash", description="", args=NoArgs, risk="shell", run=nothing, side_effect="process")
+ANYTHING = Tool(name="bash", description="", input=NoArgs, risk="shell", run=nothing, side_effect="process")
 NAMED = Tool(
-    name="write_file", description="", args=NoArgs, risk="write", run=nothing, side_effect="workspace"
+    name="write_file", description="", input=NoArgs, risk="write", run=nothing, side_effect="workspace"
 )
 
 

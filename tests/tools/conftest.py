@@ -37,8 +37,7 @@ class Bench:
         self.spawn = EnvOnlySpawn(processes)
         registry = Registry()
         self.jobs = Jobs(self.emitted.append)
-        for tool in builtin_tools(self.jobs):
-            assert registry.register(tool, BUILTIN)
+        assert registry.replace("builtin", builtin_tools(self.jobs), BUILTIN) == ()
         folders = session_folders(str(workspace))
         policy = SpawnPolicy(mode="workspace-write", workspace=folders.workspace)
         clock = SystemClock()

@@ -61,7 +61,7 @@ def test_tools_say_whether_they_change_anything() -> None:
     mutating = [
         tool.name
         for tool in BUILTIN_TOOLS
-        if tool.name in given and tool.mutating(msgspec.convert(given[tool.name], tool.args))
+        if tool.name in given and tool.mutating(msgspec.convert(given[tool.name], tool.input))
     ]
     assert mutating == ["write_file", "edit_file", "apply_patch", "bash"]
 
@@ -71,7 +71,7 @@ def test_a_tool_is_a_name_a_schema_of_its_arguments_and_one_function() -> None:
     for tool in BUILTIN_TOOLS:
         schema = tool.schema()
         assert (schema.name, schema.input_schema["type"]) == (tool.name, "object")
-        assert set(schema.input_schema["properties"]) <= {*tool.args.__struct_encode_fields__}
+        assert set(schema.input_schema["properties"]) <= {*tool.input.__struct_encode_fields__}
         assert inspect.iscoroutinefunction(tool.run)
 
 
@@ -87,9 +87,10 @@ def test_the_kept_schemas_are_those_of_the_arguments() -> None:
 @pytest.mark.requirement("T2.2", "D5.2")
 def test_a_second_tool_of_a_built_in_name_is_refused() -> None:
     registry = Registry()
-    assert [registry.register(tool, BUILTIN) for tool in BUILTIN_TOOLS] == [True] * len(BUILTIN_TOOLS)
+    assert registry.replace("builtin", BUILTIN_TOOLS, BUILTIN) == ()
     project = ToolOrigin(scope="project", path=".bridle/tools/bash.py")
-    assert not registry.register(msgspec.structs.replace(BUILTIN_TOOLS[0], name="bash"), project)
+    (left_out,) = registry.replace("mine", [msgspec.structs.replace(BUILTIN_TOOLS[0], name="bash")], project)
+    assert left_out.reason == "ToolNameTaken"
     assert registry.list() == BUILTIN_TOOLS
     assert registry.origin("bash") == BUILTIN
 

@@ -29,7 +29,7 @@ class Desk:
     def __init__(self, fetch, workspace, state) -> None:
         tool = web_fetch_tool(fetch)
         registry = Registry()
-        registry.register(tool, BUILTIN)
+        registry.replace("builtin", [tool], BUILTIN)
         policy = PathPolicy(folders=session_folders(str(workspace)))
         self._run = ToolLayers(
             one_at_a_time=(known_and_visible(registry), validated(), guarded(policy)),
@@ -183,7 +183,7 @@ async def test_cancelling_the_call_cancels_the_fetch(desk) -> None:
 
 def test_it_changes_nothing_and_may_run_beside_others() -> None:
     tool = web_fetch_tool(no_web)
-    args = tool.args(url="http://example.com/")
+    args = tool.input(url="http://example.com/")
     assert (tool.risk, tool.mutating(args), tool.concurrency) == ("network", False, "parallel_safe")
     assert [(s.kind, s.access, s.value) for s in tool.subjects(args)] == [("url", "fetch", args.url)]
 

@@ -32,7 +32,7 @@ from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSo
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
 from bridle.engine.questions import Client
-from bridle.engine.resume import closing_events, not_after_the_end, orphans
+from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
     from bridle.control.multiplex import Sight
+    from bridle.engine.services import ToolSource
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
 
@@ -93,7 +94,7 @@ class Engine:
         clock: Clock,
         model: Provider | None = None,
         fetch: JudgedFetch | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | ToolSource] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
         listening: bool = False,
@@ -428,8 +429,7 @@ class Engine:
         conversation = journal.conversation
         resumed = command.resume is not None
         policy = composed.policy
-        for event in closing_events(conversation, waiting=orphans(conversation) if court else ()):
-            journal.emit(event)
+        close_interrupted(journal, waiting=orphans(conversation) if court else ())
         journal.opened = journal.emit(
             SessionCreated(
                 log=log,

@@ -36,7 +36,7 @@ from bridle.engine.dispatch import Dispatcher, ToolLayers
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.questions import Questions
-from bridle.engine.session import Court, Limits, Session
+from bridle.engine.session import Court, InvocationParts, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.timing import Stopwatch
 from bridle.engine.tools import (
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from bridle.app.judging import Scene
     from bridle.base.git_repository import Repository
     from bridle.base.web import Answer, Wanted
+    from bridle.engine.services import Services, ToolSource
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.hooks import Hooks
 
@@ -78,7 +79,10 @@ BROUGHT = ToolOrigin(scope="programmatic")
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What all sessions of a process stand on; `tools` are those an embedder brings, `env` is that of the process."""
+    """What all sessions of a process stand on; `tools` are those an embedder brings, `env` is that of the process.
+
+    A source of tools among them serves each session for itself.
+    """
 
     where: Folders
     env: Mapping[str, str]
@@ -89,7 +93,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     spawn: SandboxSpawn
     fetch: Callable[[], JudgedFetch]
     notes: Notes
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[Tool | ToolSource, ...] = ()
     room: Room | None = None
 
 
@@ -152,7 +156,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan),
     )
     registry = session_registry(tools, settings, mode=lambda: conversation.mode)
-    refused = [tool.name for tool in ground.tools if not registry.register(tool, BROUGHT)]
+    brought = tuple(tool for tool in ground.tools if isinstance(tool, Tool))
+    left_out = registry.replace(BROUGHT.scope, brought, BROUGHT)
     saved = SavedGrants(ground.where.state, clock.now_ms) if settings.persist_grants else None
     here = session_folders(cwd, options.add_dirs)
 
@@ -240,7 +245,15 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     def run_tool() -> RunTool:
         """The tool layers, built with the first call: an answer without calls needs none of it."""
         from bridle.engine.known_files import KnownFiles
-        from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
+        from bridle.engine.layers import (
+            deadline,
+            dry_run,
+            known_and_visible,
+            recorded,
+            still_offered,
+            validated,
+            with_room,
+        )
         from bridle.safety.bringing import foreseen
         from bridle.safety.guards import guarded, rechecked
         from bridle.safety.permitted import foreseen_changes, permitted
@@ -267,6 +280,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 sight=gate().sight,
                 known=known,
                 dry_run=options.dry_run,
+                invocation=journal.invocation,
             )
             output = edits.ran(call, await call.definition.run(call.args, context))
             if call.definition.side_effect == "workspace":
@@ -295,6 +309,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 dry_run(options.dry_run),
             ),
             together=(
+                still_offered(registry),
                 with_room(ground.room, journal, clock),
                 undoable(undo.keeper, stopwatch, journal.emit),
                 recorded(journal, rechecked(paths, understand), stopwatch),
@@ -324,21 +339,23 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         say=journal.emit,
     )
     session = Session(
-        journal=journal,
+        main=InvocationParts(
+            journal=journal,
+            questions=questions,
+            stopwatch=stopwatch,
+            ask=with_layers(request_layers, model.ask),
+            dispatcher=Dispatcher(
+                journal=journal,
+                clock=clock,
+                stopwatch=stopwatch,
+                run_tool=run_call,
+                concurrency=registry.concurrency,
+                watcher=hooks,
+            ),
+        ),
         bus=bus,
         log=log,
         clock=clock,
-        ask=with_layers(request_layers, model.ask),
-        dispatcher=Dispatcher(
-            journal=journal,
-            clock=clock,
-            stopwatch=stopwatch,
-            run_tool=run_call,
-            concurrency=registry.concurrency,
-            watcher=hooks,
-        ),
-        questions=questions,
-        stopwatch=stopwatch,
         ids=ground.ids,
         at_end=end,
         revoke_grant=revoke,
@@ -356,6 +373,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         at_rest=fold.after_turn,
         room=ground.room,
         watcher=hooks,
+        services=_services(ground, opened, registry, journal, spawn, policy),
         limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
     )
     return Composed(
@@ -367,8 +385,12 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         policy=policy,
         notices=(
             *_notices(settings, found, saved, opened.approvals),
-            *_idle_rules(settings, frozenset(tool.name for tool in (*tools, *ground.tools))),
-            *map(_name_taken, refused),
+            *(
+                _idle_rules(settings, frozenset(tool.name for tool in (*tools, *brought)))
+                if len(brought) == len(ground.tools)  # what a source will offer nobody knows yet
+                else ()
+            ),
+            *(left.notice() for left in left_out),
             *(undo.notices() if conversation.last_id else ()),
             *fold.notices(),
             *outlived(ground.where),
@@ -382,11 +404,45 @@ def session_registry(
 ) -> Registry:
     """The built-in tools of a session, and when each is shown."""
     registry = Registry()
-    for tool in tools:
-        registry.register(tool, BUILTIN)
+    registry.replace(BUILTIN.scope, tools, BUILTIN)
     registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
     registry.show_while("web_fetch", lambda: settings.sandbox.network != "deny")
     return registry
+
+
+def _services(
+    ground: Ground, opened: Opened, registry: Registry, journal: Journal, spawn: Spawn, policy: SpawnPolicy
+) -> Services | None:
+    """What runs beside the session: the sources of tools that were brought.
+
+    No two have one name: what one offers would take the place of the other's.
+    """
+    sources = [source for source in ground.tools if not isinstance(source, Tool)]
+    if not sources:
+        return None
+    from bridle.engine.services import Service, Services, SessionDoor
+
+    names = [BUILTIN.scope, BROUGHT.scope, *(source.name for source in sources)]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"more than one source of tools is called {', '.join(sorted(twice))}")
+
+    def service(source: ToolSource) -> Service:
+        def offer(tools: Iterable[Tool]) -> None:
+            for left in registry.replace(source.name, tools, source.origin):
+                journal.emit(left.notice())
+
+        door = SessionDoor(
+            offer=offer,
+            spawn=spawn,
+            policy=policy,
+            cwd=opened.cwd,
+            env=opened.env,
+            clock=ground.clock,
+            emit=journal.emit,
+        )
+        return source.service(door)
+
+    return Services([service(source) for source in sources], journal.emit)
 
 
 def _court(scene: Scene | None, journal: Journal, questions: Questions, undo: SessionUndo) -> Court | None:
@@ -429,11 +485,6 @@ def _idle_rules(settings: SessionSettings, tools: frozenset[str]) -> Iterator[No
 
         for rule, problem in rules_without_a_tool(settings.rules, tools):
             yield Notice(reason="ConfigWarning", message=f"{rule.origin}: {problem}.")
-
-
-def _name_taken(tool: str) -> Notice:
-    data = {"tool": tool, "source": BROUGHT.scope}
-    return Notice(reason="ToolNameTaken", message=sentence("ToolNameTaken", data), data=data)
 
 
 def _repository(spawn: Spawn, cwd: str, env: Mapping[str, str]) -> Repository:

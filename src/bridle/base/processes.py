@@ -32,6 +32,7 @@ from bridle.base.guardian import Guardian, Keeper
 from bridle.base.own_process import close_to_others
 
 if TYPE_CHECKING:
+    from bridle.base.duplex import Inlet
     from bridle.base.left_behind import Record
 
 Output = Callable[[bytes], "asyncio.Future[None] | None"]
@@ -114,6 +115,9 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._pipes: dict[int, Output] = {}
         self._input: tuple[int, memoryview] | None = None
+        self._inlet: Inlet | None = None
+        self._output: int | None = None
+        self._on_output_end: Callable[[], None] | None = None
         self._exited = False
         self._drain_timer: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
@@ -171,15 +175,26 @@ class Process:
 
     # The rest runs as callbacks of the loop.
 
-    def attach(self, pipes: Mapping[int, Output], stdin: tuple[int, bytes] | None) -> None:
+    def when_output_ends(self, ended: Callable[[], None]) -> None:
+        """Call this when it has no output any more, whether it still runs or not; at once where that is so already."""
+        self._on_output_end = ended
+        if self._output not in self._pipes:
+            ended()
+
+    def attach(self, pipes: Mapping[int, Output], stdin: "tuple[int, bytes | Inlet] | None") -> None:
         """Read `pipes` into their callbacks and feed `stdin`; the descriptors belong to this object from
         here on."""
+        self._output = next(iter(pipes))
         for fd, deliver in pipes.items():
             os.set_blocking(fd, False)
             self._pipes[fd] = deliver
             self._loop.add_reader(fd, self._read, fd)
         if stdin is not None:
             fd, data = stdin
+            if not isinstance(data, bytes):
+                self._inlet = data
+                data.open(fd)
+                return
             os.set_blocking(fd, False)
             self._input = fd, memoryview(data)
             self._loop.add_writer(fd, self._write)
@@ -255,11 +270,15 @@ class Process:
             self._input = None
             self._loop.remove_writer(fd)
             os.close(fd)
+        if self._inlet is not None:
+            self._inlet.end()
 
     def _close_pipe(self, fd: int) -> None:
         if self._pipes.pop(fd, None) is not None:
             self._loop.remove_reader(fd)
             os.close(fd)
+            if fd == self._output and self._on_output_end is not None:
+                self._on_output_end()
         self._finish_if_quiet()
 
     def _child_gone(self) -> None:
@@ -343,7 +362,7 @@ class Processes:
         env: Mapping[str, str],
         on_output: Output,
         on_error: Output | None = None,
-        stdin: bytes | None = None,
+        stdin: "bytes | Inlet | None" = None,
         pass_fds: Sequence[int] = (),
         within: Within | None = None,
         ended: Callable[[], None] | None = None,
@@ -354,9 +373,9 @@ class Processes:
 
         Output arrives as it is written, in pieces of at most 64 KB, as fast as it is taken; nothing is kept. Without
         `on_error`, stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
-        one. `pass_fds` are open in the process under the same numbers, and stay the caller's. `within` makes the
-        call that starts it. `ended` is called once nothing of it runs any more. `terminate`
-        asks it to end in place of SIGTERM to the group, and says whether it could.
+        one, an `Inlet` one that stays open. `pass_fds` are open in the process under the same numbers, and stay the
+        caller's. `within` makes the call that starts it. `ended` is called once nothing of it runs any more.
+        `terminate` asks it to end in place of SIGTERM to the group, and says whether it could.
         """
         if self._closed:
             raise RuntimeError("these processes are closed")
@@ -553,9 +572,9 @@ class _Head:
 class _Pipes:
     """Both ends of the pipes of one process that is about to start."""
 
-    def __init__(self, on_output: Output, on_error: Output | None, data: bytes | None) -> None:
+    def __init__(self, on_output: Output, on_error: Output | None, data: "bytes | Inlet | None") -> None:
         self.ours: dict[int, Output] = {}
-        self.input: tuple[int, bytes] | None = None
+        self.input: tuple[int, bytes | Inlet] | None = None
         self.stdin = subprocess.DEVNULL
         self.stdout = subprocess.DEVNULL
         self.stderr = subprocess.STDOUT

@@ -110,11 +110,13 @@ def _show(store: SessionStore, text: str) -> int:
         match envelope.event:
             case event if is_expired(event):
                 pass
+            case _ if not e.concerns(envelope):
+                lines += [f"  {line}" for line in story.told(envelope)]
             case e.InputAccepted(content=content):
                 lines += ["you", *_indented(e.text_of(content))]
             case e.StepStarted() | e.StepFailed():
                 said.clear()
-                lines += [f"  {line}" for line in story.lines(envelope.event)]
+                lines += [f"  {line}" for line in story.told(envelope)]
             case e.TextDelta(text=delta):
                 said.append(delta)
             case e.StepEnded():
@@ -123,8 +125,8 @@ def _show(store: SessionStore, text: str) -> int:
                 said.clear()
             case e.TurnEnded(stop=stop, message=message) if stop != "end_turn":
                 lines += [f"  ended: {visible(message or stop)}"]
-            case event:
-                lines += [f"  {line}" for line in story.lines(event)]
+            case _:
+                lines += [f"  {line}" for line in story.told(envelope)]
     return say("\n".join(lines) + "\n")
 
 

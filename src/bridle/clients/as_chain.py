@@ -61,6 +61,8 @@ class ChainForm:
             self._cwd = envelope.event.cwd
         if isinstance(envelope.event, e.CostIncremented):
             self._used.update(usage_fields(envelope.event.usage))
+        if not e.concerns(envelope):  # this is one conversation; a child's is another
+            return
         for told in self._telling.of(envelope):
             if (event := self._event(told)) is not None:
                 yield _encode(self._line(event, envelope)) + b"\n"

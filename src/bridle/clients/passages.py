@@ -76,6 +76,9 @@ class _Telling:
             first = number if self._gap is None else self._gap.first
             self._gap = Gap(first=first, last=number, ts_ms=ts_ms)
             return
+        if not e.concerns(envelope):
+            yield from self._notes(envelope)
+            return
         if self._gap is not None and isinstance(event, e.InputAccepted):
             yield from self.rest()
         match event:
@@ -86,7 +89,7 @@ class _Telling:
                 self._said.append(text)
             case e.StepStarted() | e.StepFailed():
                 self._said.clear()
-                yield from self._notes(event, ts_ms)
+                yield from self._notes(envelope)
             case e.StepEnded():
                 yield from self._words(ts_ms)
             case e.TurnEnded(stop=stop, message=message):
@@ -101,7 +104,7 @@ class _Telling:
             case e.Branched(at=at):
                 yield Note(text=f"branched here (event {at})", ts_ms=ts_ms)
             case _:
-                yield from self._notes(event, ts_ms)
+                yield from self._notes(envelope)
 
     def rest(self) -> Iterator[Passage]:
         if self._gap is not None:
@@ -114,9 +117,9 @@ class _Telling:
         if text.strip():
             yield Words(who="bridle", text=text, ts_ms=ts_ms)
 
-    def _notes(self, event: e.AnyEvent, ts_ms: int) -> Iterator[Note]:
-        for line in self._story.lines(event):
-            yield Note(text=line, ts_ms=ts_ms)
+    def _notes(self, envelope: e.Envelope) -> Iterator[Note]:
+        for line in self._story.told(envelope):
+            yield Note(text=line, ts_ms=envelope.ts_ms)
 
     def _call(self, result: e.ToolResult, ts_ms: int) -> Call:
         given = self._inputs.pop(result.call_id, {})

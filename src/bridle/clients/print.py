@@ -75,6 +75,10 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
     log_digest: str | None = msgspec.field(default=None, name="log_digest")
 
 
+_ACTS = e.ToolCallRequested | e.ToolCallStarted | e.ToolResult
+"""What counts for a run whoever did it: a child's changes are changes too. What it says is not the answer."""
+
+
 class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
@@ -196,7 +200,7 @@ class Printer:
             if self._unwritten is not None:
                 await self._give_up(connection, session)
                 return EXIT_READER_GONE
-            match envelope.event:
+            match envelope.event if e.concerns(envelope) else None:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
                 case e.TurnTiming(durations_ms=durations_ms):
@@ -217,8 +221,9 @@ class Printer:
             return
 
     def _show(self, envelope: Envelope) -> None:
-        self._collect(envelope.event)
-        for line in self._telling.lines(envelope.event):
+        if e.concerns(envelope) or isinstance(envelope.event, _ACTS):
+            self._collect(envelope.event)
+        for line in self._telling.told(envelope):
             if not _said_at_the_end(envelope):
                 self._say(line)
         if self._form == "json" and envelope.id is not None:
@@ -403,7 +408,7 @@ def _coded(failure: BridleError) -> dict[str, str]:
 
 def _said_at_the_end(envelope: Envelope) -> bool:
     """A failure that ends the turn is told once, by the closing line."""
-    match envelope.event:
+    match envelope.event if e.concerns(envelope) else None:
         case e.StepFailed(retry_in_ms=None):
             return True
         case e.Error():

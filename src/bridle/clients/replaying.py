@@ -50,7 +50,7 @@ class _Replay:
         if is_expired(event):
             self._gone += 1
             return "", False
-        match event:
+        match event if e.concerns(envelope) else None:
             case e.InputAccepted(content=content):
                 words = visible(e.text_of(content)).replace("\n", "\n  ")
                 return self._on_a_new_line(f"\n› {words}\n\n"), True
@@ -64,7 +64,7 @@ class _Replay:
                 ended = "" if stop == "end_turn" else f"  ended: {visible(message or stop)}\n"
                 return self._on_a_new_line(ended), True
             case _:
-                lines = self._story.lines(event)
+                lines = self._story.told(envelope)
                 told = "".join(f"  {line}\n" for line in lines)
                 return (self._on_a_new_line(told), True) if told else ("", False)
 

@@ -48,6 +48,19 @@ class Story:
         self._started: set[str] = set()
         self._background: dict[str, str] = {}
         self._provider = "the provider"
+        self._children: dict[str, Story] = {}
+
+    def told(self, envelope: e.Envelope) -> list[str]:
+        """The lines this event adds to the story of its session: what a child does stands behind its path."""
+        if isinstance(envelope.event, e.ChildEnded):
+            self._children.pop(envelope.event.invocation, None)
+        if envelope.invocation is None:
+            return self.lines(envelope.event)
+        child = self._children.get(envelope.invocation)
+        if child is None:
+            child = self._children[envelope.invocation] = Story(diffs=self._diffs, hint=self._hint)
+        path = visible(" > ".join(envelope.agent_path), newlines=False)
+        return [f"{path}: {line}" for line in child.lines(envelope.event)]
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""

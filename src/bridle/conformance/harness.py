@@ -22,6 +22,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider
+from bridle.engine.services import ToolSource
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.connection import Connection
@@ -64,9 +65,9 @@ class HarnessSession:
         found: list[AnyEvent] = []
         async for envelope in self.connection.events(self.id, since=number):
             match envelope.event:
-                case TurnStarted(input=started):
+                case TurnStarted(input=started) if envelope.invocation is None:
                     found = [envelope.event] if started == number else []
-                case TurnEnded() if found:
+                case TurnEnded() if found and envelope.invocation is None:
                     return [*found, envelope.event]
                 case event if found:
                     found.append(event)
@@ -104,7 +105,7 @@ async def harness(
     resume: str | None = None,
     answers: bool = False,
     fetch: JudgedFetch | None = None,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool | ToolSource] = (),
     waits_for_room: bool = False,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:

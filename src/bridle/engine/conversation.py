@@ -2,6 +2,9 @@
 
 Live and resumed sessions apply the same events to the same class, so a request is a pure function of the log.
 Messages are only ever appended; `epoch` changes when a compaction replaced them, and with it every cached encoding.
+
+A conversation is that of one invocation: the main one, or a child. It is given every event of the session; what another
+invocation said is none of its messages, while mode and cost are the session's, whoever brought them.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import msgspec
 from bridle.base.untrusted import wrap
 from bridle.protocol.events import (
     AnyEvent,
+    ChildEnded,
+    ChildStarted,
     Compacted,
     ContextAdded,
     CostIncremented,
@@ -36,8 +41,20 @@ from bridle.protocol.events import (
     ToolResult,
     TurnEnded,
     TurnStarted,
+    concerns,
 )
 from bridle.protocol.messages import AnyBlock, InputBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of an agent inside a session. The main one has neither an id nor a path; its children have no parent."""
+
+    id: str | None = None
+    agent_path: tuple[str, ...] = ()
+    parent: str | None = None
+
+
+MAIN = Invocation()
 
 
 class PendingInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +66,15 @@ class PendingInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A requested call without a result. `started` is its intent, if it got that far, written at `started_ms`."""
+    """A requested call without a result. `started` is its intent, if it got that far, written at `started_ms`.
+
+    `invocation` is whose call it is.
+    """
 
     call: RequestedCall
     started: ToolCallStarted | None = None
     started_ms: int = 0
+    invocation: Invocation = MAIN
 
 
 MessageSource: TypeAlias = Literal["input", "pin", "context", "answer", "results", "summary"]
@@ -131,9 +152,17 @@ def _for_the_model(result: ToolResult) -> str:
 
 
 class Conversation:
-    """State of one session as its events tell it. Change it only through `apply`."""
+    """State of one invocation as the events of its session tell it. Change it only through `apply`.
 
-    def __init__(self) -> None:
+    The main one also holds its `children`: every other invocation that has not ended, or whose calls nobody knows the
+    end of. What runs outside of the main one is in there too.
+    """
+
+    def __init__(self, invocation: Invocation = MAIN) -> None:
+        self.invocation = invocation
+        self._own = invocation.id
+        self.children: dict[str, Conversation] = {}
+        self.has_ended = False
         self.prefix: PrefixSet | None = None
         self.messages: list[Message] = []
         self.epoch = 0
@@ -163,15 +192,16 @@ class Conversation:
         self._persons_calls: dict[str, OpenCall] = {}
 
     @classmethod
-    def of(cls, envelopes: Iterable[Envelope]) -> Conversation:
-        conversation = cls()
+    def of(cls, envelopes: Iterable[Envelope], invocation: Invocation = MAIN) -> Conversation:
+        """The conversation of an invocation, from all events of its session."""
+        conversation = cls(invocation)
         for envelope in envelopes:
             conversation.apply(envelope)
         return conversation
 
     def folded(self) -> bytes | None:
         """What has been folded so far, to go on from later; None in the middle of a turn."""
-        if self.turn_is_open or self._calls or self._text or self._persons_calls:
+        if self.turn_is_open or self._calls or self._text or self._persons_calls or self.children:
             return None
         return msgspec.msgpack.encode(
             Folded(
@@ -230,13 +260,35 @@ class Conversation:
         return conversation
 
     def apply(self, envelope: Envelope) -> None:
-        """Takes the next event. Live events change nothing."""
+        """Takes the next event of the session, whoever's it is. Live events change nothing."""
         if envelope.id is None:
             return
         self.last_id = envelope.id
-        handler = self._HANDLERS.get(type(envelope.event))
-        if handler is not None:
-            handler(self, envelope.event, envelope)
+        if envelope.invocation == self._own or concerns(envelope, self._own):
+            handler = self._HANDLERS.get(type(envelope.event))
+            if handler is not None:
+                handler(self, envelope.event, envelope)
+        if self.children:
+            self._tell_children(envelope)
+
+    def _child_started(self, event: ChildStarted, envelope: Envelope) -> None:
+        """The main conversation holds all of them, also those that a child began."""
+        if self.invocation.id is None:
+            path = (*envelope.agent_path, event.agent)
+            named = Invocation(id=event.invocation, agent_path=path, parent=envelope.invocation)
+            child = self.children[event.invocation] = Conversation(named)
+            child.cwd, child.spent_usd = self.cwd, self.spent_usd
+            child.mode, child.mode_before_plan = self.mode, self.mode_before_plan
+
+    def _child_ended(self, event: ChildEnded, _envelope: Envelope) -> None:
+        if child := self.children.get(event.invocation):
+            child.has_ended = True
+
+    def _tell_children(self, envelope: Envelope) -> None:
+        for name, child in list(self.children.items()):
+            child.apply(envelope)
+            if child.has_ended and not child.open_calls:
+                del self.children[name]
 
     @property
     def entries(self) -> list[Entry]:
@@ -245,9 +297,10 @@ class Conversation:
 
     @property
     def open_calls(self) -> tuple[OpenCall, ...]:
-        """Calls that have no result yet: of the current step as the model asked for them, then a person's own."""
+        """Calls that have no result yet: of this step as the model asked for them, a person's own, children's."""
         asked = (call for call_id, call in self._calls.items() if call_id not in self._results)
-        return (*asked, *self._persons_calls.values())
+        below = (call for child in self.children.values() for call in child.open_calls)
+        return (*asked, *self._persons_calls.values(), *below)
 
     def _created(self, event: SessionCreated, _envelope: Envelope) -> None:
         self.cwd = event.cwd
@@ -321,7 +374,8 @@ class Conversation:
             self.wire_ids.add(call.wire_id)
         if blocks:
             self._append("assistant", tuple(blocks), "answer")
-        self._calls = {call.call_id: OpenCall(call=call) for call in event.calls}
+        whose = self.invocation
+        self._calls = {call.call_id: OpenCall(call=call, invocation=whose) for call in event.calls}
         self._results = {}
         used = event.usage
         tokens = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens + used.output_tokens
@@ -335,12 +389,17 @@ class Conversation:
         """A call outside any step is a person's; the model hears of it only as context."""
         if event.step == 0:
             call = RequestedCall(call_id=event.call_id, wire_id="", tool=event.tool, input=event.input)
-            self._persons_calls[event.call_id] = OpenCall(call=call)
+            self._persons_calls[event.call_id] = OpenCall(call=call, invocation=self.invocation)
 
     def _call_started(self, event: ToolCallStarted, envelope: Envelope) -> None:
         for calls in (self._persons_calls, self._calls):
             if known := calls.get(event.call_id):
-                calls[event.call_id] = OpenCall(call=known.call, started=event, started_ms=envelope.ts_ms)
+                calls[event.call_id] = OpenCall(
+                    call=known.call,
+                    started=event,
+                    started_ms=envelope.ts_ms,
+                    invocation=self.invocation,
+                )
         command = event.input.get("command")
         if event.call_id in self._calls and isinstance(command, str) and "git" in command:
             from bridle.base.git import may_name_remotes  # most commands are not about git
@@ -394,6 +453,8 @@ class Conversation:
 
     _HANDLERS: ClassVar[dict[type[AnyEvent], Callable[[Conversation, Any, Envelope], None]]] = {
         SessionCreated: _created,
+        ChildStarted: _child_started,
+        ChildEnded: _child_ended,
         ModeChanged: _mode_changed,
         ModelChanged: _model_changed,
         InputAccepted: _input_accepted,

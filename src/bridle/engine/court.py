@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from bridle.engine.conversation import OpenCall
 from bridle.engine.journal import Journal
 from bridle.engine.questions import GivenAnswer
-from bridle.engine.resume import Judgement, judged, orphans
+from bridle.engine.resume import Judgement, journal_of, judged, orphans
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
@@ -68,5 +68,5 @@ class CrashCourt:
                     self._journal.emit(Notice(reason=failure.reason, message=failure.message))
                     continue
             result = judged(call, JUDGEMENTS[given.answer.judgement], by=given.by, note=given.answer.note)
-            self._journal.emit(result, originator=given.by)
+            journal_of(call, self._journal).emit(result, originator=given.by)
             return True

@@ -4,6 +4,8 @@ The fold sees the event as it was stored, so the model, the log, every client an
 Readers hear of it when its row survives the death of this process, not before: what was told is kept, and an id never
 comes back with other content. While the disk is full people see what happens without ids, as nothing that is kept; it
 comes again with its id once it is.
+
+A session has one `Publisher`, which numbers and tells, and a `Journal` for each of its invocations, which stamps.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from bridle.base.clock import Clock
 from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
 from bridle.base.secret_openings import might_hold_secret
 from bridle.engine.bus import RING_BYTES, RING_EVENTS, Bus
-from bridle.engine.conversation import Conversation
+from bridle.engine.conversation import MAIN, Conversation
 from bridle.engine.ports import SessionLog
 from bridle.protocol.codec import encode_payload, kind_of
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import (
     AnyEvent,
+    ChildEnded,
+    ChildStarted,
     Degraded,
     DurableEvent,
     Envelope,
@@ -38,46 +42,37 @@ E = TypeVar("E", bound=AnyEvent)
 
 LONG_BYTES = 4 * 1024
 """Looking for secrets in more than this may take longer than the loop should wait."""
-
-
 _AT_ONCE_BYTES = RING_BYTES // 4
 
 
-class Journal:
-    """The events of one session, from the holder of its run lock. `watch` hears of those of `watched` kinds.
+class Publisher:
+    """The numbers of a session's events, their way into the log, and who hears of them when they are kept.
 
-    Without a `bus` nobody follows: the events are only stored.
+    One per session, whoever writes: the journals of all its invocations hand their events in here. `full` and `room`
+    are called when rows begin to wait for the disk, and when they do not any more. Without a `bus` nobody follows: the
+    events are only stored.
     """
 
     def __init__(
         self,
         *,
-        session: str,
         log: SessionLog,
-        clock: Clock,
         bus: Bus | None,
-        conversation: Conversation,
-        secrets: Callable[[], Iterable[str]] = tuple,
-        watched: Collection[str] = (),
-        watch: Callable[[Envelope], None] = lambda _envelope: None,
+        main: Conversation,
+        full: Callable[[], None],
+        room: Callable[[], None],
     ) -> None:
-        self.session = session
-        self.conversation = conversation
-        self.originator = ""
-        self.opened: int | None = None
-        """The id of the `SessionCreated` that this run of the session began with."""
-        self._log = log
-        self._clock = clock
+        self.log = log
+        self.main = main
+        self.owed_id = 0
+        """The last event that is the outcome of a call which may have changed something."""
         self._bus = bus
-        self.secrets = secrets
-        self._watched = watched
-        self._watch = watch
+        self._full = full
+        self._room = room
         self._untold: deque[tuple[Envelope, bytes]] = deque()
-        self._kept_id = conversation.last_id
-        self._owed_id = 0
+        self._kept_id = main.last_id
         self._stuck: StoreError | None = None
-        self._told_full = self._pauses = False
-        self._leaving = False
+        self._told_full = self._pauses = self._leaving = False
         self._gave_up: asyncio.Future[None] | None = None
         self._told_bytes = 0
         self._failure: StoreError | None = None
@@ -85,58 +80,34 @@ class Journal:
         if bus is not None:
             log.listen(self._heard, self._waits_for_room)
 
-    async def record(self, event: DurableEvent) -> int:
-        """`emit` for what may be long: secrets are looked for apart from the loop, which goes on meanwhile."""
-        payload = encode_payload(event)
-        if len(payload) <= LONG_BYTES:
-            event, payload = self._clean(event, payload)
-        else:
-            from bridle.base.threads import in_thread  # most events are short
-
-            event, payload = await in_thread(partial(self._clean, event, payload))
-        return self.emit(event, clean=payload)
-
-    def emit(self, event: DurableEvent, *, originator: str | None = None, clean: bytes | None = None) -> int:
-        """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed.
-
-        `clean` are the bytes of an event in which no secret is left.
-        """
-        event, payload = self._clean(event, encode_payload(event)) if clean is None else (event, clean)
-        number = self.conversation.last_id + 1
-        envelope = self._envelope(event, number, originator)
-        self._log.append(envelope, payload)
-        self.conversation.apply(envelope)
+    def add(self, envelope: Envelope, payload: bytes) -> None:
+        """Takes the next event, which has the number behind that of the main conversation."""
+        self.log.append(envelope, payload)
+        self.main.apply(envelope)
         if self._bus is not None:
             self._untold.append((envelope, payload))
             if self._stuck:
                 self._show_early(envelope, payload)
-        if envelope.kind in self._watched:
-            self._watch(envelope)
-        return number
 
-    def show(self, event: LiveEvent) -> None:
-        """Sends a live event to whoever is there, behind what is told first. It is not stored and may be dropped."""
-        event, payload = self._clean(event, encode_payload(event))
+    def show(self, envelope: Envelope, payload: bytes) -> None:
+        """A live event goes to whoever is there, behind what is told first."""
         if self._bus is None:
             return
-        envelope = self._envelope(event, None, None)
         if not self._untold:
             self._bus.publish(envelope, payload)
         elif len(self._untold) < RING_EVENTS:
             self._untold.append((envelope, payload))
 
-    def disk_is_full(self) -> None:
+    def tell_full(self, envelope: Envelope, payload: bytes) -> None:
         """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
         if not self._told_full and self._bus is not None:
             self._told_full = True
-            event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))
-            self._bus.publish(self._envelope(event, None, None), encode_payload(event))
+            self._bus.publish(envelope, payload)
 
-    def disk_has_room(self) -> None:
-        """Says so where it was said to be full."""
-        if self._told_full:
-            self._told_full = False
-            self.emit(Notice(reason="RoomAgain", message=sentence("RoomAgain", {})))
+    def forget_full(self) -> bool:
+        """There is room again. Whether it was said that there is none."""
+        told, self._told_full = self._told_full, False
+        return told
 
     def _heard(self, last_id: int, failure: StoreError | None) -> None:
         """Rows up to `last_id` are kept, so they are told, and what was to be shown behind them."""
@@ -145,7 +116,7 @@ class Journal:
         self._tell()
         if failure is None and self._stuck:
             self._stuck = None
-            self.disk_has_room()
+            self._room()
 
     def _tell(self) -> None:
         """Tells what is kept. After so much of it readers get their turn first: the bus holds only so much for them."""
@@ -178,7 +149,7 @@ class Journal:
     def _waits_for_room(self, failure: StoreError) -> None:
         if not self._stuck:
             self._stuck = failure
-            self.disk_is_full()
+            self._full()
             for envelope, payload in self._untold:
                 self._show_early(envelope, payload)
             if self._leaving:
@@ -189,6 +160,131 @@ class Journal:
         if envelope.id is not None:
             self._bus.publish(msgspec.structs.replace(envelope, id=None), payload)
 
+    def leave(self) -> None:
+        """The session ends: nobody waits any longer for a disk that is full, or that fills up now."""
+        self._leaving = True
+        if self._stuck and self._gave_up is not None and not self._gave_up.done():
+            self._gave_up.set_result(None)
+
+    async def committed(self) -> None:
+        if self._bus is None or self._failure is not None or self._kept_id < self.main.last_id:
+            await self._kept_or_given_up()
+        if self._has_news:
+            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(told)
+            await told
+
+    async def _kept_or_given_up(self) -> None:
+        if self._gave_up is None:
+            self._gave_up = asyncio.get_running_loop().create_future()
+        kept = asyncio.ensure_future(self.log.committed())
+        try:
+            await asyncio.wait((kept, self._gave_up), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            kept.cancel()
+        if self._stuck and not kept.done():
+            raise StoreError(self._stuck.reason, **self._stuck.data)
+        kept.result()
+
+    async def outcomes_kept(self) -> None:
+        """Returns when no owed outcome could be gone after a crash: then the model may hear of it."""
+        if self.owed_id > self._kept_id:
+            await self.log.committed()
+
+
+class Journal:
+    """What one invocation writes into the log of its session: the main one, made by the holder of the run lock, or a
+    child, made by `begin_child`. `watch` hears of events of `watched` kinds.
+
+    Every event carries the stamp of its invocation. Without a `bus` nobody follows: the events are only stored.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        log: SessionLog,
+        clock: Clock,
+        bus: Bus | None,
+        conversation: Conversation,
+        secrets: Callable[[], Iterable[str]] = tuple,
+        watched: Collection[str] = (),
+        watch: Callable[[Envelope], None] = lambda _envelope: None,
+    ) -> None:
+        self.session = session
+        self.conversation = conversation
+        self.invocation = conversation.invocation
+        self.originator = ""
+        self.opened: int | None = None
+        """The id of the `SessionCreated` that this run of the session began with."""
+        self._clock = clock
+        self.secrets = secrets
+        self._watched = watched
+        self._watch = watch
+        self._main = conversation
+        self._publisher = Publisher(
+            log=log, bus=bus, main=conversation, full=self.disk_is_full, room=self.disk_has_room
+        )
+
+    def begin_child(self, invocation: str, *, agent: str, task: str) -> Journal:
+        """Records that an agent begins to work on a task, and gives the journal of this invocation: its events are in
+        the same log, numbered with the others, and in a conversation of their own."""
+        self.emit(ChildStarted(invocation=invocation, agent=agent, task=task))
+        return self.within(self._main.children[invocation])
+
+    def end_child(self, child: Journal, *, ok: bool, result: str) -> None:
+        """Records what a child of this invocation came to. It writes nothing more."""
+        assert child.invocation.id is not None
+        agent = child.invocation.agent_path[-1]
+        self.emit(ChildEnded(invocation=child.invocation.id, agent=agent, ok=ok, result=result))
+
+    def within(self, conversation: Conversation) -> Journal:
+        """The journal of another invocation of this session, as the fold of the log has it."""
+        from copy import copy  # most sessions have no children
+
+        other = copy(self)
+        other.conversation, other.invocation = conversation, conversation.invocation
+        return other
+
+    async def record(self, event: DurableEvent) -> int:
+        """`emit` for what may be long: secrets are looked for apart from the loop, which goes on meanwhile."""
+        payload = encode_payload(event)
+        if len(payload) <= LONG_BYTES:
+            event, payload = self._clean(event, payload)
+        else:
+            from bridle.base.threads import in_thread  # most events are short
+
+            event, payload = await in_thread(partial(self._clean, event, payload))
+        return self.emit(event, clean=payload)
+
+    def emit(self, event: DurableEvent, *, originator: str | None = None, clean: bytes | None = None) -> int:
+        """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed.
+
+        `clean` are the bytes of an event in which no secret is left.
+        """
+        event, payload = self._clean(event, encode_payload(event)) if clean is None else (event, clean)
+        number = self._main.last_id + 1
+        envelope = self._envelope(event, number, originator)
+        self._publisher.add(envelope, payload)
+        if envelope.kind in self._watched:
+            self._watch(envelope)
+        return number
+
+    def show(self, event: LiveEvent) -> None:
+        """Sends a live event to whoever is there, behind what is told first. It is not stored and may be dropped."""
+        event, payload = self._clean(event, encode_payload(event))
+        self._publisher.show(self._envelope(event, None, None), payload)
+
+    def disk_is_full(self) -> None:
+        """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
+        event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))
+        self._publisher.tell_full(self._envelope(event, None, None), encode_payload(event))
+
+    def disk_has_room(self) -> None:
+        """Says so where it was said to be full."""
+        if self._publisher.forget_full():
+            self.emit(Notice(reason="RoomAgain", message=sentence("RoomAgain", {})))
+
     def _clean(self, event: E, payload: bytes) -> tuple[E, bytes]:
         """The event without secrets, and its bytes: no known shape, and no key in use whatever it looks like."""
         in_use = [secret for secret in self.secrets() if secret.encode() in payload]
@@ -198,54 +294,41 @@ class Journal:
         return event, payload
 
     async def durable(self) -> None:
-        await self._log.durable()
+        await self._publisher.log.durable()
 
     def leave(self) -> None:
         """The session ends: nobody waits any longer for a disk that is full, or that fills up now."""
-        self._leaving = True
-        if self._stuck and self._gave_up is not None and not self._gave_up.done():
-            self._gave_up.set_result(None)
+        self._publisher.leave()
 
     async def committed(self) -> None:
         """Returns when everything so far survives the death of this process, and has been told.
 
         Raises `StoreError("NoSpace")` where the disk is full and the session ends.
         """
-        if self._gave_up is None:
-            self._gave_up = asyncio.get_running_loop().create_future()
-        kept = asyncio.ensure_future(self._log.committed())
-        try:
-            await asyncio.wait((kept, self._gave_up), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            kept.cancel()
-        if self._stuck and not kept.done():
-            raise StoreError(self._stuck.reason, **self._stuck.data)
-        kept.result()
-        if self._has_news:
-            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(told)
-            await told
+        await self._publisher.committed()
 
     def owe(self, number: int) -> None:
         """Event `number` is the outcome of a call that may have changed something."""
-        self._owed_id = number
+        self._publisher.owed_id = number
 
     async def outcomes_kept(self) -> None:
         """Returns when no such outcome could be gone after a crash: then the model may hear of it."""
-        if self._owed_id > self._kept_id:
-            await self._log.committed()
+        await self._publisher.outcomes_kept()
 
     def _envelope(self, event: AnyEvent, number: int | None, originator: str | None) -> Envelope:
-        conversation = self.conversation
-        in_turn = conversation.turn_is_open or kind_of(event) == "TurnStarted"
+        """Stamped with its invocation; the turn is the session's, also for what a child does during it."""
+        main, invocation, kind = self._main, self.invocation, kind_of(event)
+        in_turn = main.turn_is_open or (kind == "TurnStarted" and invocation is MAIN)
         return Envelope(
             id=number,
-            kind=kind_of(event),
+            kind=kind,
             session=self.session,
             originator=self.originator if originator is None else originator,
             ts_ms=self._clock.now_ms(),
             event=event,
-            turn=(conversation.turn + (not conversation.turn_is_open)) if in_turn else None,
+            turn=(main.turn + (not main.turn_is_open)) if in_turn else None,
+            agent_path=invocation.agent_path,
+            invocation=invocation.id,
         )
 
 

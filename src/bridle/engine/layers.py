@@ -44,21 +44,39 @@ def known_and_visible(registry: Registry) -> ToolLayer:
 def validated() -> ToolLayer:
     """Input is untrusted until here. Behind this layer `args` is typed and `mutating` is decided.
 
-    The input goes on under the names the tool has: hooks, questions and the record read what the tool reads.
+    The input goes on under the names the tool has: hooks, questions and the record read what the tool reads. What a
+    JSON Schema describes goes on as it came.
     """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         tool = call.definition
         if call.problem is not None:
             return _failed("InvalidInput", tool=call.name, problem=call.problem)
-        try:
-            given = _snake_case(call.input, tool.args)
-            args = msgspec.convert(given, tool.args)
-        except msgspec.ValidationError as problem:
-            return _failed("InvalidInput", tool=call.name, problem=str(problem))
+        given = args = call.input
+        if not isinstance(tool.input, type):
+            problem = tool.input.problem(given)
+            if problem is not None:
+                return _failed("InvalidInput", tool=call.name, problem=problem)
+        else:
+            try:
+                given = _snake_case(given, tool.input)
+                args = msgspec.convert(given, tool.input)
+            except msgspec.ValidationError as problem:
+                return _failed("InvalidInput", tool=call.name, problem=str(problem))
         return await proceed(
             msgspec.structs.replace(call, input=given, args=args, mutating=tool.mutating(args))
         )
+
+    return layer
+
+
+def still_offered(registry: Registry) -> ToolLayer:
+    """A tool that its source took out, or changed, while somebody thought about the call fails closed."""
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if not registry.offers(call.definition):
+            return _failed("ToolGone", tool=call.name)
+        return await proceed(call)
 
     return layer
 

@@ -15,6 +15,8 @@ from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from bridle.base.duplex import Inlet
+
 
 class AskPerson(Protocol):
     async def __call__(self, question_id: str, question: late.AnyQuestion, /) -> late.AnyAnswer | None:
@@ -272,13 +274,21 @@ class Process(Protocol):
         """SIGTERM to the whole group, SIGKILL after `grace_s`. Safe to call twice."""
         ...
 
+    def when_output_ends(self, ended: Callable[[], None]) -> None:
+        """Calls `ended` when the last of its output was delivered, at once where that is so."""
+        ...
+
 
 TakeOutput: TypeAlias = Callable[[bytes], "Future[None] | None"]
 """Takes a piece of what a process prints. Nothing more is read before what it returns is done."""
 
 
 class Spawn(Protocol):
-    """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows."""
+    """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows.
+
+    `stdin` is sent and closed; an `Inlet` stays open. A process that is talked with for long is opened by
+    `services.Server`.
+    """
 
     @property
     def adapter(self) -> str: ...
@@ -292,5 +302,5 @@ class Spawn(Protocol):
         call_id: str,
         on_output: TakeOutput,
         on_error: TakeOutput | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | Inlet | None = None,
     ) -> Process: ...

@@ -55,9 +55,10 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 
 
 class _Open(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that waits. `nobody` is the answer when no person comes."""
+    """A question that waits, put by the invocation of `journal`. `nobody` is the answer when no person comes."""
 
     id: str
+    journal: Journal
     future: asyncio.Future[Any]
     nobody: Any
     digest: str = ""
@@ -65,15 +66,23 @@ class _Open(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Questions:
-    """The open questions of one session and the people who can answer them."""
+    """The open questions of one session and the people who can answer them, as one invocation puts them."""
 
     def __init__(self, *, journal: Journal, clock: Clock, can_be_reached: Callable[[], bool]) -> None:
-        self._journal = journal
+        self.journal = journal
         self._clock = clock
         self._can_be_reached = can_be_reached
         self._clients: dict[str, Client] = {}
         self._open: dict[str, _Open] = {}
         self._timers: dict[str, Timer] = {}
+
+    def within(self, journal: Journal) -> Questions:
+        """The questions of another invocation: to the same people, with its stamp, answered wherever those answer."""
+        from copy import copy  # most sessions have no children
+
+        other = copy(self)
+        other.journal = journal
+        return other
 
     def attach(self, client: Client) -> None:
         self._clients[client.id] = client
@@ -103,6 +112,8 @@ class Questions:
         """The same, with who answered."""
         if not self._someone_is_here() and not self._can_be_reached():
             return None
+        if self.journal.invocation.id is not None:  # two invocations may use the same name for theirs
+            question_id = f"{question_id}@{self.journal.invocation.id}"
         asked = QuestionAsked(question_id=question_id, question=question)
         return await self._answer_to(asked, question_id, None, about=_about(question))
 
@@ -117,6 +128,7 @@ class Questions:
     ) -> Any:
         question = _Open(
             id=number,
+            journal=self.journal,
             future=asyncio.get_running_loop().create_future(),
             nobody=nobody,
             digest=digest,
@@ -124,7 +136,7 @@ class Questions:
         )
         self._open[number] = question
         try:
-            await self._journal.record(event)
+            await self.journal.record(event)
             if not self._someone_is_here():
                 self._start_clock(question)
             return await question.future
@@ -151,7 +163,7 @@ class Questions:
             raise CommandRefused("NoSuchQuestion")
         if (answered := _about(command.answer)) != question.about:
             raise CommandRefused("WrongAnswer", asked=question.about, answered=answered)
-        self._journal.emit(
+        question.journal.emit(
             QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
         )
         question.future.set_result(GivenAnswer(command.answer, client.id))

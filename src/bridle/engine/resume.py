@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
 from bridle.engine.conversation import Conversation, OpenCall
+from bridle.engine.journal import Journal
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import DurableEvent, Envelope, Outcome, ToolResult, TurnEnded
+from bridle.protocol.events import Envelope, Outcome, ToolResult, TurnEnded
 
 Judgement: TypeAlias = Literal["happened", "did not happen", "unknown", "undone"]
 
@@ -37,21 +38,37 @@ def not_after_the_end(envelope: Envelope) -> bool:
     return envelope.turn is not None and envelope.kind != "TurnEnded" and not added_later
 
 
-def closing_events(conversation: Conversation, *, waiting: Collection[OpenCall] = ()) -> list[DurableEvent]:
-    """The events that close an interrupted turn. The calls `waiting` for a judgement get no result here.
+def close_interrupted(journal: Journal, *, waiting: Collection[OpenCall] = ()) -> None:
+    """Closes what an interrupted run left open: calls, children from the innermost on, the turn.
 
-    Other orphans are closed as unknown: call this when that was decided.
+    The calls `waiting` for a judgement get no result here. Other orphans are closed as unknown: call this when that was
+    decided.
     """
-    found = orphans(conversation)
-    results: list[DurableEvent] = [
-        judged(call, "unknown") if call in found else _interrupted(call)
-        for call in conversation.open_calls
-        if call not in waiting
-    ]
-    if not conversation.turn_is_open:
-        return results
-    message = sentence("TurnInterrupted", {})
-    return [*results, TurnEnded(stop="interrupted", reason="TurnInterrupted", message=message, steps=0)]
+    main = journal.conversation
+    found = orphans(main)
+    for call in main.open_calls:
+        if call not in waiting:
+            result = judged(call, "unknown") if call in found else _interrupted(call)
+            journal_of(call, journal).emit(result)
+    for child in reversed(list(main.children.values())):
+        _close_turn(journal.within(child))
+        if not child.has_ended:
+            parent = main.children.get(child.invocation.parent or "", main)
+            within = journal.within(parent)
+            within.end_child(journal.within(child), ok=False, result=sentence("TurnInterrupted", {}))
+    _close_turn(journal)
+
+
+def journal_of(call: OpenCall, journal: Journal) -> Journal:
+    """Where the result of a call belongs: the journal of whose call it is."""
+    main = journal.conversation
+    return journal.within(main.children.get(call.invocation.id or "", main))
+
+
+def _close_turn(journal: Journal) -> None:
+    if journal.conversation.turn_is_open:
+        message = sentence("TurnInterrupted", {})
+        journal.emit(TurnEnded(stop="interrupted", reason="TurnInterrupted", message=message, steps=0))
 
 
 def judged(call: OpenCall, judgement: Judgement, *, by: str = "", note: str = "") -> ToolResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -49,6 +49,9 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
+if TYPE_CHECKING:
+    from bridle.engine.services import Services
+
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
 
@@ -60,39 +63,48 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stop_unanswered: bool = False
 
 
+class InvocationParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one invocation works with, the main one or a child: its part of the log with its conversation, its questions
+    to the people of the session, its way to the model, its calls, and where its time goes."""
+
+    journal: Journal
+    questions: Questions
+    stopwatch: Stopwatch
+    ask: AskModel
+    dispatcher: Dispatcher
+
+
 class Session:
     """One session and its run. Everything it needs is given; it opens nothing itself."""
 
     def __init__(
         self,
         *,
-        journal: Journal,
+        main: InvocationParts,
         bus: Bus,
         log: SessionLog,
         clock: Clock,
-        ask: AskModel,
-        dispatcher: Dispatcher,
-        questions: Questions,
-        stopwatch: Stopwatch,
         ids: Ids,
         at_end: Callable[[], Awaitable[None]],
         revoke_grant: Callable[[str], bool],
         limits: Limits,
+        services: Services | None = None,
         watcher: Watcher | None = None,
         slash: Sequence[SlashCommand] = (),
         court: Court | None = None,
         at_rest: Callable[[], Awaitable[None]] | None = None,
         room: Room | None = None,
     ) -> None:
-        self.journal = journal
+        self.journal = main.journal
         self._bus = bus
         self._log = log
-        self.questions = questions
+        self.questions = main.questions
         self._clock = clock
-        self._ask = ask
-        self._dispatcher = dispatcher
-        self._stopwatch = stopwatch
+        self._ask = main.ask
+        self._dispatcher = main.dispatcher
+        self._stopwatch = main.stopwatch
         self._limits = limits
+        self.services = services
         self._ids = ids
         self._at_end = at_end
         self._revoke_grant = revoke_grant
@@ -138,7 +150,10 @@ class Session:
             await asyncio.wait((self._resting,))
 
     def begin(self) -> None:
-        """Lets a person judge what a crash left open, before anything runs. Call it when the client is attached."""
+        """Starts what runs beside the session, and lets a person judge what a crash left open, before anything else
+        runs. Call it when the client is attached."""
+        if self.services is not None:
+            self.services.begin()
         if self._court is not None:
             self._turn_since_ms = self._clock.now_ms()
             self._runner = asyncio.create_task(self._hold_court(self._court))
@@ -217,6 +232,8 @@ class Session:
             if self._turn is not None:
                 self._turn.cancel()
             await asyncio.wait((self._runner,))
+        if self.services is not None:
+            await self.services.close()
         await self._at_end()
         try:
             self.journal.emit(SessionEnded(cause=cause))

@@ -7,16 +7,19 @@ a copy that knows more than the one it got. A layer is a function that receives 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.engine.conversation import MAIN, Invocation
+from bridle.protocol.errors import sentence
 from bridle.protocol.events import (
     CommandPart,
     DurableEvent,
     Evidence,
     FileChange,
     IdentityClass,
+    Notice,
     Outcome,
     Risk,
 )
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from bridle.base.clock import Clock
+    from bridle.base.json_schema import JsonSchema
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.ports import AskPerson, Spawn, SpawnPolicy
 
@@ -91,15 +95,16 @@ def _default_timeout(_args: Any) -> float:
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A capability the model may ask for.
 
-    `mutating` and `timeout_s` are asked per call, with the decoded arguments. `timeout_s` counts only while the
+    `input` says what it takes: as a type, whose values it is called with, or as a JSON Schema, for which the call gets
+    the object as it came. `mutating` and `timeout_s` are asked per call, with that. `timeout_s` counts only while the
     call runs, never while a person thinks. `changes(args, call, cwd)` works out what a call would make of files before
     anybody is asked; it may read and wait, and gives nothing where it cannot tell. `input_schema` is what the model
-    reads of `args`; made from them when not given.
+    reads of `input`; made from it when not given.
     """
 
     name: str
     description: str
-    args: type[msgspec.Struct]
+    input: type[msgspec.Struct] | JsonSchema
     risk: Risk
     run: Callable[[Any, ToolContext], Awaitable[ToolOutput]]
     concurrency: Concurrency = "serial"
@@ -115,7 +120,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return ToolSchema(
             name=self.name,
             description=self.description,
-            input_schema=self.input_schema or json_schema(self.args),
+            input_schema=self.input_schema or json_schema(self.input),
         )
 
 
@@ -209,7 +214,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
     long to show, piece by piece; `emit` records an event; `ask(id, question)` puts a
     question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
-    is for tools that look at more files than the call names.
+    is for tools that look at more files than the call names. `invocation` is whose call it is.
     """
 
     call: ToolCall
@@ -221,8 +226,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     spilled: Callable[[str], Generator[bytes] | None]
     emit: Callable[[DurableEvent], object]
     ask: AskPerson
-    agent_path: tuple[str, ...] = ()
-    invocation: str | None = None
+    invocation: Invocation = MAIN
     dry_run: bool = False
     sight: Sight = EVERYTHING
     known: KnownFiles = msgspec.field(default_factory=_knows_nothing)
@@ -238,28 +242,61 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.call.write(text)
 
 
-class ToolSource(Protocol):
-    """Something that brings tools: the built-ins, an MCP server, a plugin."""
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of a source that is not offered, and why."""
 
-    def tools(self) -> Iterable[Tool]: ...
+    source: str
+    tool: str
+    reason: Literal["ToolNameTaken", "BadToolInput"]
+    problem: str = ""
+
+    def notice(self) -> Notice:
+        data = {"source": self.source, "tool": self.tool}
+        data = {**data, "problem": self.problem} if self.problem else data
+        return Notice(reason=self.reason, message=sentence(self.reason, data), data=data)
 
 
 class Registry:
-    """The tools of a session by name. The first registration of a name wins; a second is refused."""
+    """The tools of a session by name, from several sources.
+
+    A name belongs to the first source that offered it for as long as the session runs, also after that took it out:
+    a yes that was given to one tool must not come to mean another's.
+    """
 
     def __init__(self) -> None:
-        self._tools: dict[str, Tool] = {}
+        self._offered: dict[str, dict[str, Tool]] = {}
         self._origins: dict[str, ToolOrigin] = {}
+        self._owners: dict[str, str] = {}
+        self._tools: dict[str, Tool] = {}
+        self._schemas: dict[str, ToolSchema] = {}
         self._hidden: frozenset[str] = frozenset()
         self._shown_while: dict[str, Callable[[], bool]] = {}
 
-    def register(self, tool: Tool, origin: ToolOrigin) -> bool:
-        """Adds a tool. False when the name is taken: the caller says so, the first one stays."""
-        if tool.name in self._tools:
-            return False
-        self._tools[tool.name] = tool
-        self._origins[tool.name] = origin
-        return True
+    def replace(self, source: str, tools: Iterable[Tool], origin: ToolOrigin) -> tuple[LeftOut, ...]:
+        """Offers these tools of a source in the place of all it offered before, at once and in this order.
+
+        Returns those that are left out: the caller says so. Sources stand in the order in which they came first.
+        """
+        offered: dict[str, Tool] = {}
+        left_out: list[LeftOut] = []
+        for tool in tools:
+            if tool.name in offered or self._owners.get(tool.name, source) != source:
+                left_out.append(LeftOut(source=source, tool=tool.name, reason="ToolNameTaken"))
+            elif problem := _input_problem(tool.input):
+                left_out.append(
+                    LeftOut(source=source, tool=tool.name, reason="BadToolInput", problem=problem)
+                )
+            else:
+                offered[tool.name] = tool
+        self._offered[source], self._origins[source] = offered, origin
+        self._owners.update(dict.fromkeys(offered, source))
+        self._tools = {name: tool for each in self._offered.values() for name, tool in each.items()}
+        self._schemas.clear()
+        return tuple(left_out)
+
+    def offers(self, tool: Tool) -> bool:
+        """Whether this very tool is still there."""
+        return self._tools.get(tool.name) is tool
 
     def hide(self, names: Iterable[str]) -> None:
         """Takes tools out of sight: the model is not told of them and a call to one fails closed."""
@@ -277,7 +314,7 @@ class Registry:
         return name not in self._hidden and (condition is None or condition())
 
     def origin(self, name: str) -> ToolOrigin | None:
-        return self._origins.get(name)
+        return self._origins[self._owners[name]] if name in self._tools else None
 
     def concurrency(self, name: str) -> Concurrency:
         """How a call may run beside others; one that nobody knows runs alone."""
@@ -285,20 +322,43 @@ class Registry:
         return tool.concurrency if tool else "serial"
 
     def schemas(self) -> tuple[ToolSchema, ...]:
-        return tuple(tool.schema() for tool in self.list())
+        return tuple(self._schema(tool) for tool in self.list())
+
+    def _schema(self, tool: Tool) -> ToolSchema:
+        found = self._schemas.get(tool.name)
+        if found is None:
+            found = self._schemas[tool.name] = tool.schema()
+        return found
 
     def list(self) -> tuple[Tool, ...]:
-        """The visible tools in the order they were registered, which is the order the model reads."""
+        """The visible tools, source by source, which is the order the model reads."""
         return tuple(tool for name, tool in self._tools.items() if self._shows(name))
+
+
+def _input_problem(given: object) -> str:
+    """What is wrong with what a tool says it takes, whoever wrote that; mostly nothing."""
+    if isinstance(given, type):
+        return "" if issubclass(given, msgspec.Struct) else f"{given.__name__} is no type of arguments"
+    from bridle.base.json_schema import BadSchema, JsonSchema
+
+    if not isinstance(given, JsonSchema):
+        return "it is neither a type of arguments nor a JsonSchema"
+    try:
+        given.check()
+    except BadSchema as problem:
+        return str(problem)
+    return ""
 
 
 def denied(reason: str, content: str, evidence: Evidence | None = None) -> ToolOutput:
     return ToolOutput(outcome="denied", reason=reason, content=content, evidence=evidence)
 
 
-def json_schema(args: type[msgspec.Struct]) -> dict[str, Any]:
-    """The schema of a tool's arguments as one inline object, the way model APIs want it."""
-    (schema,), definitions = msgspec.json.schema_components((args,), ref_template="#/$defs/{name}")
+def json_schema(given: type[msgspec.Struct] | JsonSchema) -> dict[str, Any]:
+    """The schema of a tool's input as one inline object, the way model APIs want it."""
+    if not isinstance(given, type):
+        return given.document
+    (schema,), definitions = msgspec.json.schema_components((given,), ref_template="#/$defs/{name}")
     name = str(schema["$ref"]).rsplit("/", 1)[-1]
     inline = dict(definitions.pop(name))
     inline.pop("title", None)

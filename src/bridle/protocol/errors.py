@@ -205,6 +205,18 @@ SENTENCES: Mapping[str, Sentence] = {
     "ToolNameTaken": Sentence(
         'The {source} tool "{tool}" was left out: a tool of that name is there already.'
     ),
+    "BadToolInput": Sentence(
+        'The {source} tool "{tool}" was left out: what it says of its input cannot be used ({problem}).'
+    ),
+    "ToolGone": Sentence(
+        "{tool} was not run: whoever offered it took it out or changed it meanwhile. Look at the tools there are now."
+    ),
+    "ServiceDown": Sentence("{service} is not running ({problem}). It is started again in {wait_s} s."),
+    "ServiceGivenUp": Sentence(
+        "{service} is not running ({problem}) and was not started again: it ended {times} times within a minute."
+    ),
+    "ServiceFailed": Sentence("{service} could not be started ({problem})."),
+    "ServiceBack": Sentence("{service} is running again."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
     "ToolTimeout": Sentence("{tool} did not finish within {timeout_s} s and was stopped."),

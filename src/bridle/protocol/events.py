@@ -593,6 +593,36 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     invocation: str | None = None
 
 
+OfOneInvocation: TypeAlias = (
+    InputAccepted
+    | TurnStarted
+    | TurnEnded
+    | TurnTiming
+    | Cancelled
+    | PrefixSet
+    | ContextAdded
+    | Compacted
+    | StepStarted
+    | TextDelta
+    | ThinkingDelta
+    | StepEnded
+    | StepFailed
+    | ToolCallRequested
+    | ToolCallStarted
+    | ToolResult
+    | ToolCallProgress
+    | TodosChanged
+    | ModelChanged
+    | Error
+)
+"""What belongs to the run of an agent that it is stamped with. Everything else is the session's, whoever brought it."""
+
+
+def concerns(envelope: Envelope, invocation: str | None = None) -> bool:
+    """Whether an event is this invocation's own, or the session's as a whole; None is the main one."""
+    return envelope.invocation == invocation or not isinstance(envelope.event, OfOneInvocation)
+
+
 def text_of(content: tuple[InputBlock, ...]) -> str:
     """The words of an input, as a title or a log line shows them."""
     return " ".join(block.text for block in content if isinstance(block, TextBlock))

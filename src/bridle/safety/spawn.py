@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bridle.base.processes import CannotStart, Output, Process, Processes
 from bridle.engine.ports import Hosts, SpawnPolicy
 from bridle.protocol.events import Notice
+
+if TYPE_CHECKING:
+    from bridle.base.duplex import Inlet
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -73,6 +77,7 @@ class ConfinedProcess:
         self.sandbox = sandbox
         self.wait = started.wait
         self.stop = started.stop
+        self.when_output_ends = started.when_output_ends
         self._started = started
         self._explain = explain
         self.put_aside = put_aside
@@ -110,7 +115,7 @@ class EnvOnlySpawn:
         call_id: str,
         on_output: Output,
         on_error: Output | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | Inlet | None = None,
     ) -> ConfinedProcess:
         if policy.network == "filtered" and policy.mode != "off":
             raise CannotStart(argv[0], "no network filter")

@@ -114,11 +114,15 @@ def match_of(words: str, *, whole: bool = False) -> str:
 
 
 def said_in(envelopes: Iterable[Envelope]) -> Iterator[Said]:
-    """What people and the model said, in order. Words of a step that is not over are left for the next time."""
-    parts: list[str] = []
+    """What people and models said, in order. Words of a step that is not over are left for the next time.
+
+    What a child is told to do was said by nobody here.
+    """
+    running: dict[str | None, list[str]] = {}
     for envelope in envelopes:
+        parts = running.setdefault(envelope.invocation, [])
         match envelope.event:
-            case InputAccepted(content=content):
+            case InputAccepted(content=content) if envelope.invocation is None:
                 if text := text_of(content).strip():
                     yield Said(envelope, "you", text)
             case StepStarted() | StepFailed():
@@ -159,17 +163,17 @@ def _take_in(shelf: Shelf, name: LogName, after: int) -> int:
 
 
 def _complete(page: list[Envelope]) -> list[Envelope]:
-    """The page up to where its last open step begins."""
-    open_at = len(page)
+    """The page up to where the first of its open steps begins."""
+    open_at: dict[str | None, int] = {}
     for index, envelope in enumerate(page):
         match envelope.event:
             case StepStarted():
-                open_at = index
+                open_at[envelope.invocation] = index
             case StepEnded() | TurnEnded():  # after a failure the step goes on with another attempt
-                open_at = len(page)
+                open_at.pop(envelope.invocation, None)
             case _:
                 pass
-    return page[:open_at]
+    return page[: min(open_at.values(), default=len(page))]
 
 
 def _moved(connection: Connection, key: int, before: int, reached: int) -> bool:

@@ -175,7 +175,7 @@ APPLY_PATCH = Tool(
         "diff, or *** Begin Patch with *** Update File: / *** Add File: / *** Delete File: PATH, "
         "*** Move to: PATH, @@ and lines marked ' ', - or +, then *** End Patch."
     ),
-    args=PatchArgs,
+    input=PatchArgs,
     risk="write",
     run=apply_patch,
     concurrency="exclusive",

@@ -36,7 +36,7 @@ def _as_long_as_it_takes(_args: AskArgs) -> float:
 ASK_USER = Tool(
     name="ask_user",
     description="Ask the person when only they can decide. Not for permission: calls that need it ask by themselves.",
-    args=AskArgs,
+    input=AskArgs,
     risk="read",
     run=ask_user,
     mutating=never_mutating,

@@ -94,7 +94,7 @@ def bash_tool(jobs: Jobs) -> Tool:
             "call starts anew: no folder or variable is kept. 120 s unless timeout_ms says otherwise, 600 s at "
             "most; what still runs at its end is stopped. For servers use background, then job to look or stop."
         ),
-        args=BashArgs,
+        input=BashArgs,
         risk="shell",
         run=bash,
         concurrency="exclusive",

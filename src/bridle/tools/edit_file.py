@@ -204,7 +204,7 @@ EDIT_FILE = Tool(
         "Replace a text in a file. old_string must occur exactly once, or set replace_all. Line ends and "
         "mode are kept."
     ),
-    args=EditArgs,
+    input=EditArgs,
     risk="write",
     run=edit_file,
     concurrency="exclusive",

@@ -42,7 +42,7 @@ def exit_plan_tool(mode: Callable[[], Mode], mode_before: Callable[[], Mode]) ->
     return Tool(
         name=EXIT_PLAN_MODE,
         description="In plan mode, when the plan is ready: show it to the person, who decides if you carry it out.",
-        args=PlanArgs,
+        input=PlanArgs,
         risk="read",
         run=exit_plan_mode,
         mutating=never_mutating,

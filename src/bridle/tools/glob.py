@@ -116,7 +116,7 @@ GLOB = Tool(
         "Find files by name, changed last first, at most 1000. A pattern without / matches at any depth. "
         ".git and node_modules are left out."
     ),
-    args=GlobArgs,
+    input=GlobArgs,
     risk="read",
     run=glob,
     concurrency="parallel_safe",

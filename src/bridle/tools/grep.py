@@ -192,7 +192,7 @@ GREP = Tool(
         "Search files for a regular expression, line by line; at most 200 answers, by path. Left out: what "
         ".gitignore names, .git, node_modules, build output, binary files, files over 10 MB."
     ),
-    args=GrepArgs,
+    input=GrepArgs,
     risk="read",
     run=grep,
     concurrency="parallel_safe",

@@ -80,7 +80,7 @@ def _subjects(args: LsArgs) -> tuple[Subject, ...]:
 LS = Tool(
     name="ls",
     description="List a folder: names, sizes, / after folders, hidden ones too; at most 500.",
-    args=LsArgs,
+    input=LsArgs,
     risk="read",
     run=ls,
     concurrency="parallel_safe",

@@ -203,7 +203,7 @@ READ_FILE = Tool(
         "over 1 MB and binary files are refused. path output:CALL_ID reads an earlier result that was too "
         "long to show whole."
     ),
-    args=ReadArgs,
+    input=ReadArgs,
     risk="read",
     run=read_file,
     concurrency="parallel_safe",

@@ -11,7 +11,7 @@ from bridle.tools.jobs import Jobs
 
 def document() -> bytes:
     tools = builtin_tools(Jobs(lambda _event: None))
-    schemas = {tool.name: json_schema(tool.args) for tool in tools}
+    schemas = {tool.name: json_schema(tool.input) for tool in tools}
     return msgspec.json.format(msgspec.json.encode(schemas), indent=2) + b"\n"
 
 

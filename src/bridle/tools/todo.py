@@ -30,7 +30,7 @@ async def todo(args: TodoArgs, context: ToolContext) -> ToolOutput:
 TODO = Tool(
     name="todo",
     description="Show the person your plan for a longer task. Replaces the list; keep one item doing.",
-    args=TodoArgs,
+    input=TodoArgs,
     risk="read",
     run=todo,
     mutating=never_mutating,

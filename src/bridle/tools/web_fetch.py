@@ -66,7 +66,7 @@ def web_fetch_tool(fetch: Fetch) -> Tool:
             "Fetch a public web page or text file; HTML comes as Markdown. No login, no JavaScript, nothing on "
             "this machine or its network."
         ),
-        args=WebFetchArgs,
+        input=WebFetchArgs,
         risk="network",
         run=web_fetch,
         concurrency="parallel_safe",

@@ -167,7 +167,7 @@ def _subjects(args: WriteArgs) -> tuple[Subject, ...]:
 WRITE_FILE = Tool(
     name="write_file",
     description="Create a file, or replace one as a whole. Missing folders are made; its mode is kept.",
-    args=WriteArgs,
+    input=WriteArgs,
     risk="write",
     run=write_file,
     concurrency="exclusive",

@@ -29,7 +29,7 @@ async def _run(_args: Any, _context: Any) -> ToolOutput:
     return ToolOutput()
 
 
-WRITE = Tool(name="write_file", description="", args=Arguments, risk="write", run=_run)
+WRITE = Tool(name="write_file", description="", input=Arguments, risk="write", run=_run)
 
 
 def ended(call: ToolCall, outcome: Any = "ok", *, content: str = "", reason: str | None = None) -> ToolResult:

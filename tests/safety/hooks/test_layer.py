@@ -35,7 +35,9 @@ async def _unused(_args: Any, _context: Any) -> ToolOutput:
     return ToolOutput()
 
 
-WRITE = Tool(name="write_file", description="", args=Arguments, risk="write", run=_unused, subjects=_subjects)
+WRITE = Tool(
+    name="write_file", description="", input=Arguments, risk="write", run=_unused, subjects=_subjects
+)
 
 
 class Line:

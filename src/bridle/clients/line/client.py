@@ -251,6 +251,10 @@ class _Client:
             if envelope.id == self._opened_at:
                 self._begin()
             return
+        if not e.concerns(envelope):  # what a child says or waits for is not the conversation on this page
+            self._screen.show(envelope)
+            self._footer.draw()
+            return
         if envelope.id is not None:
             self._waited()
         match envelope.event:

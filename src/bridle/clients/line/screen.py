@@ -156,6 +156,9 @@ class Screen:
     def show(self, envelope: e.Envelope) -> None:
         """What this event adds to the page."""
         event = envelope.event
+        if not e.concerns(envelope):
+            self._tell(envelope)
+            return
         match event:
             case e.TextDelta(text=text):
                 self._answer.append(text)
@@ -208,7 +211,10 @@ class Screen:
                 self._said.add(event.message)
             case _:
                 pass
-        for line in self._story.lines(event):
+        self._tell(envelope)
+
+    def _tell(self, envelope: e.Envelope) -> None:
+        for line in self._story.told(envelope):
             self._end_text()
             self.say(line, indent=_INDENT)
 
@@ -218,6 +224,8 @@ class Screen:
 
     def fold(self, envelope: e.Envelope) -> None:
         """An event of the past: it counts, and prints nothing."""
+        if not e.concerns(envelope):
+            return
         match envelope.event:
             case e.CostIncremented() as cost:
                 self.session.add(cost)

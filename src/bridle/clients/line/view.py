@@ -31,7 +31,7 @@ class SessionView:
         self.mode: e.Mode = "default"
         self.turns = 0
         self.last_id = 0
-        self._early: list[e.AnyEvent] = []
+        self._early: list[tuple[str | None, e.AnyEvent]] = []
         self.degraded: dict[str, e.Degraded] = {}
         self.created: e.SessionCreated | None = None
         self.grants: dict[str, e.GrantAdded] = {}
@@ -68,19 +68,22 @@ class SessionView:
 
     def was_shown_early(self, envelope: e.Envelope) -> bool:
         """Whether this is the second coming of an event: on a full disk it is shown before it has an id."""
+        seen = envelope.invocation, envelope.event
         if envelope.id is None:
             if not isinstance(envelope.event, e.LiveEvent):
-                self._early.append(envelope.event)
+                self._early.append(seen)
             return False
-        if envelope.event not in self._early:
+        if seen not in self._early:
             return False
-        self._early.remove(envelope.event)
+        self._early.remove(seen)
         self.last_id = envelope.id
         return True
 
     def take(self, envelope: e.Envelope) -> None:
-        """One more event."""
+        """One more event. What a child said is none of this."""
         self.last_id = envelope.id or self.last_id
+        if not e.concerns(envelope):
+            return
         self.contents.take(envelope.event)
         match envelope.event:
             case e.SessionCreated(mode=mode) as created:

@@ -29,6 +29,7 @@ from bridle.safety.spawn import (
 )
 
 if TYPE_CHECKING:
+    from bridle.base.duplex import Inlet
     from bridle.engine.ports import Hosts
     from bridle.safety.sandbox.adapters import Adapter, Launch
     from bridle.safety.sandbox.confinement import Confinement, Place
@@ -144,7 +145,7 @@ class SandboxSpawn:
         call_id: str,
         on_output: Output,
         on_error: Output | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | Inlet | None = None,
         agree: Callable[[str], None] = _agree,
     ) -> ConfinedProcess:
         """As `Spawn` says. `agree` is told what will hold the command before it runs, and may raise `CannotStart`."""
@@ -197,7 +198,7 @@ class SandboxSpawn:
         policy: SpawnPolicy,
         on_output: Output,
         on_error: Output | None,
-        stdin: bytes | None,
+        stdin: bytes | Inlet | None,
     ) -> ConfinedProcess:
         """Starts it in a border. Where that failed and the command certainly did not run, it is tried again.
 
@@ -341,7 +342,7 @@ class ClaimedSpawn:
         call_id: str,
         on_output: Output,
         on_error: Output | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | Inlet | None = None,
     ) -> ConfinedProcess:
         return await self._spawn(
             argv,

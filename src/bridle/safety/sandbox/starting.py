@@ -6,10 +6,14 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from bridle.base.processes import Output, Process, Processes
 from bridle.safety.sandbox.adapters import Launch, NeverRan
 from bridle.safety.sandbox.limits import GO, Limits
+
+if TYPE_CHECKING:
+    from bridle.base.duplex import Inlet
 
 _END_S = 2.0
 
@@ -38,7 +42,7 @@ async def start(
     env: Mapping[str, str],
     on_output: Output,
     on_error: Output | None = None,
-    stdin: bytes | None = None,
+    stdin: bytes | Inlet | None = None,
     ended: Callable[[], None] = _nothing,
     limits: Limits = Limits(),  # noqa: B008  frozen
 ) -> Process:
@@ -56,7 +60,7 @@ async def start(
             argv = limits.starting(argv)
         else:
             argv = (*launch.dying_with_us, *limits.waiting(argv, has_input=stdin is not None))
-            stdin = GO + (stdin or b"")  # which is sent when we wait next: it is counted by then
+            stdin = _after_go(stdin)
     try:
         process = await processes.start(
             argv,
@@ -125,6 +129,14 @@ async def _end(process: Process) -> None:
             await process.wait()
     except TimeoutError:
         await _kill(process)
+
+
+def _after_go(stdin: bytes | Inlet | None) -> bytes | Inlet:
+    """The input behind the word that lets a command begin, which is sent when we wait next: it is counted by then."""
+    if stdin is None or isinstance(stdin, bytes):
+        return GO + (stdin or b"")
+    stdin.begin_with(GO)
+    return stdin
 
 
 class _Delivery:

@@ -1,0 +1,225 @@
+"""JSON Schemas of strangers: checked themselves before they check anything, and never for long.
+
+Nothing is fetched: a reference leads to another place of the same schema or is refused. However a schema and a value
+are made, checking ends: every keyword counts against a limit, patterns are `linear_pattern`s, and what is compared with
+each other is compared as bytes. A pattern that cannot be one is left to whoever wrote it: nothing is held against it.
+
+BadSchema   it is no JSON Schema, or one that is not obeyed here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from bridle.base.linear_pattern import BadPattern, LinearPattern, TooMuchWork, UnsupportedPattern
+
+MOST_BYTES: Final = 128 * 1024
+MOST_CHECKS: Final = 30_000
+"""How much a check may cost, in keywords and what they are held against: about half a second."""
+_MOST_TO_READ: Final = 10 * MOST_CHECKS
+"""The same for a schema itself, once."""
+_MEMBERS: Final = 16
+"""So many members of a list or an object cost what a keyword costs."""
+_MESSAGE_CHARACTERS: Final = 200
+
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose values are schemas by name."""
+_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_INDEX_DIGITS: Final = 6
+_ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+
+
+class BadSchema(ValueError):
+    """Its text reads as the end of a sentence."""
+
+
+class JsonSchema:
+    """A JSON Schema of an object. `check` it before it is used; both `check` and `problem` load what knows schemas."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = dict(document)
+        self._left = 0
+        self._patterns: dict[str, LinearPattern | None] = {}
+        self._validator: Any = None
+
+    def check(self) -> None:
+        """Raises `BadSchema` where it is none, leads out of itself, or is too large to be obeyed."""
+        try:
+            if _encoded_bytes(self.document) > MOST_BYTES:
+                raise BadSchema(f"it has more than {MOST_BYTES // 1024} KB")
+            if self.document.get("type") != "object":
+                raise BadSchema('its type is not "object"')
+            self._made()
+        except RecursionError:
+            raise BadSchema("it is nested too deeply") from None
+        except (_Exhausted, TooMuchWork):
+            raise BadSchema("reading it takes too long") from None
+
+    def problem(self, value: object) -> str | None:
+        """What is wrong with a value, and where; None when it fits."""
+        self._left = MOST_CHECKS
+        try:
+            error = next(self._made().iter_errors(value), None)
+        except (_Exhausted, TooMuchWork):
+            return "checking it takes too long - at `$`"
+        except RecursionError:
+            return "it is nested too deeply - at `$`"
+        if error is None:
+            return None
+        message = error.message.rstrip(".")
+        if len(message) > _MESSAGE_CHARACTERS:
+            message = message[: _MESSAGE_CHARACTERS - 1] + "…"
+        return f"{message} - at `{error.json_path}`"
+
+    def _made(self) -> Any:
+        if self._validator is None:
+            self._validator = self._validator_of_document()
+        return self._validator
+
+    def _validator_of_document(self) -> Any:
+        import jsonschema.validators
+
+        library: Any = jsonschema.validators
+        self._left = _MOST_TO_READ
+        known = library.validator_for(self.document, default=library.Draft202012Validator)
+        bounded = library.extend(known, {name: self._counted(run) for name, run in known.VALIDATORS.items()})
+        local = library.SPECIFICATIONS  # what it takes by default would fetch
+        of_schemas = bounded(known.META_SCHEMA, registry=local)
+        if (error := next(of_schemas.iter_errors(self.document), None)) is not None:
+            raise BadSchema(f"{error.message[:_MESSAGE_CHARACTERS]} - at `{error.json_path}`")
+        schemas = list(_schemas(self.document))
+        anchors = {f"#{schema[name]}" for schema in schemas for name in _ANCHORS if name in schema}
+        for schema in schemas:
+            if schema is not self.document and "$id" in schema:
+                raise BadSchema('"$id" inside of it is not supported')
+            self._take_patterns(schema)
+            for name in _REFERENCES:
+                if isinstance(target := schema.get(name), str):
+                    if not target.startswith("#"):
+                        raise BadSchema(f'"{name}" leads to {target[:80]!r}, and nothing is fetched')
+                    if target not in anchors and not _leads_somewhere(self.document, target):
+                        raise BadSchema(f'"{name}" leads to {target[:80]!r}, which is not there')
+        return bounded(self.document, registry=local)
+
+    def _take_patterns(self, schema: Mapping[str, Any]) -> None:
+        named: Any = schema.get("patternProperties", {})
+        if named and "unevaluatedProperties" in schema:
+            raise BadSchema('"patternProperties" beside "unevaluatedProperties" is not supported')
+        for pattern in (*named, *filter(None, (schema.get("pattern"),))):
+            try:
+                self._patterns[pattern] = LinearPattern(pattern)
+            except UnsupportedPattern:
+                self._patterns[pattern] = None
+            except BadPattern as problem:
+                raise BadSchema(f"the pattern {pattern[:80]!r} cannot be used: {problem}") from None
+
+    def _counted(self, run: Callable[..., Any]) -> Callable[..., Generator[Any]]:
+        """A keyword that counts what it looks at, done by us where the library's own could take for ever."""
+        name = run.__name__
+        own = {
+            "pattern": self._pattern,
+            "patternProperties": self._pattern_properties,
+            "additionalProperties": self._additional_properties,
+            "uniqueItems": _unique_items,
+        }.get(name, run)
+
+        def counted(validator: Any, keyword: Any, value: Any, schema: Any) -> Generator[Any]:
+            self._left -= 1 + (_size(keyword) + _size(value)) // _MEMBERS
+            if self._left < 0:
+                raise _Exhausted
+            yield from own(validator, keyword, value, schema) or ()
+
+        return counted
+
+    def _searches(self, pattern: str, text: str) -> bool | None:
+        """Whether it matches; None where nobody can tell."""
+        if pattern not in self._patterns:  # one of the schemas of schemas
+            self._patterns[pattern] = LinearPattern(pattern)
+        found = self._patterns[pattern]
+        return None if found is None else found.search(text)
+
+    def _pattern(self, _validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+        if isinstance(value, str) and self._searches(pattern, value) is False:
+            yield _error(f"{value[:80]!r} does not match {pattern!r}")
+
+    def _pattern_properties(self, validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[Any]:
+        for pattern, schema in patterns.items() if isinstance(value, dict) else ():
+            for name, item in cast("dict[str, Any]", value).items():
+                if self._searches(pattern, name):
+                    yield from validator.descend(item, schema, path=name, schema_path=pattern)
+
+    def _additional_properties(self, validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if not isinstance(value, dict):
+            return
+        named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+        for name, item in cast("dict[str, Any]", value).items():
+            if name in named or any(self._searches(pattern, name) is not False for pattern in patterns):
+                continue
+            if isinstance(allowed, dict):
+                yield from validator.descend(item, allowed, path=name)
+            elif not allowed:
+                yield _error(f"there is no property {name!r}")
+
+
+def _encoded_bytes(document: object) -> int:
+    try:
+        return len(msgspec.json.encode(document))
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        raise BadSchema("it is not JSON") from None
+
+
+def _leads_somewhere(document: object, pointer: str) -> bool:
+    """Whether a JSON Pointer, as the fragment of a reference, names a place of the document."""
+    from urllib.parse import unquote
+
+    place: Any = document
+    for step in unquote(pointer[1:]).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(place, list) and name.isdecimal() and len(name) < _INDEX_DIGITS:
+            here = cast("list[Any]", place)
+            place = here[int(name)] if int(name) < len(here) else None
+        elif isinstance(place, dict) and name in place:
+            place = cast("dict[str, Any]", place)[name]
+        else:
+            return False
+    return isinstance(place, dict | bool) and (pointer == "#" or pointer.startswith("#/"))
+
+
+class _Exhausted(Exception):
+    """The limit of a check is reached."""
+
+
+def _size(value: object) -> int:
+    return len(cast("list[Any]", value)) if isinstance(value, list | dict) else 0
+
+
+def _error(message: str) -> Any:
+    from jsonschema.exceptions import ValidationError
+
+    return ValidationError(message)
+
+
+def _unique_items(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
+    if wanted and isinstance(value, list):
+        encode, items = msgspec.json.Encoder(order="deterministic").encode, cast("list[Any]", value)
+        if len({encode(item) for item in items}) < len(items):
+            yield _error("the items are not all different")
+
+
+def _schemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A schema and all schemas in it."""
+    yield schema
+    for name, value in schema.items():
+        if name in _DATA:
+            continue
+        if name in _NAMED and isinstance(value, dict):
+            inner = list(cast("dict[str, Any]", value).values())
+        else:
+            inner = cast("list[Any]", value) if isinstance(value, list) else [value]
+        for one in inner:
+            if isinstance(one, dict):
+                yield from _schemas(cast("dict[str, Any]", one))
