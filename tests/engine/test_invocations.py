@@ -31,6 +31,7 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, encode_payload
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession
 from bridle.protocol.messages import TextBlock, Usage
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
 from bridle.sessions.searching import said_in
 
@@ -326,13 +327,13 @@ async def test_calls_times_and_questions_of_a_child_are_its_own_and_go_to_the_pe
     async def run_tool(call):
         request = e.PermissionRequested(call_id=call.id, tool="t", input={}, risk="read", why="")
         assert (await asked.ask_permission(request)).allows
-        both = asyncio.gather(asked.ask("steps-1", "Go on?"), questions.ask("steps-1", "Go on?"))
+        question = OpenQuestion(text="Go on?")
+        both = asyncio.gather(asked.ask("steps-1", question), questions.ask("steps-1", question))
         await asyncio.sleep(0)
-        questions.answer_question(person, AnswerQuestion(session="", question_id="steps-1", answer="main"))
-        questions.answer_question(
-            person, AnswerQuestion(session="", question_id="steps-1@inv_1", answer="child")
-        )
-        assert await both == ["child", "main"]
+        for name, words in (("steps-1", "main"), ("steps-1@inv_1", "child")):
+            answer = AnswerQuestion(session="", question_id=name, answer=WordsAnswer(text=words))
+            questions.answer_question(person, answer)
+        assert await both == [WordsAnswer(text="child"), WordsAnswer(text="main")]
         return ToolOutput(content="done")
 
     stopwatch, dispatcher = parts(child, asked, run_tool)

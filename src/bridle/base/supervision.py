@@ -14,6 +14,8 @@ from bridle.base.processes import CannotStart
 
 MOST_ENDS: Final = 5
 WITHIN_S: Final = 60.0
+LAST_MOMENT_S: Final = 0.5
+"""A process that closes its connection is mostly about to end; how it does says more."""
 FIRST_WAIT_MS: Final = 250
 LONGEST_WAIT_MS: Final = 10_000
 
@@ -100,7 +102,8 @@ class Supervisor:
             await asyncio.wait((ending, connecting), return_when=asyncio.FIRST_COMPLETED)
             if connecting.done() and not ending.done():
                 if (fault := connecting.exception()) is not None:
-                    return str(fault) or type(fault).__name__
+                    await asyncio.wait((ending,), timeout=LAST_MOMENT_S)
+                    return _how_it_ended(ending) if ending.done() else str(fault) or type(fault).__name__
                 self._set(ProcessState("up"))
             await asyncio.wait((ending,))
             return _how_it_ended(ending)

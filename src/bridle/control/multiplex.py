@@ -167,7 +167,7 @@ class Multiplexer:
             case DetachSession():
                 live.detach(client.id)
             case EndSession():
-                await live.end("user")
+                await self._end(live)
             case SendInput():
                 number = session.accept(client, command.content, command.mode)
             case CancelTurn():
@@ -197,6 +197,15 @@ class Multiplexer:
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
         return Accepted(session=live.id, event=number)
+
+    async def _end(self, live: LiveSession) -> None:
+        """Whoever ends it is told where not all of it could be kept; then nobody else has to be."""
+        try:
+            await live.end("user")
+        except StoreError as failure:
+            if failure is self._failure:
+                self._failure = None
+            raise
 
     def _put_in_order(self, command: RenameSession | PinSession | BranchSession | DeleteSession) -> str:
         """What is done to a stored session, open or not. Returns the session it is about afterwards."""
