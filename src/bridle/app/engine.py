@@ -13,7 +13,7 @@ import msgspec
 from bridle.app.folding import KeptFold
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.known_models import KnownModels
+from bridle.app.known_models import KnownModels, shared_catalogue
 from bridle.app.models import Models
 from bridle.app.sandboxing import machine_spawn, opening_words
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
@@ -98,11 +98,10 @@ class Engine:
         self._env = env
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         self._processes = Processes(adopts_orphans=adopts_orphans)
-        forwarders = Forwarders(
-            self._processes, stored, where=where, env=env, clock=clock, listening=listening
-        )
-        self.models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
-        self.known = KnownModels(self.models, state=where.state, clock=clock)
+        forwarders = Forwarders(self._processes, where=where, env=env, clock=clock, listening=listening)
+        self._models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
+        self._catalogue = shared_catalogue(where.state, clock)
+        self._known_of: dict[str, KnownModels] = {}
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, env=env)
@@ -118,7 +117,7 @@ class Engine:
             where.state,
             env.get(LOG_VARIABLE, ""),
             clock=clock,
-            secrets=self.models.keys_in_use,
+            secrets=self._models.keys_in_use,
         )
         self._ground = Ground(
             where=where,
@@ -126,8 +125,8 @@ class Engine:
             notes=self._notes,
             clock=clock,
             ids=self._ids,
-            models=self.models,
-            known=self.known,
+            models=self._models,
+            known=KnownModels(self._models, self._catalogue, {}),
             spawn=self._sandbox,
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
@@ -135,10 +134,10 @@ class Engine:
         )
         self._open: dict[str, tuple[StoredLog, KeptFold]] = {}
         self._idle_s: dict[str, float] = {}
-        self._housekeeping = Housekeeping(self.store, where, env, clock, self._notes)
+        self._housekeeping = Housekeeping(self.store, where, env, clock)
         self.multiplexer = Multiplexer(
             open_session=self._opened,
-            choose_model=self.models.choose,
+            choose_model=lambda session, name: self.known_of(session).models.choose(name),
             prompt_of=_prompt_of,
             ids=self._ids,
             hello=handshake(),
@@ -154,6 +153,17 @@ class Engine:
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
         return self.multiplexer.connect(name=name, identity=identity, answers=answers)
 
+    def known_for(self, settings: SessionSettings) -> KnownModels:
+        """The models of a session with these settings, and what is known of them. No other session's are touched."""
+        models = self._models.with_settings(
+            settings.providers, store=settings.credential_store, helper=settings.credential_helper
+        )
+        return KnownModels(models, self._catalogue, settings.models)
+
+    def known_of(self, session: str) -> KnownModels:
+        """The models of a session that is open, and what is known of them."""
+        return self._known_of[session]
+
     async def close(self) -> None:
         """Ends sessions, then processes, then the store: whatever happens, in this order."""
         try:
@@ -161,7 +171,7 @@ class Engine:
         finally:
             await self._processes.close()
             self._sandbox.close()
-            await self.models.close()
+            await self._models.close()
             await self._housekeeping.close()
             with ExitStack() as closing:
                 closing.callback(self._notes.close)
@@ -177,6 +187,7 @@ class Engine:
     def _close_log(self, session: str) -> None:
         """The run is over; whoever opens the session next takes its lock."""
         log, fold = self._open.pop(session)
+        del self._known_of[session]
         try:
             fold.at_close()
         finally:
@@ -202,12 +213,7 @@ class Engine:
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
-        self.models.configure(
-            settings.providers, store=settings.credential_store, helper=settings.credential_helper
-        )
-        self.known.configure(settings.models)
-        self._notes.configure(settings.log_levels)
-        ground, keys_notice = await self._ground_of(cwd, command.env, approvals)
+        ground, keys_notice = await self._ground_of(settings, cwd, command.env, approvals)
         chosen = await self._chosen(command, settings, ground.models)
         is_off = settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
@@ -219,7 +225,7 @@ class Engine:
             past = _Past(Conversation(), 0)
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
-                self._check_model(past.conversation, chosen)
+                _check_model(past.conversation, chosen, ground.models)
             composed = compose(
                 ground,
                 Opened(
@@ -253,8 +259,9 @@ class Engine:
             log.close()
             raise
         self._open[log.session] = (log, composed.fold)
+        self._known_of[log.session] = ground.known
         self._idle_s[log.session] = settings.idle_timeout_s
-        self._housekeeping.begin(cwd)
+        self._housekeeping.begin(cwd, ground.notes)
         return composed.session
 
     async def _require_sandbox(self) -> None:
@@ -266,18 +273,25 @@ class Engine:
             raise CommandRefused("SandboxRequired")
 
     async def _ground_of(
-        self, cwd: str, env: Mapping[str, str], approvals: Approvals
+        self, settings: SessionSettings, cwd: str, env: Mapping[str, str], approvals: Approvals
     ) -> tuple[Ground, tuple[Notice, ...]]:
-        """What a session in this folder stands on: with the keys of its project, where it has a secrets file."""
-        root = repository_root(cwd)
+        """What a session in this folder stands on: with its own models and levels, and the keys of its project."""
+        known, root = self.known_for(settings), repository_root(cwd)
+        ground = msgspec.structs.replace(
+            self._ground,
+            models=known.models,
+            known=known,
+            notes=self._notes.with_levels(settings.log_levels),
+        )
         if not has_secrets_file(root):
-            return self._ground, ()
+            return ground, ()
         from bridle.app.project_secrets import ignored_by_git, project_keys
 
         is_ignored = ignored_by_git(self._ground.spawn, root=root, env=env)
         found = await project_keys(root, approvals=approvals, is_ignored=is_ignored)
-        models = self.models.of_project(root, found.values)
-        return msgspec.structs.replace(self._ground, models=models), (found.notice(),)
+        models = known.models.of_project(root, found.values)
+        known = KnownModels(models, self._catalogue, settings.models)
+        return msgspec.structs.replace(ground, models=models, known=known), (found.notice(),)
 
     async def _chosen(
         self, command: CreateSession, settings: SessionSettings, models: Models
@@ -317,13 +331,6 @@ class Engine:
         if options.on_orphan == "fail":
             raise await refusal(found, scene, session=log.session)
         return _Past(conversation, kept_until, scene)
-
-    def _check_model(self, conversation: Conversation, chosen: ModelChanged | None) -> None:
-        """Refuses at the door what would fail at the first request."""
-        model = chosen or conversation.model
-        if model is None:
-            raise UsageError("This session has no model. Name one: -m provider:model")
-        self.models.provider(model.provider, model.model)
 
     async def _begin(
         self,
@@ -437,6 +444,14 @@ def _prompt_of(name: str, arguments: str) -> str | None:
     from bridle.commands.prompts import prompt_of
 
     return prompt_of(name, arguments)
+
+
+def _check_model(conversation: Conversation, chosen: ModelChanged | None, models: Models) -> None:
+    """Refuses at the door what would fail at the first request."""
+    model = chosen or conversation.model
+    if model is None:
+        raise UsageError("This session has no model. Name one: -m provider:model")
+    models.go_on_with(model)
 
 
 def _no_limit(command: CreateSession, options: SessionOptions, mode: Mode) -> Iterator[Notice]:

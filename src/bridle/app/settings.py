@@ -91,7 +91,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...]
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
-    credential_store: str = "encrypted"
+    credential_store: Literal["encrypted", "keyring"] = "encrypted"
     credential_helper: Literal["always", "serve", "never"] = "serve"
     models: Mapping[str, Mapping[str, Any]]
     fallback_model: str | None

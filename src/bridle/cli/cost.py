@@ -64,8 +64,8 @@ class _Spent(msgspec.Struct, frozen=True):
 
 def cost(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     since_ms = _since_ms(parsed.since)
-    models = Models(env=env, clock=SystemClock())
-    models.configure(settings_here(parsed, env).checked().get("providers") or {})
+    tiers = settings_here(parsed, env).checked()
+    models = Models(env=env, clock=SystemClock()).with_settings(tiers.get("providers") or {})
     store = session_store(sessions_unlocked(env))
     try:
         rows = [store.find(parsed.session)] if parsed.session else store.list()

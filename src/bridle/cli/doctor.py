@@ -206,7 +206,6 @@ def _keys(found: _Found) -> Iterable[Row]:
     from bridle.cli.login_store import credentials_row
 
     stored = _stored_keys(found)
-    stored.back_end = found.tiers.get("credentials.store") or "encrypted"
     status, text = credentials_row(stored, found.where, found.env)
     return [Row(status, "keys", text)]
 
@@ -223,7 +222,8 @@ def _secrets(found: _Found) -> Iterable[Row]:
 
 
 def _stored_keys(found: _Found) -> StoredKeys:
-    return StoredKeys(where=found.where, env=found.env, clock=SystemClock())
+    back_end = found.tiers.get("credentials.store") or "encrypted"
+    return StoredKeys(where=found.where, env=found.env, clock=SystemClock(), back_end=back_end)
 
 
 def _helper(found: _Found) -> Iterable[Row]:
@@ -241,11 +241,10 @@ async def _helper_row(found: _Found) -> Row:
     from bridle.base.processes import Processes
 
     stored = _stored_keys(found)
-    stored.back_end = found.tiers.get("credentials.store") or "encrypted"
     processes = Processes()
-    forwarders = Forwarders(processes, stored, where=found.where, env=found.env, clock=SystemClock())
+    forwarders = Forwarders(processes, where=found.where, env=found.env, clock=SystemClock())
     try:
-        names = await forwarders.names()
+        names = await forwarders.names(stored)
     finally:
         await forwarders.close()
         await processes.close()

@@ -111,7 +111,7 @@ async def run_prompt(
 ) -> None:
     """One prompt on an engine; the first signal stops the turn, the second leaves at once."""
     connection = engine.connect(name="print", answers=False)
-    printer.is_local = lambda provider: _is_local(engine, provider)
+    printer.is_local = lambda provider: _is_local(engine, printer.session, provider)
     loop = asyncio.get_running_loop()
     run = asyncio.ensure_future(printer.run(connection, create, content))
     stopping: list[asyncio.Task[None]] = []
@@ -142,10 +142,12 @@ async def run_prompt(
         await connection.close()
 
 
-def _is_local(engine: Engine, provider: str) -> bool:
+def _is_local(engine: Engine, session: str | None, provider: str) -> bool:
     """Whether a provider runs on this machine, so that nobody is paid for it."""
     try:
-        return provider == DEMO or engine.models.endpoint(provider).local
+        return provider == DEMO or (
+            session is not None and engine.known_of(session).models.endpoint(provider).local
+        )
     except BridleError:
         return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import os
 import signal
 import sys
@@ -15,7 +16,8 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
 from bridle.app.models import DEMO as DEMO_PROVIDER
-from bridle.app.settings import session_options, session_settings
+from bridle.app.models import Models
+from bridle.app.settings import SessionSettings, session_options, session_settings
 from bridle.app.undoing import UNDO_DOES
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
@@ -102,7 +104,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 facts=_facts(
                     _folder_of(create, engine.store), engine, env, _with_key(model_from, engine, create, env)
                 ),
-                reach=_reach(_folder_of(create, engine.store), engine, env),
+                reach=_reach(_folder_of(create, engine.store), engine, create, env),
                 first_prompt=" ".join(parsed.prompt) or None,
             )
         finally:
@@ -144,13 +146,10 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
 
 def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
     """Where the choice of model comes from, and its key; and which other keys are there to switch to."""
-    models = engine.models
     try:
-        settings = session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
-        models.configure(
-            settings.providers, store=settings.credential_store, helper=settings.credential_helper
-        )
-        name = (create.model or settings.model or "").partition(":")[0]
+        settings = _settings(create, env)
+        models, chosen = engine.known_for(settings).models, create.model or settings.model or ""
+        name = models.choose(chosen).provider if chosen else ""
         source = models.key_source(models.endpoint(name))
         others = [endpoint for endpoint in models.with_keys() if endpoint.name != name]
         found = [other for endpoint in others if (other := models.key_source(endpoint))]
@@ -162,27 +161,27 @@ def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mappi
     return f"{model_from}, key from {source}{also}"
 
 
+def _settings(create: CreateSession, env: Mapping[str, str]) -> SessionSettings:
+    return session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
+
+
 def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
     return {"config_file": parsed.config, "profile": parsed.profile, "sets": parsed.set}
 
 
 async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:
-    where = folders(env)
-    settings = session_settings(session_options(create), where=where, cwd=create.cwd, env=env)
-    engine.models.configure(
-        settings.providers, store=settings.credential_store, helper=settings.credential_helper
-    )
+    models = engine.known_for(_settings(create, env)).models
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        model = await choose_model(engine.models, _ask, _say_line, columns=columns)
+        model = await choose_model(models, _ask, _say_line, columns=columns)
     except (EOFError, KeyboardInterrupt):
         print()
         return None
     if model is not None and model != DEMO:
-        engine.models.choose(model)
-        set_value(where, "model", model)
-        local = "Cost: none, it is local." if _is_local(engine, model) else "Change it with /model."
+        models.choose(model)
+        set_value(folders(env), "model", model)
+        local = "Cost: none, it is local." if _is_local(models, model) else "Change it with /model."
         say(f"Saved: {visible(model, newlines=False)}. {local}\n\n")
     return model
 
@@ -240,8 +239,9 @@ def _facts(cwd: str, engine: Engine, env: Mapping[str, str], model_from: str) ->
     )
 
 
-def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
+def _reach(cwd: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> Reach:
     state = folders(env).state
+    known = functools.cache(lambda: engine.known_for(_settings(create, env)))
 
     async def edit(text: str) -> str | None:
         from bridle.cli.drafts import edited
@@ -288,8 +288,8 @@ def _reach(cwd: str, engine: Engine, env: Mapping[str, str]) -> Reach:
         branch=branch,
         promote=promote,
         prompts=(*DOES.items(), *GIT_DOES.items(), *COMPACT_DOES.items(), *UNDO_DOES.items()),
-        is_local=lambda model: _is_local(engine, model),
-        window_of=engine.known.window_of,
+        is_local=lambda model: _is_local(known().models, model),
+        window_of=lambda model: known().window_of(model),
     )
 
 
@@ -297,11 +297,11 @@ def _title(store: SessionStore, session: str) -> str:
     return next((row.title for row in store.list() if row.id == session), "")
 
 
-def _is_local(engine: Engine, model: str) -> bool:
+def _is_local(models: Models, model: str) -> bool:
     """Whether the model runs on this machine, so that nobody is paid for it."""
     provider = model.partition(":")[0]
     try:
-        return provider == DEMO_PROVIDER or engine.models.endpoint(provider).local
+        return provider == DEMO_PROVIDER or models.endpoint(provider).local
     except BridleError:
         return False
 

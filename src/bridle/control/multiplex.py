@@ -46,8 +46,8 @@ from bridle.protocol.messages import TextBlock
 OpenSession = Callable[[CreateSession, str], Awaitable[Session]]
 """Opens a session for a client id, or resumes a stored one; the composition root knows how."""
 
-ChooseModel = Callable[[str], ModelChanged]
-"""Reads `provider:model`; refuses one that does not exist."""
+ChooseModel = Callable[[str, str], ModelChanged]
+"""Reads `provider:model` for a session, by its own settings; refuses one that does not exist."""
 
 
 PromptOf = Callable[[str, str], str | None]
@@ -166,7 +166,8 @@ class Multiplexer:
                 return Accepted(session=session.id, event=session.revoke(client, command.grant_id))
             case SetModel():
                 session = self.session(command.session)
-                number = session.journal.emit(self._choose_model(command.model), originator=client.id)
+                chosen = self._choose_model(session.id, command.model)
+                number = session.journal.emit(chosen, originator=client.id)
                 return Accepted(session=session.id, event=number)
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
