@@ -26,6 +26,7 @@ from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
+from bridle.config.presets import is_path
 from bridle.context.sources import repository_root
 from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
@@ -202,6 +203,10 @@ class Engine:
 
     async def _open_session(self, command: CreateSession, client: str) -> Session:
         options = session_options(command)
+        if command.agent is not None:
+            raise CommandRefused(
+                "UnknownAgent", agent=visible(command.agent, newlines=False), known="none yet"
+            )
         here = _working_folder(command.cwd)
         approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=here)
         cwd = here
@@ -219,7 +224,7 @@ class Engine:
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
         async with self._sandbox.looking(not is_off):  # while the store is opened
-            log = self._open_log(command, cwd, options)
+            log = self._open_log(command, cwd, settings)
         try:
             held_by = OFF if is_off else self._sandbox.adapter
             past = _Past(Conversation(), 0)
@@ -250,7 +255,7 @@ class Engine:
                 log.log,
                 cwd,
                 chosen,
-                settings.mode,
+                settings,
                 held_by=held_by,
                 court=past.unjudged is not None,
             )
@@ -339,7 +344,7 @@ class Engine:
         log: str,
         cwd: str,
         chosen: ModelChanged | None,
-        mode: Mode,
+        settings: SessionSettings,
         *,
         held_by: str,
         court: bool,
@@ -355,8 +360,8 @@ class Engine:
             SessionCreated(
                 log=log,
                 cwd=conversation.cwd or cwd,
-                profile=command.profile or "default",
-                mode=command.mode or (conversation.mode if resumed else mode),
+                profile=settings.profile,
+                mode=command.mode or (conversation.mode if resumed else settings.mode),
                 resumed=resumed,
                 sandbox=held_by,
                 confined=policy.mode if held_by not in {"", UNCONFINED} else "off",
@@ -373,11 +378,12 @@ class Engine:
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
-    def _open_log(self, command: CreateSession, cwd: str, options: SessionOptions) -> StoredLog:
+    def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> StoredLog:
+        options = settings.options
         if command.resume is None:
             log = self.store.create(
                 cwd,
-                profile=command.profile or options.profile or "default",
+                profile=settings.profile,
                 aliases=command.aliases,
                 headless=options.headless,
             )
@@ -497,7 +503,9 @@ def _kept(row: SessionRow) -> SessionRow:
 
 
 def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
-    """The options with the file they name, which is relative to where the caller is."""
-    if options.config_file is None:
-        return options
-    return msgspec.structs.replace(options, config_file=os.path.join(folder, options.config_file))
+    """The options with the files they name, which are relative to where the caller is."""
+    file, profile = options.config_file, options.profile
+    if profile is not None and is_path(profile):
+        profile = os.path.normpath(os.path.join(folder, os.path.expanduser(profile)))
+    file = file and os.path.join(folder, file)
+    return msgspec.structs.replace(options, config_file=file, profile=profile)

@@ -138,7 +138,12 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         watch=lambda envelope: ground.notes.event(envelope, _provider_of(conversation)),
     )
     stopwatch = Stopwatch(clock)
-    questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
+    questions = Questions(
+        journal=journal,
+        clock=clock,
+        can_be_reached=lambda: options.on_ask == "wait",
+        timeout_s=settings.permission_timeout_s,
+    )
     jobs = Jobs(journal.emit)
 
     async def fetch(url: str, wanted: Wanted) -> Answer:
@@ -405,6 +410,9 @@ def _notices(
         yield Notice(reason=unsafe.reason, message=unsafe.message, data=unsafe.data)
     for warning in settings.warnings:
         yield Notice(reason="ConfigWarning", message=warning)
+    if settings.unused:
+        data = {"settings": ", ".join(settings.unused)}
+        yield Notice(reason="NotUsedYet", message=sentence("NotUsedYet", data), data=data)
     if found.ignored is not None:
         yield Notice(reason="HooksIgnored", message=found.ignored)
     if saved is not None and (problem := saved.problem()) is not None:

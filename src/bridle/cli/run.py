@@ -210,6 +210,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
     return CreateSession(
         cwd=cwd,
         env=session_environment(env),
+        profile=parsed.profile,
         model=parsed.model,
         mode=_mode_of(parsed),
         resume=resume,
@@ -231,7 +232,6 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "on_ask": parsed.on_ask,
             "dry_run": parsed.dry_run,
             "config_file": parsed.config,
-            "profile": parsed.profile,
             "sets": parsed.set,
             "persistent_grants": parsed.persistent_grants,
             "sandbox": parsed.sandbox,

@@ -137,7 +137,8 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     """Where the choice of model comes from; empty when nobody made one."""
     if parsed.model:
         return "--model"
-    options = session_options(CreateSession(cwd=".", config=_files_only(parsed)))
+    config = {"config_file": parsed.config, "sets": parsed.set}
+    options = session_options(CreateSession(cwd=".", profile=parsed.profile, config=config))
     settings = session_settings(options, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
     if settings.model is None:
         return ""
@@ -163,10 +164,6 @@ def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mappi
 
 def _settings(create: CreateSession, env: Mapping[str, str]) -> SessionSettings:
     return session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
-
-
-def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
-    return {"config_file": parsed.config, "profile": parsed.profile, "sets": parsed.set}
 
 
 async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:

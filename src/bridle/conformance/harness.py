@@ -98,6 +98,7 @@ async def harness(
     folder: str | None = None,
     home: str | None = None,
     mode: Mode | None = None,
+    profile: str | None = None,
     resume: str | None = None,
     answers: bool = False,
     fetch: JudgedFetch | None = None,
@@ -126,6 +127,7 @@ async def harness(
                     env={"PATH": os.defpath, "HOME": person},
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
+                    profile=profile,
                     resume=resume,
                     config=options,
                 )

@@ -32,12 +32,13 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back: the answer, who gave it, and the reason when nobody did."""
+    """What came back: the answer, who gave it, and the reason when nobody did, after waiting in vain for so long."""
 
     answer: Answer
     answered_by: str | None = None
     note: str = ""
     reason: Literal["PermissionDenied", "PermissionTimeout", "NoApprover"] | None = None
+    waited_s: float = 0
 
     @property
     def allows(self) -> bool:
@@ -61,9 +62,20 @@ class _Open(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Questions:
-    """The open questions of one session and the people who can answer them."""
+    """The open questions of one session and the people who can answer them.
 
-    def __init__(self, *, journal: Journal, clock: Clock, can_be_reached: Callable[[], bool]) -> None:
+    A question waits for `timeout_s` while nobody is attached.
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        clock: Clock,
+        can_be_reached: Callable[[], bool],
+        timeout_s: float = PERMISSION_TIMEOUT_S,
+    ) -> None:
+        self._timeout_s = timeout_s
         self._journal = journal
         self._clock = clock
         self._can_be_reached = can_be_reached
@@ -92,7 +104,7 @@ class Questions:
         if not self._someone_is_here() and not self._can_be_reached():
             return PermissionAnswer(answer="deny", reason="NoApprover")
         request = msgspec.structs.replace(request, digest=_digest(request))
-        nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout")
+        nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout", waited_s=self._timeout_s)
         return await self._answer_to(request, request.call_id, nobody, digest=request.digest)
 
     async def ask(self, question_id: str, question: str, choices: tuple[str, ...] = ()) -> str | None:
@@ -160,7 +172,7 @@ class Questions:
                 question.future.set_result(question.nobody)
 
         self._stop_clock(question.id)
-        self._timers[question.id] = self._clock.call_later(PERMISSION_TIMEOUT_S, nobody_came)
+        self._timers[question.id] = self._clock.call_later(self._timeout_s, nobody_came)
 
     def _stop_clock(self, number: str) -> None:
         if timer := self._timers.pop(number, None):

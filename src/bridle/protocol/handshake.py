@@ -5,6 +5,8 @@ A feature that is absent from `features` does not exist; a half-built one is not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
@@ -16,6 +18,45 @@ TOKEN_CLAIM_VERSION = 1
 PROFILE_VERSION = 1
 SESSION_LOG_VERSION = 1
 RESOURCE_URI_SCHEME = "harness-v1"
+
+AWAITED_COMMANDS: Mapping[str, str] = {
+    "AnswerTrust": "questions as data",
+    "CustomCommand": "plugins",
+}
+"""Kinds of commands that can be read and are not carried out before a capability is there: they are not announced."""
+AWAITED_EVENTS: Mapping[str, str] = {
+    "ChildStarted": "agents and children",
+    "ChildEnded": "agents and children",
+    "MCPServerDown": "the MCP client",
+    "CustomEvent": "plugins",
+    "TokenExpiring": "the transports",
+    "Presence": "the transports",
+    "ClientRequest": "the editor client",
+}
+"""Kinds of events that can be read and never come before a capability is there."""
+FEATURES: Mapping[str, tuple[str, ...]] = {
+    "background_commands": ("BackgroundStarted", "BackgroundEnded"),
+    "branching": ("Branched",),
+    "compaction": ("Compacted",),
+    "cost": ("CostIncremented",),
+    "delegation": ("ChildStarted", "ChildEnded"),
+    "editor_buffers": ("ClientRequest",),
+    "grants": ("GrantAdded", "GrantRevoked", "RevokeGrant"),
+    "hooks": ("HookError", "HookTimeout"),
+    "mcp": ("MCPServerDown",),
+    "modes": ("SetMode", "ModeChanged"),
+    "plan_mode": ("EnterPlanMode", "ExitPlanMode"),
+    "plugins": ("CustomCommand", "CustomEvent"),
+    "presence": ("Presence",),
+    "questions": ("QuestionAsked", "AnswerQuestion"),
+    "shell_requests": ("ShellRequest",),
+    "slash_commands": ("RunSlash",),
+    "todos": ("TodosChanged",),
+    "tokens": ("TokenExpiring",),
+    "typed_trust": ("AnswerTrust",),
+    "undo": ("Undo", "UndoApplied"),
+}
+"""What a client may rely on, by the kinds it consists of. A feature exists when all of them are carried out or come."""
 
 
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,9 +72,16 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def handshake(*, features: tuple[str, ...] = ()) -> Handshake:
-    """What this version says of itself; `features` are the ones the composition root really built."""
+    """What this version says of itself: the kinds it knows what to do with, and the features they make.
+
+    `features` are others, which the composition root built, such as its transports.
+    """
+    awaited = AWAITED_COMMANDS.keys() | AWAITED_EVENTS.keys()
+    built = [name for name, kinds in FEATURES.items() if awaited.isdisjoint(kinds)]
     return Handshake(
-        command_kinds=tuple(COMMAND_KINDS), event_kinds=tuple(EVENT_KINDS), features=tuple(sorted(features))
+        command_kinds=tuple(kind for kind in COMMAND_KINDS if kind not in awaited),
+        event_kinds=tuple(kind for kind in EVENT_KINDS if kind not in awaited),
+        features=tuple(sorted({*built, *features})),
     )
 
 
