@@ -80,6 +80,17 @@ def test_the_loop_knows_only_the_step_before_it_and_the_words_of_the_protocol(re
     assert len(turn.read_text().splitlines()) <= 60, "the turn fits on a screen"
 
 
+@pytest.mark.parametrize("names", [("counted", "_counted"), ("dollars",), ("repository_root",)])
+def test_what_is_said_or_looked_up_in_many_places_has_one_home(repository, names):
+    homes = [
+        path.name
+        for path in sources(repository)
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name in names and len(node.args.args) <= 2
+    ]
+    assert len(homes) == 1, homes
+
+
 @pytest.mark.requirement("G1.1")
 def test_the_engine_never_touches_a_terminal(repository):
     for package in ("engine", "control", "protocol", "providers", "tools", "safety", "context", "sessions"):

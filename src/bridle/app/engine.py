@@ -21,13 +21,13 @@ from bridle.app.settings import SessionOptions, SessionSettings, session_options
 from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
+from bridle.base.files import repository_root
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
 from bridle.config.presets import is_path
-from bridle.context.sources import repository_root
 from bridle.control.multiplex import Idle, InProcessConnection, Multiplexer
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import Provider

@@ -16,7 +16,7 @@ import msgspec
 
 from bridle.app.models import PROJECT_FILE
 from bridle.base.clock import Clock
-from bridle.base.files import read_limited
+from bridle.base.files import read_limited, repository_root
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers, Written, load
 from bridle.config.workspace import WorkspaceFile
@@ -25,7 +25,6 @@ from bridle.context.sources import (
     DEFAULT_SOURCES,
     InstructionFile,
     find_instruction_files,
-    repository_root,
 )
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.protocol.errors import CommandRefused

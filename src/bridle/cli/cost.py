@@ -16,11 +16,12 @@ import msgspec
 from bridle.app.engine import session_store
 from bridle.app.models import DEMO, Models
 from bridle.base.clock import SystemClock, iso_ms
+from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.config import counted, settings_here
+from bridle.cli.config import settings_here
 from bridle.cli.unlocking import sessions_unlocked
-from bridle.clients.tally import LOCAL, dollars, input_tokens, short_number
+from bridle.clients.tally import LOCAL, input_tokens, short_number
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.messages import Usage

@@ -20,9 +20,10 @@ from bridle.app.engine import VERIFIED_ON_RESUME, session_store
 from bridle.app.operations import log_folder
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.config import counted, settings_here, working_folder
+from bridle.cli.config import settings_here, working_folder
 from bridle.cli.models import ModelDesk
 from bridle.config.folders import Folders, folders
 from bridle.config.tiers import Tiers, load

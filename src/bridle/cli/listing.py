@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 from bridle.app.keeping import branch_session, days_kept, delete_session, soon
 from bridle.base.files import FileLock
+from bridle.base.phrases import age, counted
 from bridle.cli.session_changes import kept, one_line
-from bridle.cli.session_words import age
 from bridle.clients.line.picker import Deed, Listed
 from bridle.config.folders import folders
 from bridle.sessions.retention import DAY_MS
@@ -95,4 +95,4 @@ def _expiry(left_days: int | None) -> str:
         return ""
     if left_days < 1:
         return "content expires today"
-    return f"content expires in {left_days} day" + ("" if left_days == 1 else "s")
+    return f"content expires in {counted(left_days, 'day')}"

@@ -16,9 +16,10 @@ from bridle.app.known_models import KnownModels, Listed, shared_catalogue
 from bridle.app.models import DEMO, Models
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
-from bridle.cli.config import counted, settings_here, working_folder
+from bridle.cli.config import settings_here, working_folder
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.credentials.records import CredentialError

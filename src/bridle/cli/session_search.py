@@ -6,10 +6,10 @@ import argparse
 import os
 import time
 
+from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.session_words import age, short
-from bridle.clients.story import counted
+from bridle.cli.session_words import short
 from bridle.protocol.errors import UsageError
 from bridle.sessions.searching import CLOSING, OPENING, Found, search
 from bridle.sessions.store import SessionRow, SessionStore

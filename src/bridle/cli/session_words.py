@@ -21,16 +21,5 @@ def short(session: str) -> str:
     return session.removeprefix("sess_")[:10]
 
 
-def age(age_ms: float) -> str:
-    minutes = int(age_ms // 60_000)
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes} min ago"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h ago"
-    return f"{minutes // (24 * 60)} days ago"
-
-
 def day(ts_ms: int) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(ts_ms / 1000))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.compacting import compacted_lines
 from bridle.protocol import events as e
@@ -297,7 +298,3 @@ def _facts(result: e.ToolResult) -> list[str]:
     if result.duration_ms is not None and result.duration_ms >= 100:
         facts.append(f"{result.duration_ms / 1000:.1f} s")
     return facts
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from bridle.base.files import repository_root
 from bridle.config.checking import Checked, folded, validated
 from bridle.config.folders import Folders
 from bridle.config.presets import DEFAULT, read_profile
@@ -31,7 +32,6 @@ from bridle.config.workspace import (
     WorkspaceFile,
     ignored,
     project_folder,
-    repository_root,
     sifted,
     wishes,
 )
@@ -287,7 +287,7 @@ def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Probl
 
 def _workspace_file(place: Place, folder: str, data: bytes, values: Table) -> WorkspaceFile:
     project = os.path.dirname(folder)
-    root = repository_root(project) or project
+    root = repository_root(project)
     return WorkspaceFile(
         root=root,
         path=os.path.relpath(place.path, root),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.protocol.events import UndoApplied
 from bridle.sessions.undo_git import GIT
@@ -71,8 +72,8 @@ def conflict(step: Step, plan: Plan, *, shown: Shown, now_ms: int) -> str:
         by = f"by turn {step.by_turn}"
     else:
         gone = step.item.before is None
-        age = "" if gone or step.changed_ms is None else f", {_age(now_ms - step.changed_ms)}"
-        by = f"by you{age}"
+        when = "" if gone or step.changed_ms is None else f", {age(now_ms - step.changed_ms)}"
+        by = f"by you{when}"
     verb = "is gone since" if step.item.before is None else "changed after"
     return f"{_name(step, shown)} {verb} {since} ({by})"
 
@@ -149,8 +150,8 @@ def _repository_line(steps: Sequence[Step], folder: str, plan: Plan, shown: Show
     refs = sum(name.startswith("refs/") for name in names)
     told = [name for name in ("HEAD", "index", "packed-refs", "config") if name in names]
     rest = len(names) - len(told) - refs
-    told += [_counted(refs, "ref")] if refs else []
-    told += [_counted(rest, "other file")] if rest else []
+    told += [counted(refs, "ref")] if refs else []
+    told += [counted(rest, "other file")] if rest else []
     deed = "deleted" if all(step.did.after is None for step in steps) else "changed"
     fate = "removed" if all(step.item.after is None for step in steps) else "restored"
     return f"  {deed:<9} {_text(shown(folder)):<{_NAME_COLUMNS}} {'':<9} {', '.join(told)} {fate}"
@@ -159,8 +160,8 @@ def _repository_line(steps: Sequence[Step], folder: str, plan: Plan, shown: Show
 def _objects(lost: Lost) -> str:
     packs = sum(name.endswith(".pack") for name in lost.names)
     loose = sum(not name.startswith("pack/") for name in lost.names)
-    told = [_counted(loose, "object")] if loose else []
-    return ", ".join([*told, *([_counted(packs, "pack")] if packs or not loose else [])])
+    told = [counted(loose, "object")] if loose else []
+    return ", ".join([*told, *([counted(packs, "pack")] if packs or not loose else [])])
 
 
 def _deed(step: Step) -> str:
@@ -238,13 +239,13 @@ def told_missed(missed: Sequence[Missed]) -> Iterator[str]:
         listed = _named(names, 3)
         match why:
             case "network":
-                yield f"{_counted(len(names), 'network call')} ({listed})"
+                yield f"{counted(len(names), 'network call')} ({listed})"
             case "git":
                 yield f"what git recorded ({listed}); undo gives back only what is missing there"
             case "objects":
                 yield f"objects of git that could not be kept ({listed})"
             case "background":
-                yield f"what {_counted(len(names), 'background command')} changed later ({listed})"
+                yield f"what {counted(len(names), 'background command')} changed later ({listed})"
             case "outside":
                 yield f"outside the workspace: {listed}"
             case "skipped":
@@ -270,23 +271,9 @@ def _named(names: Sequence[str], most: int = 20) -> str:
 
 def _listed(lines: list[str]) -> list[str]:
     more = len(lines) - MAX_LISTED
-    return lines if more <= 0 else [*lines[:MAX_LISTED], f"  … and {_counted(more, 'more file')}"]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return lines if more <= 0 else [*lines[:MAX_LISTED], f"  … and {counted(more, 'more file')}"]
 
 
 def _one_line(text: str, most: int) -> str:
     line = visible(" ".join(text.split()), newlines=False)
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def _age(age_ms: int) -> str:
-    minutes = max(0, age_ms // 60_000)
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes} min ago"
-    hours = minutes // 60
-    return f"{hours} h ago" if hours < 48 else f"{hours // 24} days ago"

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.line.cells import fitting, width_of
 from bridle.clients.line.keys import Key, Paste, Press, Text
@@ -242,7 +243,7 @@ def _row(number: str, session: Listed, columns: int, *, folder: bool) -> str:
     fits = _TITLE_COLUMNS if columns <= 0 else min(_TITLE_COLUMNS, columns - 32)
     room = max(_LEAST_TITLE_COLUMNS, fits)
     name = _padded(visible(session.name, newlines=False), room)
-    turns = f"{session.turns} turn" + ("" if session.turns == 1 else "s")
+    turns = counted(session.turns, "turn")
     star = "★" if session.pinned else " "
     where = visible(session.folder, newlines=False) if folder and not session.here else ""
     about = "  ".join(filter(None, (session.mark, where)))

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from bridle.base.lookalikes import lookalike_words, mark_lookalikes
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.protocol.commands import Answer
 from bridle.protocol.events import KEY_COVERS, CommandPart, Offer, PermissionRequested, QuestionAsked
@@ -332,7 +333,3 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[s
     if max(len(old), len(new)) > _COMPARED_LINES:
         return ((("replace", 0, len(old), 0, len(new)),),)
     return SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES)
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

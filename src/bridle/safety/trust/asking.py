@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from bridle.base.phrases import counted, spelled_age
 from bridle.base.visible import hidden_characters, visible
 from bridle.safety.trust.lockfile import Kind
 
@@ -106,10 +107,10 @@ def _name(file: Reviewed) -> str:
 
 
 def _facts(file: Reviewed, now_ms: int) -> str:
-    facts = [_counted(len(_lines(file.text)), "line")]
+    facts = [counted(len(_lines(file.text)), "line")]
     if file.changed_ms is not None:
         by = f" by {visible(file.owner, newlines=False)}" if file.owner else ""
-        facts.append(f"changed {_ago(now_ms - file.changed_ms)}{by}")
+        facts.append(f"changed {spelled_age(now_ms - file.changed_ms)}{by}")
     return ", ".join(facts)
 
 
@@ -134,7 +135,7 @@ def _warnings(file: Reviewed) -> Iterable[str]:
         many = f", {len(codes)} of them" if len(codes) > 1 else ""
         yield f"! line {line} has hidden characters (shown as {shown}){many}"
     if len(by_line) > _SUSPECT_LINES:
-        yield f"! and {_counted(len(by_line) - _SUSPECT_LINES, 'more line')} with hidden characters"
+        yield f"! and {counted(len(by_line) - _SUSPECT_LINES, 'more line')} with hidden characters"
 
 
 def _lines(text: str) -> list[str]:
@@ -172,17 +173,7 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], int, i
 
 
 def _left_out(count: int) -> list[str]:
-    return [f"    …    {_counted(count, 'line')} unchanged"] if count else []
-
-
-def _ago(ms: int) -> str:
-    minutes = max(ms, 0) // 60_000
-    if minutes < 1:
-        return "just now"
-    for unit, length in (("day", 1440), ("hour", 60), ("minute", 1)):
-        if minutes >= length:
-            return f"{_counted(minutes // length, unit)} ago"
-    return "just now"
+    return [f"    …    {counted(count, 'line')} unchanged"] if count else []
 
 
 def _day(ms: int, now_ms: int) -> str:
@@ -190,7 +181,3 @@ def _day(ms: int, now_ms: int) -> str:
     when = datetime.fromtimestamp(ms // 1000, UTC)
     text = f"{when.day} {when.strftime('%b')}"
     return text if now_ms - ms < 300 * _DAY_MS else f"{text} {when.year}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
