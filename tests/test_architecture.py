@@ -91,6 +91,32 @@ def test_what_is_said_or_looked_up_in_many_places_has_one_home(repository, names
     assert len(homes) == 1, homes
 
 
+@pytest.mark.parametrize("layer", ["known_and_visible", "validated", "guarded", "ApprovedEdits"])
+def test_the_engine_and_what_explains_it_share_the_checks_they_make(repository, layer):
+    made = [
+        path.name
+        for path in sources(repository, "app")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == layer
+    ]
+    assert len(made) == 1, made
+
+
+@pytest.mark.requirement("G1.4")
+def test_every_tool_layer_stands_in_one_of_the_two_tuples(repository):
+    """What runs a tool only runs it: nothing is wrapped around the call by hand."""
+    session = ast.parse(Path(repository, "src/bridle/app/session.py").read_text())
+    (execute,) = (
+        node
+        for node in ast.walk(session)
+        if isinstance(node, ast.AsyncFunctionDef) and node.name == "execute"
+    )
+    awaited = [ast.unparse(node.value.func) for node in ast.walk(execute) if isinstance(node, ast.Await)]
+    assert awaited == ["call.definition.run"]
+    named = {node.id for node in ast.walk(execute) if isinstance(node, ast.Name)}
+    assert "edits" not in named
+
+
 @pytest.mark.requirement("G1.1")
 def test_the_engine_never_touches_a_terminal(repository):
     for package in ("engine", "control", "protocol", "providers", "tools", "safety", "context", "sessions"):

@@ -26,7 +26,8 @@ from bridle.safety.sight import sight
 
 
 class Gates(msgspec.Struct, frozen=True):
-    """The objects a call passes before anybody is asked. `layers` stand in this order, outermost first.
+    """The objects a call passes before anybody is asked. `checks` stand in this order, outermost first: is there such a
+    tool, does its input fit, do the guards let it pass. The engine runs calls behind these very ones.
 
     `sight` is what a search or a listing may show, `understand` what reads commands.
     """
@@ -35,7 +36,7 @@ class Gates(msgspec.Struct, frozen=True):
     sight: Sight
     understand: Understand
     permissions: Permissions
-    layers: tuple[ToolLayer, ...]
+    checks: tuple[ToolLayer, ...]
 
 
 def gates(
@@ -76,9 +77,9 @@ def gates(
             unsandboxed=settings.options.allow_unsandboxed,
         ),
     )
-    layers = (known_and_visible(registry), validated(), guarded(paths, understand))
+    checks = (known_and_visible(registry), validated(), guarded(paths, understand))
     seen = sight(paths, denied_paths(settings.rules, here))
-    return Gates(paths, seen, understand, permissions, layers)
+    return Gates(paths, seen, understand, permissions, checks)
 
 
 def _judge_url(settings: SessionSettings) -> JudgeUrl:

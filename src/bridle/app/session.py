@@ -242,16 +242,16 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     def run_tool() -> RunTool:
         """The tool layers, built with the first call: an answer without calls needs none of it."""
         from bridle.engine.known_files import KnownFiles
-        from bridle.engine.layers import deadline, dry_run, known_and_visible, recorded, validated, with_room
+        from bridle.engine.layers import deadline, dry_run, recorded, with_room
         from bridle.safety.bringing import foreseen
-        from bridle.safety.guards import guarded, rechecked
+        from bridle.safety.guards import rechecked
         from bridle.safety.permitted import permitted
         from bridle.safety.redacted import redacted
         from bridle.safety.sandboxed import sandboxed
         from bridle.sessions.undoable import undoable
         from bridle.tools.output import Spill, capped
 
-        paths, understand, checks = gate().paths, gate().understand, gate().layers[1:]
+        paths, understand, rechecks = gate().paths, gate().understand, gate().checks[1:]
         known = KnownFiles(conversation.known_files)
         spill = Spill(os.path.join(ground.where.state, "outputs", log.session), log.outputs_key)
 
@@ -270,17 +270,15 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 known=known,
                 dry_run=options.dry_run,
             )
-            output = edits.ran(call, await call.definition.run(call.args, context))
+            output = await call.definition.run(call.args, context)
             if call.definition.side_effect == "workspace":
                 ground.spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
             return output
 
         layers = ToolLayers(
             one_at_a_time=(
-                known_and_visible(registry),
-                validated(),
-                guarded(paths, understand),
-                hooked(hooks, checks),
+                *gate().checks,  # known and visible, validated, guarded
+                hooked(hooks, rechecks),
                 foreseen(understand, lambda folder: _repository(spawn, folder, env)),
                 permitted(
                     gate().permissions,
@@ -288,7 +286,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                     edits.hearing(journal.emit),
                     hear=hooks.permission_requested if hooks is not None else None,
                 ),
-                hooked(hooks, checks, phase="after_permission"),
+                hooked(hooks, rechecks, phase="after_permission"),
                 dry_run(options.dry_run),
             ),
             together=(
@@ -299,6 +297,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 capped(spill),
                 redacted(ground.models.keys_in_use),
                 sandboxed(policy, understand),
+                edits.trusting,
             ),
         )
         return layers.around(execute)
