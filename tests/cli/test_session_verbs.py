@@ -134,6 +134,7 @@ def test_search_finds_what_was_said_here_and_tells_of_elsewhere(place: Place) ->
     assert {(hit["session"], hit["who"]) for hit in everywhere} == {(session, "you"), (session, "model")}
 
 
+@pytest.mark.requirement("G34.5")
 def test_exports_in_every_form(place: Place) -> None:
     session = _ran(place, "say <b>hi</b>", script="say Hello **there** <script>x</script>.\n")
     markdown = place.bridle("sessions", "export", session, "--format", "md")
@@ -151,6 +152,7 @@ def test_exports_in_every_form(place: Place) -> None:
     assert place.bridle("sessions", "export", session, "-o", "it.html", "--force").code == 0
 
 
+@pytest.mark.requirement("G34.5")
 def test_what_looks_like_a_secret_by_now_is_not_exported(place: Place) -> None:
     session = _ran(place)
     secret = "ghp_" + "a1B2" * 10
