@@ -1,5 +1,7 @@
 """Settings that nothing uses yet: they may be written, and whoever writes one is told. And `run --profile`."""
 
+import pytest
+
 from bridle.protocol.events import Notice, SessionCreated
 from cli_kit import Place
 
@@ -40,6 +42,7 @@ def test_who_sets_nothing_of_the_kind_is_told_nothing(place: Place) -> None:
     assert "used yet" not in ran.err
 
 
+@pytest.mark.requirement("G38.3", "G38.4")
 def test_the_profile_of_a_run_is_applied_and_stands_in_the_log(place: Place) -> None:
     write_own(place, "")
     (place.home / ".config/bridle/profiles/mine.toml").write_text('mode = "plan"\n')

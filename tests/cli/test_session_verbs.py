@@ -64,6 +64,7 @@ def test_a_session_that_runs_cannot_be_deleted(place: Place) -> None:
     assert place.only_session() == session
 
 
+@pytest.mark.requirement("G34.3")
 def test_branch_begins_where_a_turn_ended_and_goes_on_by_itself(place: Place) -> None:
     parent = _ran(place)
     place.bridle("run", "-r", parent, "and more")
@@ -260,6 +261,7 @@ def _made_old(place: Place, days: int) -> None:
         connection.execute("update sessions set updated_ms = updated_ms - ?", (days * DAY_MS,))
 
 
+@pytest.mark.requirement("G33.3")
 def test_content_that_expired_is_said_to_be_gone_and_the_session_does_not_go_on(place: Place) -> None:
     session = _ran(place, "about zirconium", "--session", "nightly")
     kept = place.home / ".local/state/bridle/outputs" / session
@@ -421,6 +423,7 @@ def _results(place: Place, session: str) -> list[ToolResult]:
     return [one.event for one in place.events(session) if isinstance(one.event, ToolResult)]
 
 
+@pytest.mark.requirement("D9.7")
 def test_a_long_output_is_encrypted_and_read_again_after_a_new_key_and_in_a_branch(place: Place) -> None:
     long = 'call bash {"command": "seq 1 20000; echo the-very-end"}\n---\nsay one\n---\n'
     session = _ran(place, "count", "--mode", "yolo", script=f"{long}say two\n")
