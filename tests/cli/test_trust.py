@@ -235,3 +235,10 @@ def test_a_damaged_store_trusts_nothing_and_is_named(place: Place, project: Path
     assert ran.code == 0
     assert "cannot be understood and counts for nothing" in ran.err
     assert place.bridle("trust", "verify").code == 3
+
+
+@pytest.mark.requirement("G22.20")
+def test_the_older_verbs_for_trust_are_understood(place: Place, project: Path) -> None:
+    for older, ours in (("ack", ("trust", "ack")), ("verify-ack", ("trust", "verify"))):
+        assert place.bridle(older) == place.bridle(*ours)
+    assert place.bridle("verify-ack").code == 3, "something waits"

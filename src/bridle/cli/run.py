@@ -171,6 +171,8 @@ def _content(
 ) -> tuple[InputBlock, ...]:
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
     prompt = prompt_of(parsed.prompt, parsed.prompt_file, say)
+    if prompt.strip() == "/compact":  # people type it out of habit, and to a model it means nothing
+        raise UsageError("/compact is for a conversation at a terminal: bridle -c. Nothing was sent")
     if schema is not None:
         from bridle.clients.structured import asked_for
 
