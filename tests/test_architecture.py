@@ -165,3 +165,31 @@ def test_a_run_opens_no_connection_and_listens_nowhere(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("network: []\n")
+
+
+@pytest.mark.requirement("D8.40")
+def test_no_other_agents_program_is_started(repository):
+    """The names of such programs stand nowhere as the first word of a command."""
+    for path in sources(repository):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.List | ast.Tuple) and node.elts:
+                first = node.elts[0]
+                assert not (isinstance(first, ast.Constant) and first.value in ("codex", "claude")), path
+
+
+@pytest.mark.requirement("D3.2")
+def test_the_core_has_three_wires_and_no_market(repository):
+    from bridle.config.schema import WIRES
+
+    assert WIRES == ("openai_chat", "openai_responses", "anthropic")
+    named = {path.stem for path in sources(repository)}
+    assert not [name for name in named if re.search("gemini|vertex|market|swarm", name)]
+
+
+@pytest.mark.requirement("D20.4")
+def test_tests_against_foreign_programs_run_only_when_asked_for(repository):
+    makefile = Path(repository, "Makefile").read_text()
+    assert '-m "not peers"' in makefile
+    for path in Path(repository, "tests").rglob("test_*.py"):
+        keys = re.findall(r"environ(?:\.get\(|\[)\"(\w*API_KEY)", path.read_text())
+        assert keys == [], f"{path} would ask a vendor with somebody's key"
