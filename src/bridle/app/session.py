@@ -251,7 +251,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         from bridle.sessions.undoable import undoable
         from bridle.tools.output import Spill, capped
 
-        paths, understand, rechecks = gate().paths, gate().understand, gate().checks[1:]
+        gates, paths, understand = gate(), gate().paths, gate().understand
+        rechecks = (gates.validated, gates.guarded)
         known = KnownFiles(conversation.known_files)
         spill = Spill(os.path.join(ground.where.state, "outputs", log.session), log.outputs_key)
 
@@ -277,7 +278,9 @@ def compose(ground: Ground, opened: Opened) -> Composed:
 
         layers = ToolLayers(
             one_at_a_time=(
-                *gate().checks,  # known and visible, validated, guarded
+                gates.known_and_visible,
+                gates.validated,
+                gates.guarded,
                 hooked(hooks, rechecks),
                 foreseen(understand, lambda folder: _repository(spawn, folder, env)),
                 permitted(
