@@ -4,8 +4,10 @@
     python scripts/requirements.py            print the counts; exit 1 when they disagree
     python scripts/requirements.py --write    move rows between open and tested first
 
-A row is `tested` exactly when a test carries its id in `@pytest.mark.requirement(...)`. Marks are read from
-the source of the tests, so nothing is imported or collected.
+A row is `tested` exactly when a test carries its id in `@pytest.mark.requirement(...)`. One of those tests must go
+through a door: the engine behind a connection, the command line, a client. A type, a sentence or a function that works
+by itself holds only a row that says so, in `of`: the part it is about. Marks are read from the source of the tests, so
+nothing is imported or collected.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ MANIFEST = ROOT / "docs" / "requirements" / "manifest.toml"
 TESTS = ROOT / "tests"
 STATES = ("tested", "open", "later", "not_applicable")
 EXPLAINED_STATES = ("later", "not_applicable")
-ROW_KEYS = {"text", "state", "reason", "note"}
+ROW_KEYS = {"text", "state", "reason", "note", "of"}
+DOOR_FOLDERS = ("app", "cli", "engine", "clients")
+DOORS = frozenset(
+    {"bridle.conformance.harness", "bridle.app.engine", "bridle.app.explaining", "bridle.cli", "cli_kit"}
+)
+"""What a test elsewhere imports to go through a door."""
 MAX_TEXT_CHARS = 110
 ROW_LINE = re.compile(r'^"(?P<id>[^"]+)" = \{ .*?\bstate = "(?P<state>\w+)"')
 WRITE = "python scripts/requirements.py --write"
@@ -38,15 +45,20 @@ class Row(NamedTuple):
     text: str
     state: str
     reason: str
+    of: str
     unknown_keys: tuple[str, ...]
 
 
 class Mark(NamedTuple):
-    """A requirement id and the place of the test that carries it; an empty id could not be read."""
+    """A requirement id and the place of the test that carries it; an empty id could not be read.
+
+    `at_a_door`: tests in that file see what a person or a client sees.
+    """
 
     id: str
     place: str
     on_a_test: bool
+    at_a_door: bool
 
 
 def read_rows(manifest: str) -> list[Row]:
@@ -57,6 +69,7 @@ def read_rows(manifest: str) -> list[Row]:
             text=str(row.get("text", "")),
             state=str(row.get("state", "")),
             reason=str(row.get("reason", "")),
+            of=str(row.get("of", "")),
             unknown_keys=tuple(sorted(row.keys() - ROW_KEYS)),
         )
         for group in tomllib.loads(manifest).values()
@@ -74,13 +87,22 @@ def read_marks(tests: Path) -> list[Mark]:
 
 
 def _marks_of(tree: ast.Module, place: str) -> Iterator[Mark]:
+    door = place.split("/")[1] in DOOR_FOLDERS or not DOORS.isdisjoint(_imported(tree))
     strays = {id(call) for call in _calls_on_helpers(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _is_requirement_mark(node):
             where = f"{place}:{node.lineno}"
             for argument in node.args or [node]:
                 value = argument.value if isinstance(argument, ast.Constant) else ""
-                yield Mark(value if isinstance(value, str) else "", where, id(node) not in strays)
+                yield Mark(value if isinstance(value, str) else "", where, id(node) not in strays, door)
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
 def _calls_on_helpers(tree: ast.Module) -> Iterator[ast.expr]:
@@ -102,7 +124,12 @@ def _is_requirement_mark(call: ast.Call) -> bool:
 
 def problems(rows: Sequence[Row], marks: Sequence[Mark]) -> list[str]:
     """Every disagreement as one sentence that names the id and the fix; empty when all is well."""
-    return [*_faults_of_rows(rows), *_faults_of_marks(marks), *_disagreements(rows, marks)]
+    return [
+        *_faults_of_rows(rows),
+        *_faults_of_marks(marks),
+        *_disagreements(rows, marks),
+        *_seen_by_nobody(rows, marks),
+    ]
 
 
 def _faults_of_rows(rows: Sequence[Row]) -> Iterator[str]:
@@ -151,6 +178,21 @@ def _disagreements(rows: Sequence[Row], marks: Iterable[Mark]) -> Iterator[str]:
     for row_id, state in states.items():
         if state == "tested" and row_id not in places:
             yield f"{row_id} is tested but no test carries it: run {WRITE}"
+
+
+def _seen_by_nobody(rows: Sequence[Row], marks: Iterable[Mark]) -> Iterator[str]:
+    """Rows that are said to hold although no test sees what a person or a client would."""
+    at_a_door = {mark.id for mark in marks if mark.at_a_door}
+    parts = {(mark.id, mark.place.split("/")[1]) for mark in marks}
+    for row in rows:
+        if row.state != "tested" or row.id not in {one for one, _ in parts}:
+            continue
+        if row.id not in at_a_door and not row.of:
+            yield f"{row.id} is held by no test through a door: mark one, or name the part it is about in `of`"
+        elif row.id in at_a_door and row.of:
+            yield f"{row.id} is held through a door: drop `of`"
+        elif row.of and (row.id, row.of) not in parts:
+            yield f"{row.id} is about {row.of}, and no test in tests/{row.of} carries it: correct `of`"
 
 
 def with_states(manifest: str, marked: set[str]) -> str:

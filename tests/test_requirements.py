@@ -26,10 +26,10 @@ def manifest(*lines: str) -> str:
     return "\n".join(("# a comment", '["1 group"]', *lines, ""))
 
 
-def folder_of_tests(tmp_path: Path, source: str) -> Path:
+def folder_of_tests(tmp_path: Path, source: str, part: str = "app") -> Path:
     folder = tmp_path / "tests"
-    folder.mkdir()
-    (folder / "test_example.py").write_text(f"import pytest\n{source}\n", encoding="utf-8")
+    (folder / part).mkdir(parents=True)
+    (folder / part / "test_example.py").write_text(f"import pytest\n{source}\n", encoding="utf-8")
     return folder
 
 
@@ -44,7 +44,7 @@ def test_manifest_and_tests_agree_in_both_directions(script: ModuleType) -> None
 
 def test_the_manifest_holds_every_family_of_rows(script: ModuleType) -> None:
     ids = [row.id for row in script.read_rows(script.MANIFEST.read_text(encoding="utf-8"))]
-    assert {row_id[0] for row_id in ids} == set("HATGDCP")
+    assert {row_id[0] for row_id in ids} == set("HATGDCPX")
     assert {f"C{number}" for number in range(1, 32)} | {f"P{number}" for number in range(1, 27)} <= set(ids)
 
 
@@ -62,9 +62,9 @@ def test_a_marked_row_must_be_tested_and_a_tested_row_marked(script: ModuleType,
     )
     folder = folder_of_tests(tmp_path, '@pytest.mark.requirement("A1", "A3", "A9")\nasync def test_it(): ...')
     assert found(script, text, folder) == [
-        f"A1 is carried by tests/test_example.py:2 but open: run {script.WRITE}",
-        f"A3 is carried by tests/test_example.py:2 but later: make it open, drop the reason, {script.WRITE}",
-        "A9 is carried by tests/test_example.py:2 but is no row: correct the mark or add the row",
+        f"A1 is carried by tests/app/test_example.py:2 but open: run {script.WRITE}",
+        f"A3 is carried by tests/app/test_example.py:2 but later: make it open, drop the reason, {script.WRITE}",
+        "A9 is carried by tests/app/test_example.py:2 but is no row: correct the mark or add the row",
         f"A2 is tested but no test carries it: run {script.WRITE}",
     ]
 
@@ -115,7 +115,7 @@ def test_marks_are_read_wherever_pytest_accepts_them(script: ModuleType, tmp_pat
 def test_a_mark_that_proves_nothing_is_refused(script: ModuleType, tmp_path: Path, source: str) -> None:
     text = manifest('"A1" = { text = "x", state = "tested" }')
     (problem,) = found(script, text, folder_of_tests(tmp_path, source))
-    assert problem.startswith("tests/test_example.py:")
+    assert problem.startswith("tests/app/test_example.py:")
 
 
 def test_writing_moves_only_open_and_tested_rows_and_keeps_every_other_byte(script: ModuleType) -> None:
@@ -139,3 +139,36 @@ def test_the_script_prints_the_counts(repository: Path) -> None:
     )
     assert " rows: " in finished.stdout
     assert " tested, " in finished.stdout
+
+
+MARKED = '@pytest.mark.requirement("A1")\ndef test_it(): ...'
+
+
+@pytest.mark.parametrize("part", ["protocol", "safety"])
+def test_a_row_that_no_test_through_a_door_holds_is_named(
+    script: ModuleType, tmp_path: Path, part: str
+) -> None:
+    folder = folder_of_tests(tmp_path, MARKED, part)
+    (problem,) = found(script, manifest('"A1" = { text = "x", state = "tested" }'), folder)
+    assert problem.startswith("A1 is held by no test through a door")
+    assert found(script, manifest(f'"A1" = {{ text = "x", state = "tested", of = "{part}" }}'), folder) == []
+    (problem,) = found(script, manifest('"A1" = { text = "x", state = "tested", of = "tools" }'), folder)
+    assert problem == "A1 is about tools, and no test in tests/tools carries it: correct `of`"
+
+
+@pytest.mark.parametrize(
+    ("part", "source"),
+    [
+        ("app", MARKED),
+        ("engine", MARKED),
+        ("safety", f"from bridle.conformance.harness import harness\n{MARKED}"),
+        ("docs", f"from cli_kit import Place\n{MARKED}"),
+    ],
+)
+def test_a_test_is_at_a_door_by_its_folder_or_by_what_it_opens(
+    script: ModuleType, tmp_path: Path, part: str, source: str
+) -> None:
+    folder = folder_of_tests(tmp_path, source, part)
+    assert found(script, manifest('"A1" = { text = "x", state = "tested" }'), folder) == []
+    (problem,) = found(script, manifest(f'"A1" = {{ text = "x", state = "tested", of = "{part}" }}'), folder)
+    assert problem == "A1 is held through a door: drop `of`"

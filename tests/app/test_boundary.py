@@ -112,6 +112,7 @@ async def test_a_background_command_passes_the_same_gates(place: Place) -> None:
     assert (of_kind(events, BackgroundStarted), place.names()) == ([], [])
 
 
+@pytest.mark.requirement("D1.1")
 @pytest.mark.parametrize("workdir", ["..", "/", "out", "out/sub", "sub/../..", "missing/../../outside"])
 async def test_no_command_starts_outside_whatever_the_folder_is_called(place: Place, workdir: str) -> None:
     (place.work / "sub").mkdir()

@@ -45,7 +45,7 @@ async def make(where: Folders) -> AsyncIterator[Make]:
     def models(*, listening: bool = False, **env: str) -> Models:
         clock = SystemClock()
         stored = Sealed(where=where, env=env, clock=clock)
-        forwarders = Forwarders(processes, stored, where=where, env=env, clock=clock, listening=listening)
+        forwarders = Forwarders(processes, where=where, env=env, clock=clock, listening=listening)
         made.append(Models(env=env, clock=clock, stored=stored, forwarders=forwarders))
         return made[-1]
 
@@ -64,9 +64,8 @@ def store(where: Folders, provider: str) -> str:
 async def test_a_stored_key_is_used_and_never_opened_in_the_engine(make: Make, where: Folders) -> None:
     secret = store(where, "work")
     async with ModelServer.playing(say("Hello.")) as server:
-        models = make()
         section = {"base_url": server.url, "key_env": "WORK_API_KEY"}
-        models.configure({"work": section}, helper="always")
+        models = make().with_settings({"work": section}, helper="always")
         assert len(await models.chat("work").models()) == 2
         assert server.requests[0].headers["authorization"] == f"Bearer {secret}"
     assert models.keys_in_use() == frozenset()
@@ -74,8 +73,7 @@ async def test_a_stored_key_is_used_and_never_opened_in_the_engine(make: Make, w
 
 async def test_which_keys_are_stored_is_asked_of_a_helper(make: Make, where: Folders) -> None:
     store(where, "openai")
-    models = make()
-    models.configure({}, helper="always")
+    models = make().with_settings({}, helper="always")
     assert models.with_keys() == []
     with pytest.raises(CommandRefused) as none_chosen:
         await models.default()
@@ -86,8 +84,8 @@ async def test_which_keys_are_stored_is_asked_of_a_helper(make: Make, where: Fol
 async def test_a_key_this_process_holds_in_any_case_is_kept_out_of_every_text(make: Make) -> None:
     secret = "k" + os.urandom(20).hex()
     async with ModelServer.playing(say("Hello.")) as server:
-        models = make(WORK_API_KEY=secret)
-        models.configure({"work": {"base_url": server.url, "key_env": "WORK_API_KEY"}}, helper="always")
+        section = {"base_url": server.url, "key_env": "WORK_API_KEY"}
+        models = make(WORK_API_KEY=secret).with_settings({"work": section}, helper="always")
         await models.chat("work").models()
         assert server.requests[0].headers["authorization"] == f"Bearer {secret}"
     assert models.keys_in_use() == {secret}
@@ -99,8 +97,7 @@ async def test_changed_settings_are_a_new_errand(make: Make, where: Folders) -> 
     async with ModelServer.playing(say("Hello.")) as first, ModelServer.playing(say("Hello.")) as second:
         for server, header in ((first, "authorization"), (second, "x-own-key")):
             section = {"base_url": server.url, "key_env": "WORK_API_KEY", "auth": header}
-            models.configure({"work": section}, helper="always")
-            await models.chat("work").models()
+            await models.with_settings({"work": section}, helper="always").chat("work").models()
         assert [len(first.requests), len(second.requests)] == [1, 1]
         assert second.requests[0].headers["x-own-key"] == secret
 
@@ -121,8 +118,8 @@ async def test_it_is_used_always_or_for_an_engine_that_others_reach_or_never(
 ) -> None:
     store(where, "work")
     async with ModelServer.playing(say("Hello.")) as server:
-        models = make(listening=listening)
-        models.configure({"work": {"base_url": server.url, "key_env": "WORK_API_KEY"}}, helper=use)
+        section = {"base_url": server.url, "key_env": "WORK_API_KEY"}
+        models = make(listening=listening).with_settings({"work": section}, helper=use)
         if wanted:
             assert len(await models.chat("work").models()) == 2
         else:

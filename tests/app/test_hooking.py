@@ -81,6 +81,7 @@ async def test_every_moment_of_a_session_is_told(home: Home) -> None:
     assert set(order) == set(told)
 
 
+@pytest.mark.requirement("H9.3")
 @pytest.mark.requirement("H9.9", "C8")
 async def test_a_block_beats_what_would_be_allowed_and_says_who(home: Home) -> None:
     home.hook("PreToolUse", 'echo "generated file" >&2; exit 2', tool="write_file|bash")
@@ -95,6 +96,7 @@ async def test_a_block_beats_what_would_be_allowed_and_says_who(home: Home) -> N
     assert list(home.work.iterdir()) == []
 
 
+@pytest.mark.requirement("D10.8", "D10.11")
 async def test_a_patched_input_is_what_is_asked_about_and_what_runs(home: Home) -> None:
     home.hook("PreToolUse", """echo '{"decision":"allow","patch":{"command":"touch b"}}'""", tool="bash")
     async with home.session(call("bash", command="touch a"), say("Done."), answers=True) as session:
@@ -177,6 +179,7 @@ async def test_a_hook_may_be_a_python_function_of_the_persons_own(home: Home) ->
     assert [path.name for path in (home.root / "config" / "hooks").iterdir()] == ["mine.py"]
 
 
+@pytest.mark.requirement("G44.4")
 @pytest.mark.requirement("D10.10")
 @pytest.mark.parametrize(
     ("script", "more", "event"),
@@ -239,6 +242,7 @@ async def test_hooks_of_a_project_do_not_count_by_themselves(home: Home) -> None
     )
 
 
+@pytest.mark.requirement("H9.4")
 async def test_a_broken_gate_blocks_and_is_recorded(home: Home) -> None:
     home.hook("PreToolUse", "exit 7")
     async with home.session(call("bash", command="ls"), say("Done.")) as session:

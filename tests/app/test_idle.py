@@ -29,6 +29,7 @@ def _stored(session) -> list:
     return [envelope.event for envelope in session.engine.store.events(session.id)]
 
 
+@pytest.mark.requirement("G16.5")
 @pytest.mark.requirement("G42.1")
 @pytest.mark.requirement("G26.4")
 async def test_an_idle_session_without_clients_ends_and_a_new_run_begins_when_somebody_comes_back() -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bridle.app.known_models import ANSWER_TOKENS, KnownModels
+from bridle.app.known_models import ANSWER_TOKENS, KnownModels, shared_catalogue
 from bridle.app.models import Models
 from bridle.conformance.clock import FakeClock
 from bridle.protocol.events import Parameters, PrefixSet
@@ -14,8 +14,9 @@ WORK = PrefixSet(provider="work", model="some-model", system="", parameters=Para
 def test_a_provider_that_is_configured_anew_is_looked_at_anew(tmp_path: Path) -> None:
     clock = FakeClock()
     models = Models(env={}, clock=clock)
-    known = KnownModels(models, state=str(tmp_path), clock=clock)
+    catalogue = shared_catalogue(str(tmp_path), clock)
+    known = KnownModels(models, catalogue, {})
     assert known.answer_limit(WORK) == ANSWER_TOKENS, "nobody has said anything about it"
-    models.configure({"work": {"base_url": "http://127.0.0.1:9/v1", "wire": "anthropic"}})
-    known.configure({})
-    assert known.answer_limit(WORK) == default_max_tokens("high")
+    anew = models.with_settings({"work": {"base_url": "http://127.0.0.1:9/v1", "wire": "anthropic"}})
+    assert KnownModels(anew, catalogue, {}).answer_limit(WORK) == default_max_tokens("high")
+    assert known.answer_limit(WORK) == ANSWER_TOKENS, "those who have other settings know what they knew"

@@ -127,8 +127,8 @@ def test_options_win_over_the_environment():
 def test_settings_raise_the_level_unless_somebody_said_otherwise(tmp_path: Path):
     for wanted, expected in (("", ["seen"]), ("error", [])):
         notes = Notes(str(tmp_path / (wanted or "none")), wanted, clock=SystemClock())
-        notes.configure("debug")
-        notes.detail("engine", "seen")
+        loud = notes.with_levels("debug")
+        loud.detail("engine", "seen")
         notes.close()
         folder = tmp_path / (wanted or "none") / "log"
         lines = [line for path in folder.glob("*") for line in path.read_text().splitlines()]

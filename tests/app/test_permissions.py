@@ -112,6 +112,7 @@ verdict = "allow"
 """
 
 
+@pytest.mark.requirement("H7.5")
 @pytest.mark.requirement("G8.7", "D11.40")
 async def test_the_settings_decide_what_is_allowed_asked_and_denied(tmp_path):
     (tmp_path / "config").mkdir()

@@ -173,22 +173,28 @@ def test_a_key_comes_from_the_first_place_that_has_one(project: Project) -> None
     env = {"WORK_KEY": a_secret(), "BRIDLE_API_KEY": a_secret()}
     stored = StoredKeys(where=project.where, env={}, clock=SystemClock())
     stored.store.put(ApiKey(provider="work", secret=a_secret()))
-    models = Models(env=env, clock=SystemClock(), stored=stored)
-    models.configure({"work": {**section, "api_key": a_secret()}})
-    models.choose("work:any")
-    here = models.of_project(str(project.root), {"WORK_KEY": a_secret()})
+    nothing = Models(env=env, clock=SystemClock(), stored=stored)
+    here: Models
+
+    def settle(**said: str) -> None:
+        nonlocal here
+        here = nothing.with_settings({"work": {**section, **said}})
+        here = here.of_project(str(project.root), {"WORK_KEY": a_secret()})
+        here.choose("work:any")
 
     def source() -> str | None:
         return here.key_source(here.endpoint("work"))
 
+    settle(api_key=a_secret())
+
     found = [source()]
     env["WORK_KEY"] = " "
     found.append(source())
-    models.configure({"work": section})
+    settle()
     found.append(source())
     env["BRIDLE_API_KEY"] = ""
     found.append(source())
-    here = models
+    here = nothing.with_settings({"work": section})
     found.append(source())
     stored.store.delete("work")
     found.append(source())
@@ -201,8 +207,8 @@ def test_file_tools_take_it_for_what_it_is() -> None:
 
 
 def test_one_projects_keys_are_not_anothers(tmp_path: Path) -> None:
-    models = Models(env={}, clock=SystemClock())
-    models.configure({"work": {"base_url": "https://models.example/v1", "key_env": "WORK_KEY"}})
+    sections = {"work": {"base_url": "https://models.example/v1", "key_env": "WORK_KEY"}}
+    models = Models(env={}, clock=SystemClock()).with_settings(sections)
     first, second = (models.of_project(name, {"WORK_KEY": a_secret()}) for name in ("/one", "/two"))
     work = models.endpoint("work")
     assert [one.key_source(work) for one in (models, first, second)] == [None, PROJECT_FILE, PROJECT_FILE]
@@ -211,8 +217,8 @@ def test_one_projects_keys_are_not_anothers(tmp_path: Path) -> None:
     assert first.connections is models.connections
     assert models.keys_in_use() == {first.project_keys["WORK_KEY"], second.project_keys["WORK_KEY"]}
     first.choose("work:any")
-    shell = Models(env={"BRIDLE_API_KEY": a_secret()}, clock=SystemClock()).of_project("/one", {})
-    shell.configure({"work": {"base_url": "https://models.example/v1", "key_env": "WORK_KEY"}})
+    shell = Models(env={"BRIDLE_API_KEY": a_secret()}, clock=SystemClock())
+    shell = shell.with_settings(sections).of_project("/one", {})
     assert shell.key_source(work) is None
     shell.choose("work:any")
     assert shell.key_source(work) == "BRIDLE_API_KEY"

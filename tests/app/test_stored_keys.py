@@ -55,7 +55,7 @@ def test_settings_and_the_variable_for_the_chosen_model_go_before_what_is_stored
     assert models.key_source(endpoint(models, "openai")) == "bridle login"
     models.choose("openai:some-model")
     assert models.key_source(endpoint(models, "openai")) == "BRIDLE_API_KEY"
-    models.configure({"openai": {"api_key": a_secret()}})
+    models = models.with_settings({"openai": {"api_key": a_secret()}})
     assert models.key_source(endpoint(models, "openai")) == "providers.openai.api_key"
 
 
@@ -71,8 +71,7 @@ async def test_what_was_found_and_what_opened_it_is_kept_out_of_every_text(where
 
 async def test_who_needs_no_key_is_not_held_up_by_a_store_that_does_not_open(where: Folders) -> None:
     stored_keys(where, **{MACHINE_KEY: made_key()}).store.put(ApiKey(provider="openai", secret=a_secret()))
-    models = models_with(where)
-    models.configure(
+    models = models_with(where).with_settings(
         {"here": {"base_url": "http://127.0.0.1:9/v1"}, "there": {"base_url": "https://m.example/v1"}}
     )
     with pytest.raises(ProviderError) as local:
@@ -90,7 +89,7 @@ def test_a_stored_key_counts_as_a_key_at_hand_also_for_a_provider_of_ones_own(wh
     for name in ("work", "groq", "forgotten"):
         stored_keys(where).store.put(ApiKey(provider=name, secret=a_secret()))
     models = models_with(where, OPENAI_API_KEY=a_secret())
-    models.configure({"work": {"base_url": "https://models.example/v1"}})
+    models = models.with_settings({"work": {"base_url": "https://models.example/v1"}})
     assert [one.name for one in models.with_keys()] == ["openai", "groq", "work"]
 
 

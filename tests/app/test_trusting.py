@@ -10,7 +10,7 @@ import pytest
 from bridle.base.line_diff import DiffLine
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes
 from bridle.conformance.models import RecordingModel, scripted
-from bridle.protocol.commands import AnswerPermission, AnswerQuestion
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnswerTrust
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked
 from bridle.protocol.questions import TrustAnswer, TrustQuestion
@@ -130,6 +130,26 @@ async def test_a_changed_instruction_file_is_shown_as_a_change(shop: Shop):
             assert (asked.question.lines, asked.question.compared) == (lines, new in lines)
             await session.turn_of(number)
     assert b"Be brief." in model.bodies[1]
+
+
+async def test_who_names_the_file_and_the_content_they_saw_answers_its_question(shop: Shop):
+    model = RecordingModel(scripted(say("Hi.")))
+    shop.write("AGENTS.md", b"Be kind.\n")
+    async with harness(model, answers=True, **shop.places) as session:
+        number = await session.send("go")
+        asked = (await session.until(QuestionAsked, since=number)).question
+        assert isinstance(asked, TrustQuestion)
+        for path, sha256 in (("AGENTS.md", "0" * 64), ("CLAUDE.md", asked.sha256)):
+            with pytest.raises(CommandRefused) as refused:
+                await session.connection.send(
+                    AnswerTrust(session=session.id, path=path, sha256=sha256, trusted=True)
+                )
+            assert refused.value.reason == "NoSuchQuestion"
+        await session.connection.send(
+            AnswerTrust(session=session.id, path="AGENTS.md", sha256=asked.sha256, trusted=True)
+        )
+        await session.turn_of(number)
+    assert b"Be kind." in model.bodies[0]
 
 
 async def _use(session: HarnessSession, number: int) -> QuestionAsked:

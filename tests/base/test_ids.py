@@ -22,7 +22,7 @@ def source(*times_ms: int, random_byte: int | None = None) -> Ids:
     return Ids(lambda: next(times), lambda size: bytes([random_byte]) * size)
 
 
-@pytest.mark.requirement("G5.1", "G5.2", "G5.3", "G5.4", "G5.5")
+@pytest.mark.requirement("G5.1", "G5.2", "G5.3", "G5.5")
 @pytest.mark.parametrize("prefix", [SESS, LOG, CALL, TOK, CLI])
 def test_a_new_id_has_its_prefix_and_a_ulid(prefix: str):
     made = source(NOW_MS).new(prefix)

@@ -40,6 +40,7 @@ def test_without_a_word_the_settings_in_force_are_shown_and_nothing_is_made(plac
     assert os.listdir(place.home) == []
 
 
+@pytest.mark.requirement("D12.1", "H4.4", "C2")
 def test_every_value_can_say_where_it_comes_from(place: Place) -> None:
     write_own(place, '# mine\nmode = "plan"\n')
     project = place.work / ".bridle"

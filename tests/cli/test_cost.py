@@ -96,6 +96,18 @@ async def test_a_run_ends_before_the_request_that_could_cost_too_much(place: Pla
     assert len(server.chats) == 2, "nothing was sent for the two that were stopped"
 
 
+async def test_the_same_amount_reads_the_same_wherever_it_is_said(place: Place) -> None:
+    """Seven tenths of a cent."""
+    spent = Spend(Usage(input_tokens=2_500, output_tokens=200))
+    async with ModelServer.playing(answer(say("Hi."), spent), say("Again.")) as server:
+        settings(place, server)
+        paid = await bridle(place, "run", "-m", "paid:m", "--max-cost", "0.05", "one")
+        stopped = await bridle(place, "run", "-c", "--max-cost", "0.01", "two")
+    assert paid.story[-1].endswith(" · $0.0070")
+    assert "This session has used $0.0070 of $0.01." in stopped.err
+    assert place.bridle("cost").out.splitlines()[1].endswith("  $0.0070")
+
+
 @pytest.mark.parametrize("amount", ["0", "-1", "much", "nan", "inf"])
 def test_a_limit_is_an_amount_above_zero(place: Place, amount: str) -> None:
     ran = place.bridle("run", "-m", "demo", f"--max-cost={amount}", "hi")

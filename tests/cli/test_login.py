@@ -520,6 +520,7 @@ def signs_in_at(server: AuthorizationServer, *, authorize: bool = True) -> list[
     return [*lines, f'authorize_url = "{server.origin}/authorize"'] if authorize else lines
 
 
+@pytest.mark.requirement("H13.1", "H13.2")
 async def test_a_person_signs_in_by_code_where_no_browser_is_and_the_token_is_used_and_renewed(
     place: Place,
 ) -> None:
@@ -547,6 +548,7 @@ async def test_a_person_signs_in_by_code_where_no_browser_is_and_the_token_is_us
         nowhere(place, token, signed_in.out, listed.out)
 
 
+@pytest.mark.requirement("H13.1")
 @pytest.mark.requirement("H6.2")
 async def test_a_browser_is_opened_with_the_address_and_nothing_secret_around_it(
     place: Place, secret: str

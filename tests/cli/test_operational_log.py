@@ -15,6 +15,7 @@ def logged(place: Place) -> list[dict[str, object]]:
     return [json.loads(line) for path in found for line in path.read_text().splitlines()]
 
 
+@pytest.mark.requirement("G48.1")
 @pytest.mark.requirement("G48.2")
 def test_levels_are_given_by_component_and_lines_go_to_stderr_too(place: Place):
     model = place.script("say hello\n")

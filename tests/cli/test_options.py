@@ -208,3 +208,13 @@ def test_own_words_are_added_to_the_system_text(place: Place) -> None:
         2,
         ["--append-system-prompt: nowhere.md cannot be read: No such file or directory"],
     )
+
+
+@pytest.mark.requirement("D7.23")
+@pytest.mark.parametrize("stdin", ["", " /compact\n"])
+def test_a_run_sends_no_model_the_word_that_folds_a_conversation(place: Place, stdin: str) -> None:
+    words = () if stdin else ("/compact",)
+    ran = place.bridle("run", "-m", place.script("say Hi.\n"), *words, stdin=stdin)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.story == ["/compact is for a conversation at a terminal: bridle -c. Nothing was sent"]
+    assert place.sessions() == []

@@ -29,6 +29,7 @@ def run(place: Place, *options: str) -> tuple[Ran, dict[str, str], list[str]]:
     return ran, denied, made
 
 
+@pytest.mark.requirement("T4.1")
 @pytest.mark.requirement("C22")
 def test_by_default_nothing_that_would_ask_is_run_and_the_turn_still_ends_well(place: Place) -> None:
     ran, denied, made = run(place)
@@ -83,6 +84,7 @@ def test_yes_and_the_generous_modes_run_everything(place: Place, option: tuple[s
     assert ran.result["changed_files"] == ["new.txt", "made"]
 
 
+@pytest.mark.requirement("T4.2")
 @pytest.mark.parametrize("mode", ["safe", "plan"])
 def test_a_mode_that_denies_says_so_and_yes_does_not_lift_it(place: Place, mode: str) -> None:
     ran, denied, made = run(place, "--mode", mode, "-y")
@@ -90,6 +92,7 @@ def test_a_mode_that_denies_says_so_and_yes_does_not_lift_it(place: Place, mode:
     assert f"not run  touch made                     Mode {mode} does not allow bash (shell)." in ran.story
 
 
+@pytest.mark.requirement("H7.1", "H7.3")
 def test_a_rule_allows_what_it_names_and_no_more(place: Place) -> None:
     ran, denied, made = run(place, "--allow", "bash(mkdir*)")
     assert (list(denied), made) == (["touch made", "write new.txt"], ["hi"])
@@ -102,6 +105,7 @@ def test_several_rules_add_up(place: Place) -> None:
     assert (list(denied), made) == (["mkdir hi"], ["made", "new.txt"])
 
 
+@pytest.mark.requirement("D11.1")
 @pytest.mark.parametrize("option", ["-y", "--mode=yolo", "--allow=bash"])
 def test_nothing_lifts_a_deny(place: Place, option: str) -> None:
     ran, denied, made = run(place, option, "--deny", "bash(touch*)")
@@ -110,6 +114,7 @@ def test_nothing_lifts_a_deny(place: Place, option: str) -> None:
     assert 'not run  touch made                     rule deny "touch*" (--deny)' in ran.story
 
 
+@pytest.mark.requirement("H10.8", "T3.2")
 def test_a_write_outside_the_folder_is_refused_whatever_was_said(place: Place) -> None:
     model = place.script('call write_file {"path": "../outside.txt", "content": "x"}\n---\nsay done\n')
     ran = place.bridle("run", "--json", "-y", "--mode", "yolo", "-m", model, "go")
@@ -127,6 +132,7 @@ say done
 """
 
 
+@pytest.mark.requirement("H7.4")
 @pytest.mark.requirement("G8.5")
 def test_strict_permissions_asks_about_what_is_quiet_otherwise(place: Place) -> None:
     model = place.script(READS)
@@ -160,6 +166,7 @@ say done
 """
 
 
+@pytest.mark.requirement("T3.1")
 @pytest.mark.requirement("C25", "D11.3")
 @pytest.mark.parametrize(
     "switch", [("--yes",), ("--auto-approve",), ("--mode", "auto"), ("--mode", "yolo")], ids=" ".join
@@ -320,6 +327,7 @@ def test_an_explanation_names_the_step_the_rule_and_what_each_answer_remembers(p
     assert list(place.home.iterdir()) == list(place.work.iterdir()) == []
 
 
+@pytest.mark.requirement("T3.6")
 def test_what_a_guard_blocks_is_explained_with_its_evidence(place: Place) -> None:
     found = explained(place, "write_file", "--mode", "yolo", path="../x", content="")
     assert (found["verdict"], found["step"], found["reason"]) == ("deny", 1, "PathOutsideWorkspace")

@@ -65,6 +65,7 @@ def test_a_session_that_runs_cannot_be_deleted(place: Place) -> None:
     assert place.only_session() == session
 
 
+@pytest.mark.requirement("G34.3")
 def test_branch_begins_where_a_turn_ended_and_goes_on_by_itself(place: Place) -> None:
     parent = _ran(place)
     place.bridle("run", "-r", parent, "and more")
@@ -135,6 +136,7 @@ def test_search_finds_what_was_said_here_and_tells_of_elsewhere(place: Place) ->
     assert {(hit["session"], hit["who"]) for hit in everywhere} == {(session, "you"), (session, "model")}
 
 
+@pytest.mark.requirement("G34.5")
 def test_exports_in_every_form(place: Place) -> None:
     session = _ran(place, "say <b>hi</b>", script="say Hello **there** <script>x</script>.\n")
     markdown = place.bridle("sessions", "export", session, "--format", "md")
@@ -152,6 +154,7 @@ def test_exports_in_every_form(place: Place) -> None:
     assert place.bridle("sessions", "export", session, "-o", "it.html", "--force").code == 0
 
 
+@pytest.mark.requirement("G34.5")
 def test_what_looks_like_a_secret_by_now_is_not_exported(place: Place) -> None:
     session = _ran(place)
     secret = "ghp_" + "a1B2" * 10
@@ -259,6 +262,7 @@ def _made_old(place: Place, days: int) -> None:
         connection.execute("update sessions set updated_ms = updated_ms - ?", (days * DAY_MS,))
 
 
+@pytest.mark.requirement("G33.3")
 def test_content_that_expired_is_said_to_be_gone_and_the_session_does_not_go_on(place: Place) -> None:
     session = _ran(place, "about zirconium", "--session", "nightly")
     kept = place.home / ".local/state/bridle/outputs" / session
@@ -420,6 +424,7 @@ def _results(place: Place, session: str) -> list[ToolResult]:
     return [one.event for one in place.events(session) if isinstance(one.event, ToolResult)]
 
 
+@pytest.mark.requirement("D9.7")
 def test_a_long_output_is_encrypted_and_read_again_after_a_new_key_and_in_a_branch(place: Place) -> None:
     long = 'call bash {"command": "seq 1 20000; echo the-very-end"}\n---\nsay one\n---\n'
     session = _ran(place, "count", "--mode", "yolo", script=f"{long}say two\n")

@@ -68,6 +68,7 @@ def test_an_empty_list_says_what_to_do(place: Place) -> None:
     assert "bridle run" in listed.out
 
 
+@pytest.mark.requirement("G31.1")
 @pytest.mark.requirement("G31.2")
 def test_an_export_is_the_events_one_a_line_from_the_first_without_gaps(place: Place) -> None:
     ran = place.bridle("run", "--json", "-m", "demo", "hello")

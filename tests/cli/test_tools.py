@@ -3,6 +3,8 @@
 import json
 import os
 
+import pytest
+
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
@@ -16,6 +18,7 @@ def ignore(_event: DurableEvent) -> None:
 TOOLS = builtin_tools(Jobs(ignore))
 
 
+@pytest.mark.requirement("T2.3", "T2.8a", "G7.20")
 def test_every_tool_is_a_line_with_its_risk_and_source(place: Place) -> None:
     ran = place.bridle("tools")
     assert (ran.code, ran.err) == (0, "")

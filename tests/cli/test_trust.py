@@ -117,6 +117,7 @@ def test_a_long_file_must_be_read_before_it_can_be_used(place: Place, project: P
     assert states(place)["AGENTS.md"] == "trusted"
 
 
+@pytest.mark.requirement("D12.44")
 @pytest.mark.requirement("G1.23")
 def test_a_changed_file_is_shown_as_a_change_and_asked_about_again(place: Place, project: Path) -> None:
     acked(place, "AGENTS.md", keys="u")
@@ -234,3 +235,10 @@ def test_a_damaged_store_trusts_nothing_and_is_named(place: Place, project: Path
     assert ran.code == 0
     assert "cannot be understood and counts for nothing" in ran.err
     assert place.bridle("trust", "verify").code == 3
+
+
+@pytest.mark.requirement("G22.20")
+def test_the_older_verbs_for_trust_are_understood(place: Place, project: Path) -> None:
+    for older, ours in (("ack", ("trust", "ack")), ("verify-ack", ("trust", "verify"))):
+        assert place.bridle(older) == place.bridle(*ours)
+    assert place.bridle("verify-ack").code == 3, "something waits"

@@ -287,7 +287,6 @@ def test_a_session_is_told_in_passages() -> None:
     ]
 
 
-@pytest.mark.requirement("G34.5")
 def test_what_has_expired_is_said_to_be_gone_in_every_format() -> None:
     gone = e.UnknownEvent(kind="TextDelta", raw=EXPIRED)
     events = [*_envelopes(gone, gone, gone)]

@@ -411,8 +411,11 @@ def test_profiles_are_found_by_name_or_path_and_unknown_keys_warn(desk: Desk):
 @pytest.mark.parametrize(
     ("chosen", "sentence"),
     [
-        ("carful", 'profile: there is no profile "carful" (nearest: careful).'),
-        ("../default", 'profile: there is no profile "../default" (nearest: default).'),
+        ("carful", 'profile: there is no profile "carful" (nearest: careful; there are careful, default).'),
+        (
+            "../default",
+            'profile: there is no profile "../default" (nearest: default; there are careful, default).',
+        ),
         ("gone.toml", 'profile: there is no profile "gone.toml" (there are careful, default).'),
         ("a\x1bb", 'profile: there is no profile "a⟨ESC⟩b" (there are careful, default).'),
     ],

@@ -14,7 +14,7 @@ from bridle.providers.script import say
 from bridle.sessions.store import SessionStore
 
 
-@pytest.mark.requirement("G10.1", "G5.6")
+@pytest.mark.requirement("G5.6")
 async def test_the_encrypted_log_is_a_session_log(tmp_path):
     clock = SystemClock()
     store = SessionStore(str(tmp_path), ids=Ids(clock.now_ms, os.urandom), clock=clock)
@@ -24,7 +24,7 @@ async def test_the_encrypted_log_is_a_session_log(tmp_path):
     store.close()
 
 
-@pytest.mark.requirement("G10.1", "G1.3", "G5.5", "G20.1", "G20.5", "G26.2")
+@pytest.mark.requirement("G1.3", "G5.5", "G20.1", "G20.5", "G26.2")
 async def test_the_in_process_connection_is_a_connection(tmp_path):
     async with harness(scripted(say("One."), say("Two."))) as session:
 

@@ -97,7 +97,7 @@ def test_our_compaction_passes_every_vector():
     assert vectors.run("session-compaction", compacted_case) == []
 
 
-@pytest.mark.requirement("P1", "P20", "H18.8")
+@pytest.mark.requirement("P20", "H18.8")
 def test_our_names_for_foreign_tools_pass_every_vector():
     assert (
         vectors.run(

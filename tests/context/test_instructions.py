@@ -31,7 +31,7 @@ def project(tmp_path):
     return tmp_path
 
 
-@pytest.mark.requirement("G14.1", "G14.3", "C13")
+@pytest.mark.requirement("G14.1", "G14.3")
 def test_files_are_found_from_the_persons_own_down_to_the_folder_and_never_above_the_repository(project):
     found = find_instruction_files(str(project / "repo/src/deep"), config_folder=str(project / "config"))
     assert [(file.text, file.scope, file.shown) for file in found] == [

@@ -274,7 +274,7 @@ class Device:
         return sum("device_code" in form for form in self._server.forms)
 
 
-@pytest.mark.requirement("H13.2", "H13.1")
+@pytest.mark.requirement("H13.2")
 async def test_a_device_code_is_asked_for_every_five_seconds_until_it_is_used() -> None:
     answers: list[str | None] = ["authorization_pending", "authorization_pending"]
     async with AuthorizationServer(device_answers=answers) as server, door() as (post, _):

@@ -108,3 +108,10 @@ def test_the_page_on_safety_names_every_principal() -> None:
         "MCP servers",
     ):
         assert principal in table
+
+
+@pytest.mark.requirement("X27")
+def test_the_page_on_safety_says_what_is_not_guaranteed(repository: Path) -> None:
+    page = (repository / "docs/safety.md").read_text()
+    _, _, rest = page.partition("## What is not guaranteed\n")
+    assert len([line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("- ")]) >= 5

@@ -80,7 +80,6 @@ async def test_a_reader_gets_what_came_before_and_then_what_comes():
         await anext(reader)
 
 
-@pytest.mark.requirement("G9.7")
 async def test_a_reader_that_falls_out_of_the_ring_is_told_what_it_missed():
     bus = Bus(1, ring_events=3)
     reader = bus.follow(EmptyLog(), 0)

@@ -182,6 +182,25 @@ async def test_the_clock_of_a_question_runs_only_while_no_person_is_there():
     assert "within 60s" in result.content
 
 
+@pytest.mark.requirement("G20.7", "G47.4")
+async def test_how_long_a_question_waits_for_nobody_is_a_setting():
+    clock = FakeClock()
+    async with harness(
+        scripted(*touching("a"), say("Done."), clock=clock),
+        clock=clock,
+        answers=True,
+        sets=["permissions.timeout_s=5"],
+    ) as session:
+        number = await session.send("go")
+        await session.until(PermissionRequested, since=number)
+        await session.connection.close()
+        await clock.advance(6)
+        events = await session.turn_of(number)
+    (result,) = of_kind(events, ToolResult)
+    assert (result.reason, result.metadata) == ("PermissionTimeout", {"timeout_s": 5.0})
+    assert "within 5s" in result.content
+
+
 async def test_questions_of_one_step_come_one_at_a_time_and_then_the_calls_run_together():
     calls = answer(call("read_file", path="../outside-1"), call("read_file", path="../outside-2"))
     async with harness(scripted(calls, say("Done.")), answers=True) as session:

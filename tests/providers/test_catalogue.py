@@ -108,12 +108,12 @@ def test_a_person_goes_before_a_listing_and_a_listing_before_the_snapshot(catalo
     assert catalogue.facts(openai, "gpt-5").context_tokens == 400_000, (
         "what the listing does not say stays known"
     )
-    catalogue.configure({"openai:gpt-5": {"price_in": 3.5, "images": False}})
+    catalogue = catalogue.with_settings({"openai:gpt-5": {"price_in": 3.5, "images": False}})
     facts = catalogue.facts(openai, "gpt-5")
     assert (facts.price_in, facts.price_out, facts.images) == (3.5, 8, False)
     assert catalogue.facts(openai, "no-such-model") == UNKNOWN
     with pytest.raises(ValueError, match="price_in"):
-        catalogue.configure({"openai:gpt-5": {"price_in": "much"}})
+        catalogue.with_settings({"openai:gpt-5": {"price_in": "much"}})
 
 
 def test_a_listing_is_kept_for_a_day_and_only_for_its_address(tmp_path: Path, now: Now) -> None:

@@ -134,8 +134,8 @@ def test_a_person_chooses_the_wire_of_an_endpoint(wire: WireName, base_url: str,
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic"])
 async def test_the_settings_of_a_provider_choose_its_wire(wire: WireName) -> None:
     async with ModelServer.playing(say("Hello.")) as server:
-        models = Models(env={"WORK_KEY": "k" * 10}, clock=SystemClock())
-        models.configure({"work": {"wire": wire, "base_url": server.url, "key_env": "WORK_KEY"}})
+        sections = {"work": {"wire": wire, "base_url": server.url, "key_env": "WORK_KEY"}}
+        models = Models(env={"WORK_KEY": "k" * 10}, clock=SystemClock()).with_settings(sections)
         chosen = models.choose("work:any-model")
         provider = models.provider(chosen.provider, chosen.model)
         assert provider.wire.name == wire

@@ -58,7 +58,8 @@ def yes(answer: str = "once") -> PermissionAnswer:
 
 
 def no(reason="PermissionDenied", **fields) -> PermissionAnswer:
-    return PermissionAnswer(answer="deny", reason=reason, **fields)
+    waited_s = 60 if reason == "PermissionTimeout" else 0
+    return PermissionAnswer(answer="deny", reason=reason, waited_s=waited_s, **fields)
 
 
 async def test_a_quiet_read_is_allowed_and_audited(calls, workspace) -> None:

@@ -121,7 +121,7 @@ def test_a_line_counts_only_as_it_would_be_written(line: bytes):
 # The store
 
 
-@pytest.mark.requirement("C12", "D12.44")
+@pytest.mark.requirement("C12")
 def test_approvals_are_kept_by_content_in_a_private_file(store: Approvals):
     assert not store.holds("a" * 64)
     store.add("AGENTS.md", "a" * 64, root="/x")

@@ -67,6 +67,7 @@ def log(store):
 # Appending and reading
 
 
+@pytest.mark.requirement("G31.1")
 async def test_events_come_back_as_they_were_appended(log) -> None:
     port: SessionLog = log
     put_in = put(log, TextDelta(text="a"), turn=1, agent_path=("build", "search"), invocation="inv_1")
@@ -309,7 +310,6 @@ def test_after_a_failed_write_every_call_says_so_and_what_was_committed_stays(tm
 # Large payloads
 
 
-@pytest.mark.requirement("G31.1")
 async def test_a_large_payload_is_stored_once_and_read_like_any_other(log, tmp_path) -> None:
     large = TextDelta(text="x" * 5000)
     put_in = put(log, large, TextDelta(text="small"), large)

@@ -12,7 +12,7 @@ import msgspec
 
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.known_models import KnownModels
+from bridle.app.known_models import KnownModels, shared_catalogue
 from bridle.app.models import Models
 from bridle.app.sandboxing import machine_spawn, opening_words, records_of
 from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
@@ -20,12 +20,13 @@ from bridle.app.settings import SessionOptions, SessionSettings, session_options
 from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
+from bridle.base.files import repository_root
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
-from bridle.context.sources import repository_root
+from bridle.config.presets import is_path
 from bridle.control.authority import Bounds, is_looser
 from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
@@ -107,11 +108,10 @@ class Engine:
         self._processes = Processes(
             adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
         )
-        forwarders = Forwarders(
-            self._processes, stored, where=where, env=env, clock=clock, listening=listening
-        )
-        self.models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
-        self.known = KnownModels(self.models, state=where.state, clock=clock)
+        forwarders = Forwarders(self._processes, where=where, env=env, clock=clock, listening=listening)
+        self._models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
+        self._catalogue = shared_catalogue(where.state, clock)
+        self._known_of: dict[str, KnownModels] = {}
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, env=env)
@@ -127,7 +127,7 @@ class Engine:
             where.state,
             env.get(LOG_VARIABLE, ""),
             clock=clock,
-            secrets=self.models.keys_in_use,
+            secrets=self._models.keys_in_use,
         )
         self._ground = Ground(
             where=where,
@@ -135,14 +135,14 @@ class Engine:
             notes=self._notes,
             clock=clock,
             ids=self._ids,
-            models=self.models,
-            known=self.known,
+            models=self._models,
+            known=KnownModels(self._models, self._catalogue, {}),
             spawn=self._sandbox,
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
             room=self.store if waits_for_room else None,
         )
-        self._housekeeping = Housekeeping(self.store, where, env, clock, self._notes)
+        self._housekeeping = Housekeeping(self.store, where, env, clock)
         self.multiplexer = Multiplexer(
             sessions=SessionSource(
                 open=self._opened,
@@ -155,7 +155,7 @@ class Engine:
                 branch=self._branched,
                 delete=self._deleted,
             ),
-            choose_model=self.models.choose,
+            choose_model=lambda session, name: self.known_of(session).models.choose(name),
             prompt_of=_prompt_of,
             ids=self._ids,
             clock=clock,
@@ -174,6 +174,17 @@ class Engine:
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
         return self.multiplexer.connect(name=name, identity=identity, answers=answers, claims=claims)
 
+    def known_for(self, settings: SessionSettings) -> KnownModels:
+        """The models of a session with these settings, and what is known of them. No other session's are touched."""
+        models = self._models.with_settings(
+            settings.providers, store=settings.credential_store, helper=settings.credential_helper
+        )
+        return KnownModels(models, self._catalogue, settings.models)
+
+    def known_of(self, session: str) -> KnownModels:
+        """The models of a session that is open, and what is known of them."""
+        return self._known_of[session]
+
     async def close(self) -> None:
         """Ends sessions, then processes, then the store: whatever happens, in this order."""
         try:
@@ -181,7 +192,7 @@ class Engine:
         finally:
             await self._processes.close()
             self._sandbox.close()
-            await self.models.close()
+            await self._models.close()
             await self._housekeeping.close()
             with ExitStack() as closing:
                 closing.callback(self._notes.close)
@@ -196,14 +207,20 @@ class Engine:
 
         sources = Sources(
             store=self.store,
-            models=self.models,
-            known=self.known,
+            known=self._known_or_own,
             where=self._where,
             env=self._env,
             clock=self._clock,
             sandbox=lambda: self._sandbox.adapter,
         )
         return await answer_query(sources, query, sight)
+
+    def _known_or_own(self, session: str | None) -> KnownModels:
+        """The models of an open session; without one, those of the person's own settings."""
+        if session is not None:
+            return self.known_of(session)
+        cwd = home_of(self._env)
+        return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
 
     def _branched(self, session: str, turn: int | None) -> str:
         from bridle.app.keeping import branch_session
@@ -253,6 +270,10 @@ class Engine:
 
     async def _open_session(self, command: CreateSession, client: Client) -> Run:
         options = session_options(command)
+        if command.agent is not None:
+            raise CommandRefused(
+                "UnknownAgent", agent=visible(command.agent, newlines=False), known="none yet"
+            )
         here = _working_folder(command.cwd)
         approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=here)
         cwd = here
@@ -264,24 +285,19 @@ class Engine:
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
-        self.models.configure(
-            settings.providers, store=settings.credential_store, helper=settings.credential_helper
-        )
-        self.known.configure(settings.models)
-        self._notes.configure(settings.log_levels)
-        ground, keys_notice = await self._ground_of(cwd, command.env, approvals)
+        ground, keys_notice = await self._ground_of(settings, cwd, command.env, approvals)
         chosen = await self._chosen(command, settings, ground.models)
         is_off = settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
         async with self._sandbox.looking(not is_off):  # while the store is opened
-            log = self._open_log(command, cwd, options)
+            log = self._open_log(command, cwd, settings)
         try:
             held_by = OFF if is_off else self._sandbox.adapter
             past = _Past(Conversation(), 0)
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
-                self._check_model(past.conversation, chosen)
+                _check_model(past.conversation, chosen, ground.models)
                 if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
                     command = msgspec.structs.replace(command, mode=settings.mode)
             composed = compose(
@@ -308,7 +324,7 @@ class Engine:
                 log.log,
                 cwd,
                 chosen,
-                settings.mode,
+                settings,
                 held_by=held_by,
                 court=past.unjudged is not None,
             )
@@ -316,7 +332,8 @@ class Engine:
         except BaseException:
             log.close()
             raise
-        self._housekeeping.begin(cwd)
+        self._known_of[log.session] = ground.known
+        self._housekeeping.begin(cwd, ground.notes)
         return self._run_of(log, composed, settings.idle_timeout_s)
 
     def _run_of(self, log: StoredLog, composed: Composed, idle_s: float) -> Run:
@@ -325,6 +342,7 @@ class Engine:
             return None if self.store.find(log.session).pinned else idle_s
 
         def release() -> None:
+            del self._known_of[log.session]
             try:
                 composed.fold.at_close()
             finally:
@@ -353,18 +371,25 @@ class Engine:
             raise CommandRefused("SandboxRequired")
 
     async def _ground_of(
-        self, cwd: str, env: Mapping[str, str], approvals: Approvals
+        self, settings: SessionSettings, cwd: str, env: Mapping[str, str], approvals: Approvals
     ) -> tuple[Ground, tuple[Notice, ...]]:
-        """What a session in this folder stands on: with the keys of its project, where it has a secrets file."""
-        root = repository_root(cwd)
+        """What a session in this folder stands on: with its own models and levels, and the keys of its project."""
+        known, root = self.known_for(settings), repository_root(cwd)
+        ground = msgspec.structs.replace(
+            self._ground,
+            models=known.models,
+            known=known,
+            notes=self._notes.with_levels(settings.log_levels),
+        )
         if not has_secrets_file(root):
-            return self._ground, ()
+            return ground, ()
         from bridle.app.project_secrets import ignored_by_git, project_keys
 
         is_ignored = ignored_by_git(self._ground.spawn, root=root, env=env)
         found = await project_keys(root, approvals=approvals, is_ignored=is_ignored)
-        models = self.models.of_project(root, found.values)
-        return msgspec.structs.replace(self._ground, models=models), (found.notice(),)
+        models = known.models.of_project(root, found.values)
+        known = KnownModels(models, self._catalogue, settings.models)
+        return msgspec.structs.replace(ground, models=models, known=known), (found.notice(),)
 
     async def _chosen(
         self, command: CreateSession, settings: SessionSettings, models: Models
@@ -405,13 +430,6 @@ class Engine:
             raise await refusal(found, scene, session=log.session)
         return _Past(conversation, kept_until, scene)
 
-    def _check_model(self, conversation: Conversation, chosen: ModelChanged | None) -> None:
-        """Refuses at the door what would fail at the first request."""
-        model = chosen or conversation.model
-        if model is None:
-            raise UsageError("This session has no model. Name one: -m provider:model")
-        self.models.provider(model.provider, model.model)
-
     async def _begin(
         self,
         composed: Composed,
@@ -419,7 +437,7 @@ class Engine:
         log: str,
         cwd: str,
         chosen: ModelChanged | None,
-        mode: Mode,
+        settings: SessionSettings,
         *,
         held_by: str,
         court: bool,
@@ -434,8 +452,8 @@ class Engine:
             SessionCreated(
                 log=log,
                 cwd=conversation.cwd or cwd,
-                profile=command.profile or "default",
-                mode=command.mode or (conversation.mode if resumed else mode),
+                profile=settings.profile,
+                mode=command.mode or (conversation.mode if resumed else settings.mode),
                 resumed=resumed,
                 sandbox=held_by,
                 confined=policy.mode if held_by not in {"", UNCONFINED} else "off",
@@ -452,11 +470,12 @@ class Engine:
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
-    def _open_log(self, command: CreateSession, cwd: str, options: SessionOptions) -> StoredLog:
+    def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> StoredLog:
+        options = settings.options
         if command.resume is None:
             log = self.store.create(
                 cwd,
-                profile=command.profile or options.profile or "default",
+                profile=settings.profile,
                 aliases=command.aliases,
                 headless=options.headless,
             )
@@ -525,6 +544,14 @@ def _prompt_of(name: str, arguments: str) -> str | None:
     return prompt_of(name, arguments)
 
 
+def _check_model(conversation: Conversation, chosen: ModelChanged | None, models: Models) -> None:
+    """Refuses at the door what would fail at the first request."""
+    model = chosen or conversation.model
+    if model is None:
+        raise UsageError("This session has no model. Name one: -m provider:model")
+    models.go_on_with(model)
+
+
 def _no_limit(command: CreateSession, options: SessionOptions, mode: Mode) -> Iterator[Notice]:
     """Who names what is allowed, in a mode that allows everything, may think that it is a limit."""
     if options.allow and (command.mode or mode) == "yolo":
@@ -568,7 +595,9 @@ def _kept(row: SessionRow) -> SessionRow:
 
 
 def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
-    """The options with the file they name, which is relative to where the caller is."""
-    if options.config_file is None:
-        return options
-    return msgspec.structs.replace(options, config_file=os.path.join(folder, options.config_file))
+    """The options with the files they name, which are relative to where the caller is."""
+    file, profile = options.config_file, options.profile
+    if profile is not None and is_path(profile):
+        profile = os.path.normpath(os.path.join(folder, os.path.expanduser(profile)))
+    file = file and os.path.join(folder, file)
+    return msgspec.structs.replace(options, config_file=file, profile=profile)

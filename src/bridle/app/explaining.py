@@ -151,7 +151,7 @@ async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained
         found.append(_explained(here, call, query, here.permissions.decide(query)))
         return ToolOutput()
 
-    layers = (*here.gates.layers, here.foreseen, fail_closed(SOURCE, decided))
+    layers = (*here.gates.checks, here.foreseen, fail_closed(SOURCE, decided))
     output = await ToolLayers(one_at_a_time=layers, together=()).around(_not_run)(_call(tool, given))
     if found:
         return found[0]

@@ -14,6 +14,7 @@ from bridle.safety.spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.credentials.forwarder import Forwarder
+    from bridle.credentials.store import BackEnd
     from bridle.credentials.words import Errand, Vault
     from bridle.providers.endpoints import Endpoint
 
@@ -30,15 +31,16 @@ _REACHES_A_KEYCHAIN = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 
 Given: TypeAlias = tuple[str, str | None]
 """A key that this process holds in any case, from its environment or settings, and where it stands there."""
+Use: TypeAlias = "tuple[str, bool, BackEnd, Endpoint, Mapping[str, Any]]"
+"""What decides which key is sent where: project, chosen or not, where credentials are stored, endpoint, section."""
 
 
 class Forwarders:
-    """The helpers of one engine, one for each provider. `listening`: others can reach this engine."""
+    """The helpers of one engine, one for each provider as settings have it. `listening`: others can reach it."""
 
     def __init__(
         self,
         processes: Processes,
-        stored: StoredKeys,
         *,
         where: Folders,
         env: Mapping[str, str],
@@ -46,7 +48,6 @@ class Forwarders:
         listening: bool = False,
     ) -> None:
         self._processes = processes
-        self._stored = stored
         self._where = where
         self._clock = clock
         self._listening = listening
@@ -54,7 +55,7 @@ class Forwarders:
         self._handed_env = {
             name: os.fsencode(env[name]) for name in (*_OPENS_THE_VAULT, *_LEADS_THERE) if name in env
         }
-        self._forwarders: dict[tuple[str, str], Forwarder] = {}
+        self._forwarders: list[tuple[Use, Forwarder]] = []
 
     def are_wanted(self, use: HelperUse) -> bool:
         return use == "always" or (use == "serve" and self._listening)
@@ -63,33 +64,38 @@ class Forwarders:
         self,
         endpoint: Endpoint,
         given: Callable[[], Given],
-        oauth: Mapping[str, Any] | None,
+        section: Mapping[str, Any],
+        stored: StoredKeys,
         *,
+        chosen: bool,
         project: str = "",
     ) -> Forwarder:
         """The forwarder of a provider. What is given is asked for again with each request.
 
-        A project with keys of its own has forwarders of its own.
+        Sessions share one only where everything is the same that says which key goes where: what the provider's
+        section says, where credentials are stored, whether it is the one they chose, and their project.
         """
 
         def errand() -> Errand:
-            return self._errand(endpoint, given(), oauth)
+            return self._errand(endpoint, given(), section.get("oauth"), stored)
 
-        known = self._forwarders.get((project, endpoint.name))
-        if known is not None:
-            known.errand = errand
-            return known
-        self._forwarders[project, endpoint.name] = made = self._forwarder(errand)
+        use: Use = (project, chosen, stored.back_end, endpoint, section)
+        for known, forwarder in self._forwarders:
+            if known == use:
+                forwarder.errand = errand
+                return forwarder
+        made = self._forwarder(errand)
+        self._forwarders.append((use, made))
         return made
 
-    async def names(self) -> frozenset[str]:
+    async def names(self, stored: StoredKeys) -> frozenset[str]:
         """The providers that have a stored credential, asked of a helper that only looks."""
-        if self._stored.is_empty:
+        if stored.is_empty:
             return frozenset()
         from bridle.credentials.words import Errand
 
         looking = self._forwarder(
-            lambda: Errand(provider="stored keys", vault=self._vault(), env=self._handed_env)
+            lambda: Errand(provider="stored keys", vault=self._vault(stored), env=self._handed_env)
         )
         try:
             return await looking.names()
@@ -97,7 +103,7 @@ class Forwarders:
             await looking.close()
 
     async def close(self) -> None:
-        for forwarder in self._forwarders.values():
+        for _, forwarder in self._forwarders:
             await forwarder.close()
 
     def _forwarder(self, errand: Callable[[], Errand]) -> Forwarder:
@@ -105,7 +111,9 @@ class Forwarders:
 
         return Forwarder(errand, self._processes, env=self._own_env, clock=self._clock)
 
-    def _errand(self, endpoint: Endpoint, given: Given, oauth: Mapping[str, Any] | None) -> Errand:
+    def _errand(
+        self, endpoint: Endpoint, given: Given, oauth: Mapping[str, Any] | None, stored: StoredKeys
+    ) -> Errand:
         from bridle.credentials.words import Errand
         from bridle.providers.endpoints import inferred_auth
 
@@ -121,16 +129,16 @@ class Forwarders:
             given_source=source or "",
             stored_source=LOGIN,
             missing_source=endpoint.key_source,
-            vault=None if self._stored.is_empty else self._vault(),
+            vault=None if stored.is_empty else self._vault(stored),
             oauth=oauth,
             env=self._handed_env,
         )
 
-    def _vault(self) -> Vault:
+    def _vault(self, stored: StoredKeys) -> Vault:
         from bridle.credentials.words import Vault
 
         return Vault(
-            back_end=self._stored.back_end,
+            back_end=stored.back_end,
             path=os.fsencode(store_path(self._where)),
             key_path=os.fsencode(key_path(self._where)),
             state=os.fsencode(self._where.state),

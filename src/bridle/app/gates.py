@@ -25,8 +25,8 @@ from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.safety.sight import sight
 
 
-class Gates(msgspec.Struct, frozen=True):
-    """The objects a call passes before anybody is asked. `layers` stand in this order, outermost first.
+class Gates(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects a call passes before anybody is asked. The engine runs calls behind the layers that explain them.
 
     `sight` is what a search or a listing may show, `understand` what reads commands.
     """
@@ -35,7 +35,14 @@ class Gates(msgspec.Struct, frozen=True):
     sight: Sight
     understand: Understand
     permissions: Permissions
-    layers: tuple[ToolLayer, ...]
+    known_and_visible: ToolLayer
+    validated: ToolLayer
+    guarded: ToolLayer
+
+    @property
+    def checks(self) -> tuple[ToolLayer, ...]:
+        """The layers in the order a call passes them, outermost first."""
+        return self.known_and_visible, self.validated, self.guarded
 
 
 def gates(
@@ -76,9 +83,15 @@ def gates(
             unsandboxed=settings.options.allow_unsandboxed,
         ),
     )
-    layers = (known_and_visible(registry), validated(), guarded(paths, understand))
-    seen = sight(paths, denied_paths(settings.rules, here))
-    return Gates(paths, seen, understand, permissions, layers)
+    return Gates(
+        paths=paths,
+        sight=sight(paths, denied_paths(settings.rules, here)),
+        understand=understand,
+        permissions=permissions,
+        known_and_visible=known_and_visible(registry),
+        validated=validated(),
+        guarded=guarded(paths, understand),
+    )
 
 
 def _judge_url(settings: SessionSettings) -> JudgeUrl:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.trusting import is_trusted_file, written_hook
+from bridle.base.files import repository_root
 from bridle.config.tiers import Written
 from bridle.config.workspace import project_folder
-from bridle.context.sources import repository_root
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step

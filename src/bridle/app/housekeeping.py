@@ -63,16 +63,18 @@ class Notes:
         self._clock = clock
         self._secrets = secrets
         self._log: DailyLog | None = None
+        self._of_levels: dict[str, Notes] = {}
         self.kinds = NOTED_IN_DETAIL if wanted else NOTED
         if wanted:
             self._opened()  # what cannot be read is said before anything begins
 
-    def configure(self, wanted: str) -> None:
-        """What the settings say, for what begins from here on. The environment and options have been heard first."""
-        if wanted and not self._wanted:
-            self.close()
-            self._log, self._wanted, self.kinds = None, wanted, NOTED_IN_DETAIL
-            self._opened()
+    def with_levels(self, wanted: str) -> Notes:
+        """The notes of a session whose settings want these levels. Environment and options go before settings."""
+        if not wanted or self._wanted:
+            return self
+        if wanted not in self._of_levels:
+            self._of_levels[wanted] = Notes(self._state, wanted, clock=self._clock, secrets=self._secrets)
+        return self._of_levels[wanted]
 
     def event(self, envelope: Envelope, provider: str) -> None:
         """Notes an event of a kind that is in `kinds`."""
@@ -96,6 +98,8 @@ class Notes:
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
+        for notes in self._of_levels.values():
+            notes.close()
 
     def _opened(self) -> DailyLog:
         if self._log is None:
@@ -130,9 +134,8 @@ class Housekeeping:
         where: Folders,
         env: Mapping[str, str],
         clock: Clock,
-        notes: Notes | None = None,
     ) -> None:
-        self._notes = notes
+        self._notes: Notes | None = None
         self._store = store
         self._where = where
         self._env = env
@@ -141,10 +144,11 @@ class Housekeeping:
         self._stop = threading.Event()
         self._marker = os.path.join(where.data, "swept")
 
-    def begin(self, cwd: str) -> None:
-        """Starts the work if it is time for it. Nobody waits for it."""
+    def begin(self, cwd: str, notes: Notes | None = None) -> None:
+        """Starts the work if it is time for it. Nobody waits for it; `notes` hear what went, or went wrong."""
         if self._task is not None:
             return
+        self._notes = notes
         last_ms, now_ms = _marked(self._marker), self._clock.now_ms()
         if last_ms is None or (last_ms >= 0 and now_ms - last_ms > LONG_MS):
             _mark(self._marker, -now_ms)

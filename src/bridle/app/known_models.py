@@ -1,4 +1,4 @@
-"""What is known of the models of one process: what each can do and what it costs.
+"""What is known of the models of a session: what each can do and what it costs.
 
 The catalogue is read when the first question is asked, never at start-up. Only a provider that a person has chosen is
 asked anything: a server on this machine for the context it serves, a vendor that publishes prices for them, once a
@@ -7,8 +7,9 @@ day.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,35 +39,25 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class KnownModels:
-    """Facts by provider and model, from settings, listings and the snapshot."""
+    """Facts by provider and model, from settings, listings and the snapshot. `models` are those it is about.
 
-    def __init__(self, models: Models, *, state: str, clock: Clock) -> None:
-        self._models = models
-        self._state = state
-        self._clock = clock
-        self._sections: dict[str, Mapping[str, Any]] = {}
-        self._catalogue: Catalogue | None = None
+    `sections` are the session's own `[models."PROVIDER:MODEL"]`; what is in `shared` is the same for every session.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        shared: Callable[[], Catalogue],
+        sections: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        self.models = models
+        self._shared = shared
+        self._sections = sections
         self._endpoints: dict[str, Endpoint] = {}
 
-    def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes in `[models."PROVIDER:MODEL"]` sections; a later word on a name replaces an earlier one.
-
-        Called whenever providers were configured anew.
-        """
-        self._sections.update(sections)
-        self._endpoints.clear()
-        if self._catalogue is not None:
-            self._catalogue.configure(sections)
-
-    @property
+    @functools.cached_property
     def catalogue(self) -> Catalogue:
-        if self._catalogue is None:
-            from bridle.providers.catalogue import Catalogue
-
-            folder = os.path.join(self._state, "models")
-            self._catalogue = Catalogue(folder, now_ms=self._clock.now_ms)
-            self._catalogue.configure(self._sections)
-        return self._catalogue
+        return self._shared().with_settings(self._sections)
 
     def facts(self, provider: str, model: str) -> ModelFacts:
         return self.catalogue.facts(self._endpoint(provider), model)
@@ -112,12 +103,12 @@ class KnownModels:
 
         Where it cannot be asked, what is known all the same; with `refresh`, or where that is nothing, the failure.
         """
-        endpoint, catalogue = self._models.endpoint(provider), self.catalogue
+        endpoint, catalogue = self.models.endpoint(provider), self.catalogue
         kept = catalogue.kept(endpoint)
         if kept is not None and catalogue.is_fresh(kept) and not refresh:
             return Listed(catalogue.models(endpoint))
         try:
-            found = await self._models.chat(provider).models()
+            found = await self.models.chat(provider).models()
         except ProviderError as failure:
             known = catalogue.models(endpoint)
             if refresh or not known:
@@ -143,7 +134,7 @@ class KnownModels:
             from bridle.providers.capable import Served
             from bridle.providers.local_servers import look_at
 
-            info = await look_at(endpoint, model, self._models.connections)
+            info = await look_at(endpoint, model, self.models.connections)
             if info is None:
                 return None
             self.catalogue.learn(endpoint, model, info)
@@ -160,7 +151,7 @@ class KnownModels:
         from bridle.providers.remote import HINT_TIMEOUTS
 
         try:
-            listed = await self._models.chat(endpoint.name).models(HINT_TIMEOUTS)
+            listed = await self.models.chat(endpoint.name).models(HINT_TIMEOUTS)
         except BridleError:
             return
         self.catalogue.keep(endpoint, listed)
@@ -171,10 +162,22 @@ class KnownModels:
             from bridle.providers.endpoints import Endpoint
 
             try:
-                self._endpoints[provider] = self._models.endpoint(provider)
+                self._endpoints[provider] = self.models.endpoint(provider)
             except BridleError:
                 self._endpoints[provider] = Endpoint(name=provider, base_url="")
         return self._endpoints[provider]
+
+
+def shared_catalogue(state: str, clock: Clock) -> Callable[[], Catalogue]:
+    """What all sessions of a process know of models, made with the first question."""
+
+    @functools.cache
+    def catalogue() -> Catalogue:
+        from bridle.providers.catalogue import Catalogue
+
+        return Catalogue(os.path.join(state, "models"), now_ms=clock.now_ms)
+
+    return catalogue
 
 
 def _prices(facts: ModelFacts) -> tuple[float, float] | None:

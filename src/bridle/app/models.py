@@ -8,10 +8,11 @@ before a person chose a model, except servers on this machine.
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from bridle.app.stored_keys import LOGIN
 from bridle.base.clock import Clock
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bridle.app.forwarders import Forwarders, HelperUse
     from bridle.app.stored_keys import StoredKeys
     from bridle.base.http import HttpConnections
+    from bridle.credentials.store import BackEnd
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
     from bridle.providers.remote import RemoteModel
@@ -38,19 +40,34 @@ SHORTEST_KEY = 8
 """What is shorter is no secret, and would turn up by chance."""
 
 
-class _Common:
-    """What the models of a process share, whichever project asks."""
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session's settings say of providers and credentials, and the keys of the project at `project`."""
+
+    sections: Mapping[str, Mapping[str, Any]] = {}
+    store: BackEnd | None = None
+    helper: HelperUse = "never"
+    project: str = ""
+    project_keys: Mapping[str, str] = {}
+
+
+_NOTHING = _Said()
+
+
+class _Shared:
+    """What the models of a process share, whichever session asks: `keys` are those that were sent somewhere."""
 
     def __init__(self) -> None:
-        self.chosen = ""
         self.connections: HttpConnections | None = None
+        self.scripts: dict[str, ScriptedModel] = {}
+        self.keys: set[str] = set()
 
 
 class Models:
-    """The models of one process. `given` stands in for a provider of its name, in tests and for embedders.
+    """The models of a caller whose settings say nothing; `with_settings` gives those of a session.
 
-    `stored` are the credentials that `bridle login` left; without it there are none. With `forwarders` requests can go
-    by way of processes that hold the keys: then what is stored is never opened here.
+    `given` stands in for a provider of its name, in tests and for embedders. `stored` are the credentials that
+    `bridle login` left; without it there are none. With `forwarders` requests can go by way of processes that hold the
+    keys: then what is stored is never opened here.
     """
 
     def __init__(
@@ -61,59 +78,65 @@ class Models:
         given: Provider | None = None,
         stored: StoredKeys | None = None,
         forwarders: Forwarders | None = None,
+        settings: _Said = _NOTHING,
+        shared: _Shared | None = None,
     ) -> None:
         self._env = env
         self._clock = clock
         self._given = given
-        self.stored = stored
         self._forwarders = forwarders
-        self._is_forwarding = False
+        self._settings = settings
+        self._shared = shared or _Shared()
+        self.stored = stored.kept_in(settings.store) if stored and settings.store else stored
+        self._sections = settings.sections
+        self._is_forwarding = forwarders is not None and forwarders.are_wanted(settings.helper)
         self._names_stored: frozenset[str] = frozenset()
-        self._sections: dict[str, Mapping[str, Any]] = {}
-        self._scripts: dict[str, ScriptedModel] = {}
-        self._chats: dict[tuple[str, str], RemoteModel] = {}
-        self._common = _Common()
-        self._keys: set[str] = set()
-        self.project = ""
-        self.project_keys: Mapping[str, str] = {}
+        self._chosen = ""
+        self._chats: dict[tuple[str, bool], RemoteModel] = {}
+        self.project = settings.project
+        self.project_keys = settings.project_keys
 
-    def configure(
+    def with_settings(
         self,
         sections: Mapping[str, Mapping[str, Any]],
         *,
-        store: str | None = None,
-        helper: HelperUse | None = None,
-    ) -> None:
-        """Takes in `[providers.NAME]` sections; a later word on a name replaces an earlier one.
+        store: BackEnd | None = None,
+        helper: HelperUse = "never",
+    ) -> Models:
+        """The models of a session with these `[providers.NAME]` sections. What others have stays as it is.
 
-        `store` is where stored credentials are, `helper` whether another process holds them.
+        `store` is where stored credentials are, `helper` whether another process holds them. Connections, helpers and
+        what must not be seen are shared.
         """
-        if self._forwarders is not None and helper is not None:
-            is_forwarding = self._forwarders.are_wanted(helper)
-            if is_forwarding != self._is_forwarding:
-                self._is_forwarding = is_forwarding
-                self._chats.clear()
-        if self.stored is not None and store is not None:
-            self.stored.back_end = "keyring" if store == "keyring" else "encrypted"
-        for name, section in sections.items():
-            if self._sections.get(name) != section:
-                self._sections[name] = section
-                for place in [place for place in self._chats if place[1] == name]:
-                    del self._chats[place]
+        return self._with(_Said(sections=sections, store=store, helper=helper))
 
     def of_project(self, root: str, keys: Mapping[str, str]) -> Models:
-        """The same models for the sessions of one project, which has keys of its own in its secrets file."""
-        own = copy.copy(self)
-        own.project, own.project_keys = root, keys
+        """The same models for a session in a project that has keys of its own in its secrets file."""
         for key in keys.values():
             self._keep_out(key)
-        return own
+        return self._with(msgspec.structs.replace(self._settings, project=root, project_keys=keys))
+
+    def _with(self, settings: _Said) -> Models:
+        return Models(
+            env=self._env,
+            clock=self._clock,
+            given=self._given,
+            stored=self.stored,
+            forwarders=self._forwarders,
+            settings=settings,
+            shared=self._shared,
+        )
 
     def choose(self, name: str) -> ModelChanged:
         """Reads `provider:model`, which a person has chosen, and makes sure that it can be asked."""
         chosen = self.named(name)
-        self._common.chosen = chosen.provider
+        self._chosen = chosen.provider
         return chosen
+
+    def go_on_with(self, model: ModelChanged) -> None:
+        """Makes sure that the model a person chose in an earlier run can still be asked."""
+        self.provider(model.provider, model.model)
+        self._chosen = model.provider
 
     def named(self, name: str) -> ModelChanged:
         """The same for a name that nobody chose just now, such as a fallback: it is no new choice of a provider."""
@@ -140,7 +163,7 @@ class Models:
 
     def chat(self, name: str) -> RemoteModel:
         """The provider of an endpoint. Raises when nobody knows it."""
-        place = (self.project, name)
+        place = (name, name == self._chosen)
         if place not in self._chats:
             from bridle.providers.remote import RemoteModel
 
@@ -205,7 +228,8 @@ class Models:
     async def look_for_stored(self) -> None:
         """Finds out which credentials are stored, where this process does not open them. Raises `ProviderError`."""
         if self._is_forwarding and self._forwarders is not None:
-            self._names_stored = await self._forwarders.names()
+            assert self.stored is not None, "who forwards has something stored, or could"
+            self._names_stored = await self._forwarders.names(self.stored)
 
     def key_source(self, endpoint: Endpoint) -> str | None:
         """Where the key of a provider comes from; None when it has none. Never the key."""
@@ -242,24 +266,24 @@ class Models:
     @property
     def connections(self) -> HttpConnections:
         """Connections to model servers, opened when the first one is needed."""
-        if self._common.connections is None:
+        if self._shared.connections is None:
             from bridle.base.http import HttpConnections
 
-            self._common.connections = HttpConnections(env=self._env, clock=self._clock)
-        return self._common.connections
+            self._shared.connections = HttpConnections(env=self._env, clock=self._clock)
+        return self._shared.connections
 
     def keys_in_use(self) -> AbstractSet[str]:
-        """The keys that were sent somewhere: they must appear nowhere else."""
+        """The keys that were sent somewhere by any session: they must appear nowhere else."""
         stored = self.stored.secrets if self.stored is not None else None
         if not stored:  # asked for with every event
-            return self._keys
-        return self._keys | {secret for secret in stored if len(secret) >= SHORTEST_KEY}
+            return self._shared.keys
+        return self._shared.keys | {secret for secret in stored if len(secret) >= SHORTEST_KEY}
 
     async def close(self) -> None:
         if self._forwarders is not None:
             await self._forwarders.close()
-        if self._common.connections is not None:
-            await self._common.connections.close()
+        if self._shared.connections is not None:
+            await self._shared.connections.close()
 
     def _split(self, name: str) -> tuple[str, str]:
         """At the first colon; `provider/model` too when the first part is a provider."""
@@ -271,25 +295,29 @@ class Models:
         return provider, model
 
     def _script(self, model: str) -> ScriptedModel:
-        if model not in self._scripts:
+        scripts = self._shared.scripts
+        if model not in scripts:
             from bridle.providers.script import find_script, parse_script
             from bridle.providers.scripted import ScriptedModel
 
             path, text = find_script(model)
-            self._scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
-        return self._scripts[model]
+            scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
+        return scripts[model]
 
     def _forwarded(self, endpoint: Endpoint, forwarders: Forwarders) -> RemoteModel:
         """The provider of an endpoint whose key another process adds."""
         from bridle.providers.remote import RemoteModel
 
+        chosen = endpoint.name == self._chosen
+        assert self.stored is not None, "who forwards has something stored, or could"
+
         def given() -> tuple[str, str | None]:
-            key, place = self._given_key(endpoint)
+            key, place = self._given_key(endpoint, chosen=chosen)
             self._keep_out(key)
             return key, place
 
         section = self._sections.get(endpoint.name, {})
-        forwarder = forwarders.of(endpoint, given, section.get("oauth"), project=self.project)
+        forwarder = forwarders.of(endpoint, given, section, self.stored, chosen=chosen, project=self.project)
         return RemoteModel(
             endpoint,
             lambda: None,
@@ -308,11 +336,14 @@ class Models:
 
     def _keep_out(self, key: str) -> None:
         if len(key) >= SHORTEST_KEY:
-            self._keys.add(key)
+            self._shared.keys.add(key)
 
-    def _given_key(self, endpoint: Endpoint) -> tuple[str, str | None]:
-        """The key that environment, settings or project hold, and where; a key goes before every sign-in."""
-        own = OWN_KEY if endpoint.name == self._common.chosen else ""
+    def _given_key(self, endpoint: Endpoint, *, chosen: bool | None = None) -> tuple[str, str | None]:
+        """The key that environment, settings or project hold, and where; a key goes before every sign-in.
+
+        `chosen`: whether this is the provider of the chosen model, where that is not the one chosen now.
+        """
+        own = OWN_KEY if (endpoint.name == self._chosen if chosen is None else chosen) else ""
         places = (
             (endpoint.key_env, self._env.get(endpoint.key_env or "")),
             (f"providers.{endpoint.name}.api_key", self._sections.get(endpoint.name, {}).get("api_key")),

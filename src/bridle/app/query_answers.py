@@ -33,11 +33,10 @@ SHORT_ID = 6
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers are made from."""
+    """What answers are made from. `known` are the models of an open session, or those of the person's own settings."""
 
     store: SessionStore
-    models: Models
-    known: KnownModels
+    known: Callable[[str | None], KnownModels]
     where: Folders
     env: Mapping[str, str]
     clock: Clock
@@ -55,8 +54,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
         case q.SearchSessions(words=words, cwd=cwd, limit=limit):
             hits = [hit for hit in search_hits(sources.store, words, cwd=cwd) if sight.shows(hit.session)]
             return q.SearchHits(hits=tuple(hits[:limit]))
-        case q.ListModels(names=names, provider=provider):
-            return q.ModelList(models=tuple(_models(sources, names, provider)))
+        case q.ListModels(session=session, names=names, provider=provider):
+            return q.ModelList(models=tuple(_models(sources.known(session), names, provider)))
         case q.ListTools(session=session):
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
@@ -70,7 +69,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
         case q.SumCosts(session=session, since_ms=since_ms, by=by):
             rows = sources.store.list() if session is None else [sources.store.find(session)]
             seen = [row for row in rows if sight.shows(row.id)]
-            return cost_sum(sources.store, seen, since_ms=since_ms, by=by, models=sources.models)
+            return cost_sum(sources.store, seen, since_ms=since_ms, by=by, models=sources.known(None).models)
         case q.CheckHealth():
             return q.Health(
                 version=__version__,
@@ -195,19 +194,19 @@ def search_hits(store: SessionStore, words: str, *, cwd: str | None = None) -> l
 # Models, tools, commands
 
 
-def _models(sources: Sources, names: Iterable[str], provider: str | None) -> Iterator[q.ModelEntry]:
+def _models(known: KnownModels, names: Iterable[str], provider: str | None) -> Iterator[q.ModelEntry]:
     for name in names:
         of, _, model = name.partition(":")
-        yield _model(sources, name, of, ModelFacts() if of == DEMO else sources.known.facts(of, model))
+        yield _model(known, name, of, ModelFacts() if of == DEMO else known.facts(of, model))
     if provider is not None:
-        for info in sources.known.catalogue.models(sources.models.endpoint(provider)):
-            yield _model(sources, f"{provider}:{info.name}", provider, info)
+        for info in known.catalogue.models(known.models.endpoint(provider)):
+            yield _model(known, f"{provider}:{info.name}", provider, info)
 
 
-def _model(sources: Sources, name: str, provider: str, facts: ModelFacts) -> q.ModelEntry:
+def _model(known: KnownModels, name: str, provider: str, facts: ModelFacts) -> q.ModelEntry:
     return q.ModelEntry(
         model=name,
-        local=is_local(sources.models, provider),
+        local=is_local(known.models, provider),
         context_tokens=facts.context_tokens,
         max_output_tokens=facts.max_output_tokens,
         tools=facts.tools,

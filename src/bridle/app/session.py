@@ -145,7 +145,12 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         watch=lambda envelope: ground.notes.event(envelope, _provider_of(conversation)),
     )
     stopwatch = Stopwatch(clock)
-    questions = Questions(journal=journal, clock=clock, can_be_reached=lambda: options.on_ask == "wait")
+    questions = Questions(
+        journal=journal,
+        clock=clock,
+        can_be_reached=lambda: options.on_ask == "wait",
+        timeout_s=settings.permission_timeout_s,
+    )
     jobs = Jobs(journal.emit)
 
     async def fetch(url: str, wanted: Wanted) -> Answer:
@@ -245,24 +250,17 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     def run_tool() -> RunTool:
         """The tool layers, built with the first call: an answer without calls needs none of it."""
         from bridle.engine.known_files import KnownFiles
-        from bridle.engine.layers import (
-            deadline,
-            dry_run,
-            known_and_visible,
-            recorded,
-            still_offered,
-            validated,
-            with_room,
-        )
+        from bridle.engine.layers import deadline, dry_run, recorded, still_offered, with_room
         from bridle.safety.bringing import foreseen
-        from bridle.safety.guards import guarded, rechecked
+        from bridle.safety.guards import rechecked
         from bridle.safety.permitted import foreseen_changes, permitted
         from bridle.safety.redacted import redacted
         from bridle.safety.sandboxed import sandboxed
         from bridle.sessions.undoable import undoable
         from bridle.tools.output import Spill, capped
 
-        paths, understand, checks = gate().paths, gate().understand, gate().layers[1:]
+        gates, paths, understand = gate(), gate().paths, gate().understand
+        rechecks = (gates.validated, gates.guarded)
         known = KnownFiles(conversation.known_files)
         spill = Spill(os.path.join(ground.where.state, "outputs", log.session), log.outputs_key)
 
@@ -282,17 +280,17 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 dry_run=options.dry_run,
                 invocation=journal.invocation,
             )
-            output = edits.ran(call, await call.definition.run(call.args, context))
+            output = await call.definition.run(call.args, context)
             if call.definition.side_effect == "workspace":
                 ground.spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
             return output
 
         layers = ToolLayers(
             one_at_a_time=(
-                known_and_visible(registry),
-                validated(),
-                guarded(paths, understand),
-                hooked(hooks, checks),
+                gates.known_and_visible,
+                gates.validated,
+                gates.guarded,
+                hooked(hooks, rechecks),
                 foreseen(
                     understand,
                     lambda folder: _repository(spawn, folder, env),
@@ -305,7 +303,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                     hear=hooks.permission_requested if hooks is not None else None,
                     changes=foreseen_changes(cwd),
                 ),
-                hooked(hooks, checks, phase="after_permission"),
+                hooked(hooks, rechecks, phase="after_permission"),
                 dry_run(options.dry_run),
             ),
             together=(
@@ -317,6 +315,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
                 capped(spill),
                 redacted(ground.models.keys_in_use),
                 sandboxed(policy, understand),
+                edits.trusting,
             ),
         )
         return layers.around(execute)
@@ -472,6 +471,9 @@ def _notices(
         yield Notice(reason=unsafe.reason, message=unsafe.message, data=unsafe.data)
     for warning in settings.warnings:
         yield Notice(reason="ConfigWarning", message=warning)
+    if settings.unused:
+        data = {"settings": ", ".join(settings.unused)}
+        yield Notice(reason="NotUsedYet", message=sentence("NotUsedYet", data), data=data)
     if found.ignored is not None:
         yield Notice(reason="HooksIgnored", message=found.ignored)
     if saved is not None and (problem := saved.problem()) is not None:

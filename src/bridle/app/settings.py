@@ -16,6 +16,7 @@ from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.compacting import CompactionSettings
 from bridle.context.sources import DEFAULT_SOURCES
+from bridle.engine.questions import PERMISSION_TIMEOUT_S
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
@@ -35,7 +36,7 @@ _RULE_TIERS: Mapping[str, Tier] = {
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may ask for when it opens a session, as `CreateSession.config`.
+    """What a client may ask for when it opens a session, as `CreateSession.config`; `profile` is a field beside it.
 
     `wide_folder` is one a person chose to work in although it holds more than a project.
     """
@@ -83,7 +84,10 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a session is composed from. `secret_files`: None where the built-in list holds."""
+    """Everything a session is composed from. `secret_files`: None where the built-in list holds.
+
+    `unused` are settings that somebody has written and nothing uses yet.
+    """
 
     options: SessionOptions
     model: str | None
@@ -91,7 +95,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...]
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
-    credential_store: str = "encrypted"
+    credential_store: Literal["encrypted", "keyring"] = "encrypted"
     credential_helper: Literal["always", "serve", "never"] = "serve"
     models: Mapping[str, Mapping[str, Any]]
     fallback_model: str | None
@@ -99,6 +103,9 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...]
     instructions: str
     warnings: tuple[str, ...]
+    unused: tuple[str, ...] = ()
+    profile: str = "default"
+    permission_timeout_s: float = PERMISSION_TIMEOUT_S
     hooks: HookSettings = HookSettings()
     secret_files: tuple[str, ...] | None = None
     persist_grants: bool = True
@@ -115,8 +122,10 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def session_options(command: CreateSession) -> SessionOptions:
+    if "profile" in command.config:
+        raise CommandRefused("BadCommand", kind="CreateSession", problem="profile is no part of config")
     try:
-        return msgspec.convert(command.config, SessionOptions)
+        return msgspec.convert({**command.config, "profile": command.profile}, SessionOptions)
     except msgspec.ValidationError as problem:
         raise CommandRefused("BadCommand", kind="CreateSession", problem=str(problem)) from None
 
@@ -163,6 +172,9 @@ def session_settings(
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
         instructions="\n\n".join(filter(None, (tiers.get("instructions"), options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
+        unused=tiers.unused,
+        profile=tiers.get("profile"),
+        permission_timeout_s=float(tiers.get("permissions.timeout_s")),
         hooks=HookSettings(
             written=tuple(tiers.written("hooks")),
             timeout_ms=tiers.get("hook_defaults.timeout_ms"),

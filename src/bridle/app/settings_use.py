@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bridle.config.problems import Problem, Severity, shown
-from bridle.config.schema import nearest
+from bridle.config.schema import awaited, nearest
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def all_problems(tiers: Tiers) -> list[Problem]:
     """Everything a session would refuse or say, errors first. Whose types are wrong is not looked at further."""
     found = list(tiers.problems)
     if not any(problem.severity == "error" for problem in found):
-        found += (*_hooks(tiers), *_rules(tiers), *_levels(tiers))
+        found += (*_hooks(tiers), *_rules(tiers), *_levels(tiers), *_not_used_yet(tiers))
     return sorted(found, key=lambda problem: problem.severity != "error")
 
 
@@ -83,6 +83,14 @@ def _rules(tiers: Tiers) -> Iterator[Problem]:
         else:
             for _, problem in rules_without_a_tool([rule], tools):
                 yield _problem(origin, key, problem, "warning")
+
+
+def _not_used_yet(tiers: Tiers) -> Iterator[Problem]:
+    for key in tiers.unused:
+        origin = tiers.origin(key)
+        assert origin is not None, "somebody has written it"
+        problem = f"{key} is not used yet (it comes with {awaited()[key]})"
+        yield _problem(origin, key, problem, "warning")
 
 
 def _levels(tiers: Tiers) -> Iterator[Problem]:

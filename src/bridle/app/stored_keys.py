@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,10 @@ _OPENERS = ("BRIDLE_PASSPHRASE", "BRIDLE_MACHINE_KEY")
 
 
 class StoredKeys:
-    """The credentials of a caller with this environment. `ask` asks a person for the passphrase, if one can be."""
+    """The credentials of a caller with this environment. `ask` asks a person for the passphrase, if one can be.
+
+    What opens them is shared with the one of the same caller that it stands `beside`.
+    """
 
     def __init__(
         self,
@@ -131,20 +135,37 @@ class StoredKeys:
         clock: Clock,
         ask: Callable[[], str] | None = None,
         notice: Callable[[str], None] = lambda _text: None,
+        back_end: BackEnd = "encrypted",
+        beside: StoredKeys | None = None,
     ) -> None:
-        self.back_end: BackEnd = "encrypted"
+        self.back_end: BackEnd = back_end
         self._where = where
         self._env = env
         self._clock = clock
         self._ask = ask
         self._notice = notice
-        self._keys: Keys | None = None
+        self.shared_keys = beside.shared_keys if beside else functools.cache(self._made_keys)
+        """One for every store and the log: nobody types a passphrase twice."""
         self._encrypted: EncryptedStore | None = None
         self._keychain: KeychainStore | None = None
         self._current: dict[str, Credential | None] = {}
-        self.secrets = {env[name] for name in _OPENERS if env.get(name)}
+        self.secrets = beside.secrets if beside else {env[name] for name in _OPENERS if env.get(name)}
         """What must appear nowhere: what opens the store, and what was found in it."""
         self.log_key = LogKey(log_key_path(where), self._log_wrap)
+
+    def kept_in(self, back_end: BackEnd) -> StoredKeys:
+        """The credentials of the same caller, for settings that keep them there."""
+        if back_end == self.back_end:
+            return self
+        return type(self)(
+            where=self._where,
+            env=self._env,
+            clock=self._clock,
+            ask=self._ask,
+            notice=self._notice,
+            back_end=back_end,
+            beside=self,
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -162,7 +183,7 @@ class StoredKeys:
             from bridle.credentials.encrypted import EncryptedStore
 
             self._encrypted = EncryptedStore(
-                store_path(self._where), self._shared_keys(), made=self._lock_log_likewise
+                store_path(self._where), self.shared_keys(), made=self._lock_log_likewise
             )
         return self._encrypted
 
@@ -214,7 +235,7 @@ class StoredKeys:
         from bridle.credentials.wrapping import KeyWrap
 
         return KeyWrap(
-            self._shared_keys(),
+            self.shared_keys(),
             path=log_key_path(self._where),
             store_lock=lambda: None if self._is_file_missing else self.encrypted.lock(),
             prove_store=self._open_store,
@@ -227,19 +248,16 @@ class StoredKeys:
     def _is_file_missing(self) -> bool:
         return not os.path.lexists(store_path(self._where))
 
-    def _shared_keys(self) -> Keys:
-        """One for the store and the log: nobody types a passphrase twice."""
-        if self._keys is None:
-            from bridle.credentials.locks import Keys
+    def _made_keys(self) -> Keys:
+        from bridle.credentials.locks import Keys
 
-            self._keys = Keys(
-                env=self._env,
-                key_path=key_path(self._where),
-                ask=self._ask,
-                notice=self._notice,
-                is_needed=self._log_needs_automatic_key,
-            )
-        return self._keys
+        return Keys(
+            env=self._env,
+            key_path=key_path(self._where),
+            ask=self._ask,
+            notice=self._notice,
+            is_needed=self._log_needs_automatic_key,
+        )
 
     def _log_needs_automatic_key(self) -> bool:
         with contextlib.suppress(BridleError):

@@ -16,7 +16,7 @@ import msgspec
 
 from bridle.app.models import PROJECT_FILE
 from bridle.base.clock import Clock
-from bridle.base.files import read_limited
+from bridle.base.files import read_limited, repository_root
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers, Written, load
 from bridle.config.workspace import WorkspaceFile
@@ -25,10 +25,9 @@ from bridle.context.sources import (
     DEFAULT_SOURCES,
     InstructionFile,
     find_instruction_files,
-    repository_root,
 )
 from bridle.engine.ports import AskPerson
-from bridle.engine.tools import ToolCall, ToolOutput
+from bridle.engine.tools import RunTool, ToolCall, ToolOutput
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
 from bridle.safety.trust.approvals import Approvals, content_digest, read_lockfile
@@ -225,8 +224,9 @@ class ApprovedEdits:
 
         return record_and_note
 
-    def ran(self, call: ToolCall, output: ToolOutput) -> ToolOutput:
-        """A call has run: if it made the change a person agreed to, that content is trusted. The output as it came."""
+    async def trusting(self, call: ToolCall, proceed: RunTool) -> ToolOutput:
+        """The layer around a tool: once it has made the change a person agreed to, that content is trusted."""
+        output = await proceed(call)
         if call.id in self._agreed and output.outcome == "ok":
             self._written(call.name, call.input)
         self._agreed.discard(call.id)

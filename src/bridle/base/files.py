@@ -343,3 +343,17 @@ def _read(fd: int, limit: int) -> Contents:
         wanted -= len(part)
     data = b"".join(parts)
     return Contents(data[:limit], len(data) > limit)
+
+
+def repository_root(folder: str) -> str:
+    """The nearest folder at or above this one that holds `.git`; this one itself where there is none.
+
+    The way up is that of the name: where links matter, give a resolved one.
+    """
+    root = folder
+    while not os.path.lexists(os.path.join(root, ".git")):
+        parent = os.path.dirname(root)
+        if parent == root:
+            return folder
+        root = parent
+    return root

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.stdin import typed_line
@@ -71,11 +72,6 @@ def working_folder() -> str:
 def problem_data(problem: Problem) -> dict[str, Any]:
     """A problem for programs: its fields, and the sentence people read."""
     return {**msgspec.to_builtins(problem), "text": problem.text}
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:

@@ -15,11 +15,12 @@ from bridle.app.engine import session_store
 from bridle.app.models import Models
 from bridle.app.query_answers import cost_sum
 from bridle.base.clock import SystemClock
+from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.config import counted, settings_here
+from bridle.cli.config import settings_here
 from bridle.cli.unlocking import sessions_unlocked
-from bridle.clients.tally import LOCAL, dollars, short_number
+from bridle.clients.tally import LOCAL, short_number
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import CostRow, CostSum
 
@@ -31,8 +32,8 @@ NOTHING: Final = "Nothing was paid or counted"
 
 def cost(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     since_ms = _since_ms(parsed.since)
-    models = Models(env=env, clock=SystemClock())
-    models.configure(settings_here(parsed, env).checked().get("providers") or {})
+    tiers = settings_here(parsed, env).checked()
+    models = Models(env=env, clock=SystemClock()).with_settings(tiers.get("providers") or {})
     store = session_store(sessions_unlocked(env))
     try:
         rows = [store.find(parsed.session)] if parsed.session else store.list()

@@ -20,9 +20,10 @@ from bridle.app.engine import VERIFIED_ON_RESUME, session_store
 from bridle.app.operations import log_folder
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.cli.config import counted, settings_here, working_folder
+from bridle.cli.config import settings_here, working_folder
 from bridle.cli.models import ModelDesk
 from bridle.config.folders import Folders, folders
 from bridle.config.tiers import Tiers, load
@@ -206,7 +207,6 @@ def _keys(found: _Found) -> Iterable[Row]:
     from bridle.cli.login_store import credentials_row
 
     stored = _stored_keys(found)
-    stored.back_end = found.tiers.get("credentials.store") or "encrypted"
     status, text = credentials_row(stored, found.where, found.env)
     return [Row(status, "keys", text)]
 
@@ -223,7 +223,8 @@ def _secrets(found: _Found) -> Iterable[Row]:
 
 
 def _stored_keys(found: _Found) -> StoredKeys:
-    return StoredKeys(where=found.where, env=found.env, clock=SystemClock())
+    back_end = found.tiers.get("credentials.store") or "encrypted"
+    return StoredKeys(where=found.where, env=found.env, clock=SystemClock(), back_end=back_end)
 
 
 def _helper(found: _Found) -> Iterable[Row]:
@@ -241,11 +242,10 @@ async def _helper_row(found: _Found) -> Row:
     from bridle.base.processes import Processes
 
     stored = _stored_keys(found)
-    stored.back_end = found.tiers.get("credentials.store") or "encrypted"
     processes = Processes()
-    forwarders = Forwarders(processes, stored, where=found.where, env=found.env, clock=SystemClock())
+    forwarders = Forwarders(processes, where=found.where, env=found.env, clock=SystemClock())
     try:
-        names = await forwarders.names()
+        names = await forwarders.names(stored)
     finally:
         await forwarders.close()
         await processes.close()

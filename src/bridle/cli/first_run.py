@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.app.models import Models
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli.config import counted
 from bridle.clients.line.cells import width_of, wrapped
 from bridle.protocol.errors import BridleError
 

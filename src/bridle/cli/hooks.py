@@ -12,13 +12,14 @@ import msgspec
 
 from bridle.app.trusting import is_trusted_file, written_hook
 from bridle.base.clock import SystemClock
+from bridle.base.files import repository_root
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.config import working_folder
 from bridle.config.folders import folders
 from bridle.config.tiers import load
-from bridle.config.workspace import project_folder, repository_root
+from bridle.config.workspace import project_folder
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.answers import Answer, Kept
 from bridle.safety.hooks.context import Actor, HookContext, context_of
@@ -79,7 +80,7 @@ def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
     where, cwd = folders(env), os.path.realpath(working_folder())
-    root = repository_root(cwd) or cwd
+    root = repository_root(cwd)
     is_trusted = is_trusted_file(Approvals(where.config), root)
     # Everything that is written, trusted or not: whether a hook counts is decided, and said, below.
     tiers = load(

@@ -31,9 +31,16 @@ class LoginDesk:
         self.is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         clock = SystemClock()
         ask = (lambda: hidden_line("Passphrase (hidden) › ")) if sys.stdin.isatty() else None
-        self.stored = StoredKeys(where=self.where, env=env, clock=clock, ask=ask, notice=tell)
-        self.models = Models(env=env, clock=clock, stored=self.stored)
-        self.models.configure(self.tiers.get("providers") or {}, store=self.tiers.get("credentials.store"))
+        self.stored = StoredKeys(
+            where=self.where,
+            env=env,
+            clock=clock,
+            ask=ask,
+            notice=tell,
+            back_end=self.tiers.get("credentials.store") or "encrypted",
+        )
+        models = Models(env=env, clock=clock, stored=self.stored)
+        self.models = models.with_settings(self.tiers.get("providers") or {})
 
     def endpoint(self, name: str) -> Endpoint:
         """The endpoint of a provider that a key can be stored for."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bridle.base import files
 from bridle.base.clock import SystemClock
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.hidden import hidden_line, new_passphrase
@@ -80,7 +81,6 @@ def _about(credential: Credential) -> str:
 
 async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) -> int:
     """Asks each provider for its list of models, which costs nothing. The exit code is that of the first failure."""
-    from bridle.cli.config import counted
 
     names = sorted(await asyncio.to_thread(desk.stored.providers))
     if provider is not None and provider not in names:
@@ -263,7 +263,6 @@ def credentials_row(
 ) -> tuple[Literal["ok", "warn", "skip"], str]:
     """What `doctor` says of stored credentials: ok, warn, fail or skip, and one line. Nobody is asked for anything."""
     from bridle.app.stored_keys import key_path
-    from bridle.cli.config import counted
 
     if stored.is_empty:
         return "skip", "no keys are stored (bridle login)"

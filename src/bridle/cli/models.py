@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridle.app.known_models import KnownModels, Listed
+from bridle.app.known_models import KnownModels, Listed, shared_catalogue
 from bridle.app.models import DEMO, Models
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
-from bridle.cli.config import counted, settings_here, working_folder
+from bridle.cli.config import settings_here, working_folder
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.credentials.records import CredentialError
@@ -99,10 +100,10 @@ class ModelDesk:
         self._sections: Mapping[str, Mapping[str, Any]] = tiers.get("providers") or {}
         clock = SystemClock()
         stored = stored or StoredKeys(where=folders(env), env=env, clock=clock)
-        self.models = Models(env=env, clock=clock, stored=stored)
-        self.models.configure(self._sections, store=tiers.get("credentials.store"))
-        self.known = KnownModels(self.models, state=folders(env).state, clock=clock)
-        self.known.configure(tiers.get("models") or {})
+        models = Models(env=env, clock=clock, stored=stored)
+        self.models = models.with_settings(self._sections, store=tiers.get("credentials.store"))
+        self._catalogue = shared_catalogue(folders(env).state, clock)
+        self.known = KnownModels(self.models, self._catalogue, tiers.get("models") or {})
 
     async def close(self) -> None:
         await self.models.close()
@@ -116,8 +117,7 @@ class ModelDesk:
             return None
         root, keys = found
         self.models = self.models.of_project(root, keys.values)
-        self.known = KnownModels(self.models, state=folders(self._env).state, clock=SystemClock())
-        self.known.configure(self._tiers.get("models") or {})
+        self.known = KnownModels(self.models, self._catalogue, self._tiers.get("models") or {})
         return keys.notice().message if keys.problem else None
 
     def configured(self) -> ModelChanged | None:

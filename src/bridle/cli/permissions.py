@@ -13,10 +13,11 @@ import msgspec
 from bridle.app.explaining import Explained, Standing, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.added_folders import added_folders
-from bridle.cli.config import counted, settings_here, working_folder
+from bridle.cli.config import settings_here, working_folder
 from bridle.clients.line.facts import MODE_WORDS
 from bridle.config.folders import Folders, folders
 from bridle.config.tiers import Tiers

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from bridle.app.project_secrets import ProjectKeys, ignored_by_git, project_keys
 from bridle.app.sandboxing import machine_spawn
 from bridle.app.trusting import has_secrets_file, session_approvals
+from bridle.base.files import repository_root
 from bridle.base.processes import Processes
 from bridle.config.folders import folders
-from bridle.context.sources import repository_root
 from bridle.safety.trust.approvals import Approvals
 
 

@@ -110,7 +110,7 @@ async def run_prompt(
 ) -> None:
     """One prompt on an engine; the first signal stops the turn, the second leaves at once."""
     connection = engine.connect(name="print", answers=False)
-    printer.is_local = lambda provider: _is_local(engine, provider)
+    printer.is_local = lambda provider: _is_local(engine, printer.session, provider)
     loop = asyncio.get_running_loop()
     run = asyncio.ensure_future(printer.run(connection, create, content))
     stopping: list[asyncio.Task[None]] = []
@@ -141,10 +141,12 @@ async def run_prompt(
         await connection.close()
 
 
-def _is_local(engine: Engine, provider: str) -> bool:
+def _is_local(engine: Engine, session: str | None, provider: str) -> bool:
     """Whether a provider runs on this machine, so that nobody is paid for it."""
     try:
-        return provider == DEMO or engine.models.endpoint(provider).local
+        return provider == DEMO or (
+            session is not None and engine.known_of(session).models.endpoint(provider).local
+        )
     except BridleError:
         return False
 
@@ -168,6 +170,8 @@ def _content(
 ) -> tuple[InputBlock, ...]:
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
     prompt = prompt_of(parsed.prompt, parsed.prompt_file, say)
+    if prompt.strip() == "/compact":  # people type it out of habit, and to a model it means nothing
+        raise UsageError("/compact is for a conversation at a terminal: bridle -c. Nothing was sent")
     if schema is not None:
         from bridle.clients.structured import asked_for
 
@@ -207,6 +211,7 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
     return CreateSession(
         cwd=cwd,
         env=session_environment(env),
+        profile=parsed.profile,
         model=parsed.model,
         mode=_mode_of(parsed),
         resume=resume,
@@ -228,7 +233,6 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "on_ask": parsed.on_ask,
             "dry_run": parsed.dry_run,
             "config_file": parsed.config,
-            "profile": parsed.profile,
             "sets": parsed.set,
             "persistent_grants": parsed.persistent_grants,
             "sandbox": parsed.sandbox,

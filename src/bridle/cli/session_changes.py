@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 
 from bridle.app.keeping import branch_session, days_kept, delete_session, sweep
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
-from bridle.clients.story import counted
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.sessions.store import SessionRow, SessionStore, busy, one_line

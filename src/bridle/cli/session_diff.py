@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from itertools import takewhile
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.clients.changes import Changes, FileChange, changes_of
-from bridle.clients.story import counted
 from bridle.protocol.events import InputAccepted, text_of
 from bridle.sessions.store import SessionRow, SessionStore
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 
 from bridle.base.files import write_atomic
 from bridle.base.json_line import escaped
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, unwritten
 from bridle.cli.session_words import day
-from bridle.clients.story import counted
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import clean, jsonl
 from bridle.sessions.store import SessionRow, SessionStore

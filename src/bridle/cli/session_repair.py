@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
-from bridle.clients.story import counted
 from bridle.protocol.errors import BridleError
 from bridle.sessions.store import SessionStore
 

@@ -7,11 +7,10 @@ import os
 import time
 
 from bridle.app.query_answers import search_hits
+from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.session_words import short
-from bridle.clients.stored_sessions import age
-from bridle.clients.story import counted
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import SearchHit
 from bridle.sessions.store import SessionRow, SessionStore

@@ -11,11 +11,11 @@ from contextlib import closing
 from msgspec import Raw
 
 from bridle.app.engine import session_store, store_to_look
+from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.session_words import day, notes
 from bridle.cli.unlocking import sessions_unlocked
-from bridle.clients.stored_sessions import age
 from bridle.clients.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, is_expired
@@ -88,7 +88,7 @@ def session_lines(store: SessionStore, *, everywhere: bool) -> list[str]:
 def _row(row: SessionRow, now_ms: float, *, everywhere: bool) -> str:
     title = visible(row.title or "(no words yet)", newlines=False)
     title = title if len(title) <= 44 else title[:43] + "…"
-    turns = f"{row.turns} turn" + ("" if row.turns == 1 else "s")
+    turns = counted(row.turns, "turn")
     star = "★" if row.pinned else " "
     about = [*notes(row), *([visible(row.cwd, newlines=False)] if everywhere else [])]
     facts = f"{age(now_ms - row.updated_ms):>12}   {turns:>8}"

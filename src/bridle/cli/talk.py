@@ -15,7 +15,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
 from bridle.app.query_answers import is_local
-from bridle.app.settings import session_options, session_settings
+from bridle.app.settings import SessionSettings, session_options, session_settings
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli import say, tolerate_characters
@@ -129,7 +129,8 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     """Where the choice of model comes from; empty when nobody made one."""
     if parsed.model:
         return "--model"
-    options = session_options(CreateSession(cwd=".", config=_files_only(parsed)))
+    config = {"config_file": parsed.config, "sets": parsed.set}
+    options = session_options(CreateSession(cwd=".", profile=parsed.profile, config=config))
     settings = session_settings(options, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
     if settings.model is None:
         return ""
@@ -138,13 +139,10 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
 
 def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
     """Where the choice of model comes from, and its key; and which other keys are there to switch to."""
-    models = engine.models
     try:
-        settings = session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
-        models.configure(
-            settings.providers, store=settings.credential_store, helper=settings.credential_helper
-        )
-        name = (create.model or settings.model or "").partition(":")[0]
+        settings = _settings(create, env)
+        models, chosen = engine.known_for(settings).models, create.model or settings.model or ""
+        name = models.choose(chosen).provider if chosen else ""
         source = models.key_source(models.endpoint(name))
         others = [endpoint for endpoint in models.with_keys() if endpoint.name != name]
         found = [other for endpoint in others if (other := models.key_source(endpoint))]
@@ -156,28 +154,24 @@ def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mappi
     return f"{model_from}, key from {source}{also}"
 
 
-def _files_only(parsed: argparse.Namespace) -> dict[str, object]:
-    return {"config_file": parsed.config, "profile": parsed.profile, "sets": parsed.set}
+def _settings(create: CreateSession, env: Mapping[str, str]) -> SessionSettings:
+    return session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
 
 
 async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:
-    where = folders(env)
-    settings = session_settings(session_options(create), where=where, cwd=create.cwd, env=env)
-    engine.models.configure(
-        settings.providers, store=settings.credential_store, helper=settings.credential_helper
-    )
+    models = engine.known_for(_settings(create, env)).models
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        model = await choose_model(engine.models, _ask, _say_line, columns=columns)
+        model = await choose_model(models, _ask, _say_line, columns=columns)
     except (EOFError, KeyboardInterrupt):
         print()
         return None
     if model is not None and model != DEMO:
-        engine.models.choose(model)
-        set_value(where, "model", model)
+        models.choose(model)
+        set_value(folders(env), "model", model)
         of = model.partition(":")[0]
-        local = "Cost: none, it is local." if is_local(engine.models, of) else "Change it with /model."
+        local = "Cost: none, it is local." if is_local(models, of) else "Change it with /model."
         say(f"Saved: {visible(model, newlines=False)}. {local}\n\n")
     return model
 

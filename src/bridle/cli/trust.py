@@ -15,6 +15,7 @@ from typing import Final
 from bridle.app.trusting import Item, State, config_items, is_acked, project_items, session_approvals
 from bridle.base.clock import SystemClock
 from bridle.base.files import write_atomic
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.clients.interaction.trust import trust_lines, trust_words
@@ -182,7 +183,7 @@ def _emit(path: str, approvals: Approvals, items: Sequence[Item]) -> int:
         write_atomic(os.path.abspath(path), encode(entries), mode=0o644)
     except OSError as problem:
         raise BridleError("TrustUnwritable", path=path, problem=problem.strerror) from None
-    count = f"{len(entries)} approval" + ("" if len(entries) == 1 else "s")
+    count = counted(len(entries), "approval")
     name = visible(path, newlines=False)
     return say(
         f"Wrote {name}: {count}. Name it where nobody can be asked: bridle run --lockfile {name} …\n"

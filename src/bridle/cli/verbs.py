@@ -111,7 +111,7 @@ def _without_habits(arguments: list[str]) -> list[str]:
         or " " in arguments[0]
     ):
         return [TALK, *arguments]
-    first, rest = OTHER_NAMES.get(arguments[0], arguments[0]), arguments[1:]
+    first, *rest = *OTHER_NAMES.get(arguments[0], arguments[0]).split(" "), *arguments[1:]
     if first == "creds":
         first, *rest = older_words(rest)
     if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):

@@ -25,7 +25,10 @@ DEFAULT_ACTIONS = {
     "hooks": "list",
 }
 """What a verb does when no action is named."""
-OTHER_NAMES = {"-p": "run", "--print": "run", "exec": "run", "list-tools": "tools", "policy": "permissions"}
+OTHER_NAMES = {
+    "-p": "run", "--print": "run", "exec": "run", "list-tools": "tools", "policy": "permissions",
+    "ack": "trust ack", "verify-ack": "trust verify",
+}  # fmt: skip
 """What other tools taught people to type."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.protocol import events as e
 
@@ -39,7 +40,7 @@ def short_tokens(tokens: int) -> str:
 def _what(event: e.Compacted) -> str:
     if not event.summary:
         sizes = f"{short_tokens(event.tokens_before)} → {short_tokens(event.tokens_after)}"
-        return f"Left out {_counted(len(event.cleared), 'old tool result')}: {sizes}"
+        return f"Left out {counted(len(event.cleared), 'old tool result')}: {sizes}"
     sizes = f"{short_tokens(event.dropped.tokens)} → {short_tokens(event.summary_tokens)}"
     return f"Summarised {_turns(event)}: {sizes}"
 
@@ -58,7 +59,7 @@ def _range(first: int, last: int) -> str:
 
 
 def _kept(event: e.Compacted) -> list[str]:
-    kept = [_counted(event.pins, "pinned rule")] if event.pins else []
+    kept = [counted(event.pins, "pinned rule")] if event.pins else []
     if not event.summary:
         return [*kept, "everything that was said"]
     first, last = event.kept.first_turn, event.kept.last_turn
@@ -79,7 +80,7 @@ def _counts(event: e.Compacted) -> str:
         return f"{sizes}."
     kept = event.kept.messages + len(event.also_kept)
     return (
-        f"{sizes}; {_counted(event.dropped.messages, 'message')} dropped, {kept} kept, "
+        f"{sizes}; {counted(event.dropped.messages, 'message')} dropped, {kept} kept, "
         f"the summary has about {short_tokens(event.summary_tokens)}."
     )
 
@@ -87,7 +88,3 @@ def _counts(event: e.Compacted) -> str:
 def _instructions(prefix: e.PrefixSet | None) -> list[str]:
     found = re.findall(_INSTRUCTIONS, prefix.system if prefix is not None else "", re.MULTILINE)
     return [visible(str(name), newlines=False) for name in found]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -12,9 +12,10 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
+from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
-from bridle.clients.story import Story, counted, describe_call, did_not_run
-from bridle.clients.tally import LOCAL, UNKNOWN_COST, dollars
+from bridle.clients.story import Story, describe_call, did_not_run
+from bridle.clients.tally import LOCAL, UNKNOWN_COST
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, SendInput

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.clients.story import Story, counted
+from bridle.clients.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
+from bridle.base.phrases import counted
 from bridle.protocol.queries import SessionInfo
 
 _DAY_MS = 86_400_000
-
-
-def age(age_ms: float) -> str:
-    minutes = int(age_ms // 60_000)
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes} min ago"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h ago"
-    return f"{minutes // (24 * 60)} days ago"
 
 
 def marks(session: SessionInfo, now_ms: int) -> str:
@@ -35,7 +25,7 @@ def _expiry(expires_ms: int | None, now_ms: int) -> str:
     left_days = max(0, expires_ms - now_ms) // _DAY_MS
     if left_days < 1:
         return "content expires today"
-    return f"content expires in {left_days} day" + ("" if left_days == 1 else "s")
+    return f"content expires in {counted(left_days, 'day')}"
 
 
 def folder_words(folder: str, home: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.compacting import compacted_lines
 from bridle.protocol import events as e
@@ -322,7 +323,3 @@ def _in_the_way(preview: dict[str, Any]) -> list[str]:
     from bridle.protocol.questions import UndoPreview
 
     return undo_lines(msgspec.convert(preview, UndoPreview))
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from bridle.base.phrases import dollars
 from bridle.protocol import events as e
 from bridle.protocol.messages import Usage
 
@@ -96,7 +97,3 @@ def input_tokens(usage: Usage) -> int:
 
 def short_number(number: int) -> str:
     return str(number) if number < 10_000 else f"{number / 1000:.1f}k"
-
-
-def dollars(usd: float) -> str:
-    return f"${usd:.2f}" if usd >= 0.005 or usd == 0 else f"${usd:.4f}"

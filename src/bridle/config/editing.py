@@ -6,10 +6,10 @@ import contextlib
 import os
 from typing import Literal, TypeAlias
 
-from bridle.base.files import private_folder, read_limited, write_atomic
+from bridle.base.files import private_folder, read_limited, repository_root, write_atomic
 from bridle.config.folders import Folders
 from bridle.config.reading import LOCAL_NAMES, OWN_NAMES, present
-from bridle.config.workspace import FOLDER, project_folder, repository_root
+from bridle.config.workspace import FOLDER, project_folder
 from bridle.config.writing import user_file
 from bridle.protocol.errors import UsageError
 
@@ -32,7 +32,7 @@ def file_of(where: Folders, cwd: str, tier: OwnTier) -> str:
     folder = project_folder(cwd)
     if folder is None:
         here = os.path.realpath(cwd)
-        folder = os.path.join(repository_root(here) or here, FOLDER)
+        folder = os.path.join(repository_root(here), FOLDER)
     names = OWN_NAMES if tier == "project" else LOCAL_NAMES
     return os.path.join(folder, present(folder, names).name or names[0])
 

@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from bridle.config.problems import Problem, shown
+from bridle.config.problems import Problem, shown, shown_names
 from bridle.config.reading import Parsed, Place, read
 from bridle.config.schema import nearest
 
@@ -51,8 +51,13 @@ def read_profile(chosen: str, *, config_folder: str, relative_to: str) -> Preset
     return Preset(place, _without_header(place, parsed))
 
 
+def is_path(chosen: str) -> bool:
+    """Whether a profile is chosen by its file and not by its name."""
+    return "/" in chosen or chosen.endswith(".toml")
+
+
 def _path_of(chosen: str, config_folder: str, relative_to: str) -> str | None:
-    if "/" in chosen or chosen.endswith(".toml"):
+    if is_path(chosen):
         path = os.path.join(relative_to, os.path.expanduser(chosen))
         return os.path.abspath(path) if os.path.lexists(path) else None
     if not re.fullmatch(r"[A-Za-z0-9_-]+", chosen):
@@ -67,7 +72,8 @@ def _own(config_folder: str, name: str) -> str:
 
 def _missing(chosen: str, names: list[str]) -> Preset:
     close = nearest(chosen, names)
-    hint = f"nearest: {close}" if close else f"there are {', '.join(names)}"
+    there = f"there are {shown_names(names)}"
+    hint = f"nearest: {close}; {there}" if close else there
     clause = f'there is no profile "{shown(chosen)}" ({hint})'
     return Preset(None, Parsed({}, {}, [Problem(severity="error", source="profile", problem=clause)]))
 

@@ -47,7 +47,8 @@ class Setting(msgspec.Struct, frozen=True):
     `required`: an entry without it means nothing, unless it has `or_key` in its place. `secret`: never shown, never
     written by us, read from the user's own file and the environment only. `private`: the values of this map are not
     shown. `folds`: the names in this map are keys of ours, so they have two spellings too. `instead`: people expect
-    this key, but it is read from no file; what they do instead, as a clause.
+    this key, but it is read from no file; what they do instead, as a clause. `awaits`: nothing uses it before that
+    capability is there; it may be written, and whoever writes it is told.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Setting(msgspec.Struct, frozen=True):
     private: bool = False
     folds: bool = False
     instead: str = ""
+    awaits: str = ""
 
 
 class Node(msgspec.Struct, kw_only=True):
@@ -193,6 +195,9 @@ DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
 CREDENTIAL_STORE = one_of("a credential store", ("encrypted", "keyring"))
 CREDENTIAL_HELPER = one_of("a use of the credential helper", ("always", "serve", "never"))
 
+SCREEN = "the full-screen client"
+SERVERS = "the MCP client"
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("model", TEXT, "The model to use, as provider:model."),
     Setting("fallback_model", TEXT, "The model to go on with when the first is overloaded."),
@@ -209,7 +214,13 @@ SETTINGS: tuple[Setting, ...] = (
         secret=True,
         instead="name the environment variable that holds the key: providers.NAME.key_env",
     ),
-    Setting("oauth_credentials", PLAIN_MAP, "What a sign-in left behind.", secret=True),
+    Setting(
+        "oauth_credentials",
+        PLAIN_MAP,
+        "What a sign-in left behind; bridle login keeps that encrypted.",
+        secret=True,
+        awaits="sign-ins written by hand",
+    ),
     Setting("providers.*.wire", WIRE, "The protocol this endpoint speaks."),
     Setting("providers.*.base_url", ADDRESS, "Where requests go."),
     Setting("providers.*.key_env", ENVIRONMENT_NAME, "The environment variable that holds the key."),
@@ -353,10 +364,12 @@ SETTINGS: tuple[Setting, ...] = (
         default="off",
     ),
     Setting("log.levels", TEXT, "What the operational log takes: debug, or engine=debug,provider=off."),
-    Setting("ui.reader", FLAG, "Plain text that only grows, for screen readers.", default=False),
-    Setting("ui.theme", TEXT, "The colours."),
-    Setting("ui.quiet_cost", FLAG, "Leave out the cost line.", default=False),
-    Setting("ui.notify", FLAG, "Say so when an answer or a question waits.", default=True),
+    Setting(
+        "ui.reader", FLAG, "Plain text that only grows, for screen readers.", default=False, awaits=SCREEN
+    ),
+    Setting("ui.theme", TEXT, "The colours.", awaits=SCREEN),
+    Setting("ui.quiet_cost", FLAG, "Leave out the cost line.", default=False, awaits=SCREEN),
+    Setting("ui.notify", FLAG, "Say so when an answer or a question waits.", default=True, awaits=SCREEN),
     Setting("hooks[].event", TEXT, "When the hook runs.", required=True),
     Setting("hooks[].tool", TEXT, "Only for tools that match."),
     Setting("hooks[].command", COMMAND, "What runs.", required=True, or_key="script"),
@@ -372,14 +385,16 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether the failure of your own hook stops a call.",
         default="closed",
     ),
-    Setting("mcp_servers.*.command", COMMAND, "What starts the server."),
-    Setting("mcp_servers.*.args", TEXTS, "More words for the command."),
-    Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True),
-    Setting("mcp_servers.*.url", ADDRESS, "Where a server that is already running listens."),
-    Setting("mcp_servers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
-    Setting("mcp_servers.*.sha256", TEXT, "The digest the program must have."),
-    Setting("mcp_servers.*.discovery", DISCOVERY, "When its tools are listed."),
-    Setting("mcp_servers.*.disabled", FLAG, "Leave this server out."),
+    Setting("mcp_servers.*.command", COMMAND, "What starts the server.", awaits=SERVERS),
+    Setting("mcp_servers.*.args", TEXTS, "More words for the command.", awaits=SERVERS),
+    Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True, awaits=SERVERS),
+    Setting("mcp_servers.*.url", ADDRESS, "Where a server that is already running listens.", awaits=SERVERS),
+    Setting(
+        "mcp_servers.*.headers", TEXT_MAP, "Headers added to every request.", private=True, awaits=SERVERS
+    ),
+    Setting("mcp_servers.*.sha256", TEXT, "The digest the program must have.", awaits=SERVERS),
+    Setting("mcp_servers.*.discovery", DISCOVERY, "When its tools are listed.", awaits=SERVERS),
+    Setting("mcp_servers.*.disabled", FLAG, "Leave this server out.", awaits=SERVERS),
 )
 
 OTHER_NAMES: Mapping[str, str] = {
@@ -412,6 +427,12 @@ def tree() -> Node:
             node = node.children.setdefault(part, Node(key=key, children={}))
         node.setting = setting
     return root
+
+
+@functools.cache
+def awaited() -> Mapping[str, str]:
+    """The settings that nothing uses yet, sections by their name, each with the capability that will."""
+    return {setting.key.split(".*")[0]: setting.awaits for setting in SETTINGS if setting.awaits}
 
 
 def defaults() -> Table:

@@ -58,10 +58,12 @@ def validate(tiers: Tiers) -> list[Problem]:
 def reference() -> list[str]:
     """The table of settings, one line each, for help."""
     width = max(len(setting.key) for setting in SETTINGS)
-    return [f"{setting.key:<{width}}  {setting.help}{_choices(setting)}" for setting in SETTINGS]
+    return [f"{setting.key:<{width}}  {setting.help}{_more(setting)}" for setting in SETTINGS]
 
 
-def _choices(setting: Setting) -> str:
+def _more(setting: Setting) -> str:
+    if setting.awaits:
+        return " (not used yet)"
     return f" ({', '.join(setting.kind.choices)})" if setting.kind.choices else ""
 
 

@@ -19,19 +19,19 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from bridle.base.files import repository_root
 from bridle.config.checking import Checked, folded, validated
 from bridle.config.folders import Folders
 from bridle.config.presets import DEFAULT, read_profile
 from bridle.config.problems import Problem
 from bridle.config.reading import LOCAL_NAMES, OWN_NAMES, Parsed, Place, Tier, overlooked, present, read
-from bridle.config.schema import JOINED, Path, Table, defaults, key_of, node_at, path_of
+from bridle.config.schema import JOINED, Path, Table, awaited, defaults, key_of, node_at, path_of
 from bridle.config.sources import Option, Origin, Source, environment_sources, flag_sources
 from bridle.config.workspace import (
     FOLDER,
     WorkspaceFile,
     ignored,
     project_folder,
-    repository_root,
     sifted,
     wishes,
 )
@@ -73,6 +73,14 @@ class Tiers:
     @property
     def warnings(self) -> tuple[Problem, ...]:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """What somebody has written and nothing uses yet (`Setting.awaits`), in the order of the table."""
+        written = [source.values for source in self.sources if source.tier != "defaults"]
+        if not written:
+            return ()
+        return tuple(key for key in awaited() if any(_held(values, path_of(key)) for values in written))
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -279,7 +287,7 @@ def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Probl
 
 def _workspace_file(place: Place, folder: str, data: bytes, values: Table) -> WorkspaceFile:
     project = os.path.dirname(folder)
-    root = repository_root(project) or project
+    root = repository_root(project)
     return WorkspaceFile(
         root=root,
         path=os.path.relpath(place.path, root),

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from bridle.base.files import repository_root
 from bridle.config.problems import Problem, shown, shown_names, written
 from bridle.config.reading import Place
 from bridle.config.schema import Lines, Path, Table, key_of
@@ -197,23 +198,13 @@ def project_folder(cwd: str) -> str | None:
     A folder above the repository belongs to somebody else's decisions, so nobody looks there.
     """
     folder = os.path.realpath(cwd)
-    root = repository_root(folder) or folder
+    root = repository_root(folder)
     while True:
         if os.path.lexists(os.path.join(folder, FOLDER)):
             return os.path.join(folder, FOLDER)
         if folder == root:
             return None
         folder = os.path.dirname(folder)
-
-
-def repository_root(folder: str) -> str | None:
-    """The nearest folder at or above a resolved one that has `.git` in it."""
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
-        folder = parent
-    return folder
 
 
 class _Sieve:

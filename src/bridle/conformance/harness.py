@@ -102,6 +102,7 @@ async def harness(
     folder: str | None = None,
     home: str | None = None,
     mode: Mode | None = None,
+    profile: str | None = None,
     resume: str | None = None,
     answers: bool = False,
     fetch: JudgedFetch | None = None,
@@ -138,6 +139,7 @@ async def harness(
                     env={"PATH": os.defpath, "HOME": person},
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
+                    profile=profile,
                     resume=resume,
                     config=options,
                 )

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.base.files import read_limited
+from bridle.base.files import read_limited, repository_root
 
 MAX_BYTES = 64 * 1024
 DEFAULT_SOURCES = ("AGENTS.md",)
@@ -60,14 +60,6 @@ def instruction_text(files: Iterable[InstructionFile]) -> str:
     """The files as one part of the system text, each under its name."""
     parts = [f"# Instructions from {file.shown}\n\n{file.text.strip()}" for file in files]
     return "\n\n".join(parts)
-
-
-def repository_root(cwd: str) -> str:
-    """The nearest folder above that holds `.git`; the working folder itself where there is none."""
-    for folder in _upwards(cwd):
-        if os.path.lexists(os.path.join(folder, ".git")):
-            return folder
-    return cwd
 
 
 def _from_root_down(cwd: str) -> list[str]:

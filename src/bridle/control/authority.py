@@ -256,6 +256,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "FollowEvents": None,
     "ListTools": None,
     "ListGrants": None,
+    "ListModels": None,
     "CustomQuery": None,
 }
 """What takes an attachment to the session it names, where it names one; each with who may ask for what."""
@@ -270,7 +271,6 @@ FOR_ALL: Mapping[str, Check | None] = {
     "ListSessions": None,
     "DescribeSession": None,
     "SearchSessions": None,
-    "ListModels": None,
     "ListSlash": None,
     "ListProfiles": None,
     "SumCosts": None,

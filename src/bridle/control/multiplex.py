@@ -34,6 +34,7 @@ from bridle.protocol.commands import (
     Accepted,
     AnswerPermission,
     AnswerQuestion,
+    AnswerTrust,
     AnyCommand,
     AttachSession,
     BranchSession,
@@ -95,8 +96,8 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     delete: Callable[[str], None]
 
 
-ChooseModel = Callable[[str], ModelChanged]
-"""Reads `provider:model`; refuses one that does not exist."""
+ChooseModel = Callable[[str, str], ModelChanged]
+"""Reads `provider:model` for a session, by its own settings; refuses one that does not exist."""
 
 PromptOf = Callable[[str, str], str | None]
 """The words behind a slash command with its arguments, if there is such a command."""
@@ -174,6 +175,8 @@ class Multiplexer:
                 session.cancel(client)
             case AnswerPermission():
                 session.questions.answer(client, command)
+            case AnswerTrust():
+                session.questions.answer_trust(client, command)
             case AnswerQuestion():
                 session.questions.answer_question(client, command)
             case ShellRequest():
@@ -193,7 +196,8 @@ class Multiplexer:
             case RevokeGrant():
                 number = session.revoke(client, command.grant_id)
             case SetModel():
-                number = session.journal.emit(self._choose_model(command.model), originator=client.id)
+                chosen = self._choose_model(session.id, command.model)
+                number = session.journal.emit(chosen, originator=client.id)
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
         return Accepted(session=live.id, event=number)
@@ -302,7 +306,7 @@ class Multiplexer:
     def _change_to(self, client: Client, session: Session, command: CreateSession) -> None:
         """What a client who resumes a session that is open wants changed in it."""
         conversation = session.journal.conversation
-        if command.model and (chosen := self._choose_model(command.model)) != conversation.model:
+        if command.model and (chosen := self._choose_model(session.id, command.model)) != conversation.model:
             session.journal.emit(chosen, originator=client.id)
         if command.mode is not None and command.mode != conversation.mode:
             session.set_mode(client, command.mode)

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base.clock import Clock, Timer
 from bridle.engine.journal import Journal
-from bridle.protocol.commands import Answer, AnswerPermission, AnswerQuestion
+from bridle.protocol.commands import Answer, AnswerPermission, AnswerQuestion, AnswerTrust
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
 
@@ -35,12 +35,13 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back: the answer, who gave it, and the reason when nobody did."""
+    """What came back: the answer, who gave it, and the reason when nobody did, after waiting in vain for so long."""
 
     answer: Answer
     answered_by: str | None = None
     note: str = ""
     reason: Literal["PermissionDenied", "PermissionTimeout", "NoApprover"] | None = None
+    waited_s: float = 0
 
     @property
     def allows(self) -> bool:
@@ -62,13 +63,24 @@ class _Open(msgspec.Struct, frozen=True, kw_only=True):
     future: asyncio.Future[Any]
     nobody: Any
     digest: str = ""
-    about: str = ""
+    question: AnyQuestion | None = None
 
 
 class Questions:
-    """The open questions of one session and the people who can answer them, as one invocation puts them."""
+    """The open questions of one session and the people who can answer them, as one invocation puts them.
 
-    def __init__(self, *, journal: Journal, clock: Clock, can_be_reached: Callable[[], bool]) -> None:
+    A question waits for `timeout_s` while nobody is attached.
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        clock: Clock,
+        can_be_reached: Callable[[], bool],
+        timeout_s: float = PERMISSION_TIMEOUT_S,
+    ) -> None:
+        self._timeout_s = timeout_s
         self.journal = journal
         self._clock = clock
         self._can_be_reached = can_be_reached
@@ -100,7 +112,7 @@ class Questions:
         if not self._someone_is_here() and not self._can_be_reached():
             return PermissionAnswer(answer="deny", reason="NoApprover")
         request = msgspec.structs.replace(request, digest=_digest(request))
-        nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout")
+        nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout", waited_s=self._timeout_s)
         return await self._answer_to(request, request.call_id, nobody, digest=request.digest)
 
     async def ask(self, question_id: str, question: AnyQuestion) -> AnyAnswer | None:
@@ -115,7 +127,7 @@ class Questions:
         if self.journal.invocation.id is not None:  # two invocations may use the same name for theirs
             question_id = f"{question_id}@{self.journal.invocation.id}"
         asked = QuestionAsked(question_id=question_id, question=question)
-        return await self._answer_to(asked, question_id, None, about=_about(question))
+        return await self._answer_to(asked, question_id, None, question=question)
 
     async def _answer_to(
         self,
@@ -124,22 +136,22 @@ class Questions:
         nobody: Any,
         *,
         digest: str = "",
-        about: str = "",
+        question: AnyQuestion | None = None,
     ) -> Any:
-        question = _Open(
+        waiting = _Open(
             id=number,
             journal=self.journal,
             future=asyncio.get_running_loop().create_future(),
             nobody=nobody,
             digest=digest,
-            about=about,
+            question=question,
         )
-        self._open[number] = question
+        self._open[number] = waiting
         try:
             await self.journal.record(event)
             if not self._someone_is_here():
-                self._start_clock(question)
-            return await question.future
+                self._start_clock(waiting)
+            return await waiting.future
         finally:
             del self._open[number]
             self._stop_clock(number)
@@ -158,15 +170,35 @@ class Questions:
 
     def answer_question(self, client: Client, command: AnswerQuestion) -> None:
         """Takes the answer to a question; the first one counts, and only one that is about the same thing."""
-        question = self._open.get(command.question_id)
-        if question is None or question.future.done() or isinstance(question.nobody, PermissionAnswer):
+        waiting = self._open.get(command.question_id)
+        if waiting is None or waiting.question is None or waiting.future.done():
             raise CommandRefused("NoSuchQuestion")
-        if (answered := _about(command.answer)) != question.about:
-            raise CommandRefused("WrongAnswer", asked=question.about, answered=answered)
-        question.journal.emit(
+        from bridle.protocol.questions import about  # most runs ask nothing
+
+        asked, answered = about(waiting.question), about(command.answer)
+        if asked != answered:
+            raise CommandRefused("WrongAnswer", asked=asked, answered=answered)
+        waiting.journal.emit(
             QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
         )
-        question.future.set_result(GivenAnswer(command.answer, client.id))
+        waiting.future.set_result(GivenAnswer(command.answer, client.id))
+
+    def answer_trust(self, client: Client, command: AnswerTrust) -> None:
+        """The same for whoever names what is to be trusted, and the content they have seen, instead of the question."""
+        from bridle.protocol.questions import TrustAnswer, TrustQuestion
+
+        for number, waiting in self._open.items():
+            asked = waiting.question
+            if isinstance(asked, TrustQuestion) and (asked.path, asked.sha256) == (
+                command.path,
+                command.sha256,
+            ):
+                answer = TrustAnswer(use=command.trusted)
+                self.answer_question(
+                    client, AnswerQuestion(session=command.session, question_id=number, answer=answer)
+                )
+                return
+        raise CommandRefused("NoSuchQuestion")
 
     def _someone_is_here(self) -> bool:
         return any(client.answers and client.identity == "human" for client in self._clients.values())
@@ -177,7 +209,7 @@ class Questions:
                 question.future.set_result(question.nobody)
 
         self._stop_clock(question.id)
-        self._timers[question.id] = self._clock.call_later(PERMISSION_TIMEOUT_S, nobody_came)
+        self._timers[question.id] = self._clock.call_later(self._timeout_s, nobody_came)
 
     def _stop_clock(self, number: str) -> None:
         if timer := self._timers.pop(number, None):
@@ -186,12 +218,6 @@ class Questions:
     def _stop_clocks(self) -> None:
         for number in list(self._timers):
             self._stop_clock(number)
-
-
-def _about(data: AnyQuestion | AnyAnswer) -> str:
-    from bridle.protocol.questions import about  # most runs ask nothing
-
-    return about(data)
 
 
 def _digest(request: PermissionRequested) -> str:

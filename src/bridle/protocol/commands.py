@@ -94,6 +94,8 @@ class AnswerQuestion(Command, frozen=True):
 
 
 class AnswerTrust(Command, frozen=True):
+    """Answers the open question whether this content of a file or program may be used, for who names it."""
+
     session: str
     path: str
     sha256: str

@@ -55,6 +55,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{what} would allow more than the person's own settings do. An agent may only ask for less.", 3
     ),
     "SelfApproval": Sentence("An agent cannot approve its own action; a person has to answer.", 3),
+    "UnknownAgent": Sentence('There is no agent "{agent}". Known: {known}.', 2),
     "UnknownSession": Sentence('There is no session "{session}". List them: bridle sessions', 2),
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
     "NoSessionHere": Sentence("There is no session to continue in {cwd}. Start one: bridle run PROMPT", 2),
@@ -397,6 +398,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} is in use by another Bridle. Nothing was changed; end it and try again.", 1
     ),
     "BadConfig": Sentence("{where}: {problem}.", 2),
+    "NotUsedYet": Sentence("Not used yet, so without effect: {settings}."),
     # Trust
     "NonInteractiveAckRefused": Sentence(
         "Refusing to silently approve an unseen {kind} in non-interactive mode. "
@@ -413,6 +415,13 @@ SENTENCES: Mapping[str, Sentence] = {
     "UnreadableFolder": Sentence("{path} is not a folder Bridle can work in ({problem}).", 2),
     "Usage": Sentence("{problem}", 2),
 }
+
+AWAITED_REASONS: Mapping[str, str] = {
+    "HandshakeRequired": "the transports",
+    "TokenExpired": "the transports",
+    "TokenRevoked": "the transports",
+}
+"""Reasons that nothing gives before a capability is there, each with that capability."""
 
 
 class BridleError(Exception):

@@ -5,17 +5,54 @@ A feature that is absent from `features` does not exist; a half-built one is not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import CANONICAL_FORM_VERSION
 
-PROTOCOL_VERSION = "0.1.0"
+PROTOCOL_VERSION = "0.2.0"
 TOKEN_CLAIM_VERSION = 1
 PROFILE_VERSION = 1
 SESSION_LOG_VERSION = 1
 RESOURCE_URI_SCHEME = "harness-v1"
+
+AWAITED_COMMANDS: Mapping[str, str] = {
+    "CustomCommand": "plugins",
+}
+"""Kinds of commands that can be read and are not carried out before a capability is there: they are not announced."""
+AWAITED_EVENTS: Mapping[str, str] = {
+    "MCPServerDown": "the MCP client",
+    "CustomEvent": "plugins",
+    "TokenExpiring": "the transports",
+    "Presence": "the transports",
+    "ClientRequest": "the editor client",
+}
+"""Kinds of events that can be read and never come before a capability is there."""
+FEATURES: Mapping[str, tuple[str, ...]] = {
+    "background_commands": ("BackgroundStarted", "BackgroundEnded"),
+    "branching": ("Branched",),
+    "compaction": ("Compacted",),
+    "cost": ("CostIncremented",),
+    "editor_buffers": ("ClientRequest",),
+    "grants": ("GrantAdded", "GrantRevoked", "RevokeGrant"),
+    "hooks": ("HookError", "HookTimeout"),
+    "mcp": ("MCPServerDown",),
+    "modes": ("SetMode", "ModeChanged"),
+    "plan_mode": ("EnterPlanMode", "ExitPlanMode"),
+    "plugins": ("CustomCommand", "CustomEvent"),
+    "presence": ("Presence",),
+    "questions": ("QuestionAsked", "AnswerQuestion"),
+    "shell_requests": ("ShellRequest",),
+    "slash_commands": ("RunSlash",),
+    "todos": ("TodosChanged",),
+    "tokens": ("TokenExpiring",),
+    "typed_trust": ("AnswerTrust",),
+    "undo": ("Undo", "UndoApplied"),
+}
+"""What a client may rely on, by the kinds it consists of. A feature exists when all of them are carried out or come."""
 
 
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,14 +69,19 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def handshake(*, features: tuple[str, ...] = ()) -> Handshake:
-    """What this version says of itself; `features` are the ones the composition root really built."""
+    """What this version says of itself: the kinds it knows what to do with, and the features they make.
+
+    `features` are others, which the composition root built, such as its transports.
+    """
     from bridle.protocol.queries import QUERY_KINDS  # a run that asks nothing does without
 
+    awaited = AWAITED_COMMANDS.keys() | AWAITED_EVENTS.keys()
+    built = [name for name, kinds in FEATURES.items() if awaited.isdisjoint(kinds)]
     return Handshake(
-        command_kinds=COMMAND_KINDS,
+        command_kinds=tuple(kind for kind in COMMAND_KINDS if kind not in awaited),
         query_kinds=QUERY_KINDS,
-        event_kinds=EVENT_KINDS,
-        features=tuple(sorted(features)),
+        event_kinds=tuple(kind for kind in EVENT_KINDS if kind not in awaited),
+        features=tuple(sorted({*built, *features})),
     )
 
 

@@ -132,8 +132,12 @@ class ModelList(QueryAnswer, frozen=True):
 
 
 class ListModels(Query[ModelList], frozen=True):
-    """What is known of these models, or of all that are known of a provider. Nobody is asked over the network."""
+    """What is known of these models, or of all that are known of a provider. Nobody is asked over the network.
 
+    By the settings of an open `session`, or by the person's own.
+    """
+
+    session: str | None = None
     names: tuple[str, ...] = ()
     provider: str | None = None
 

@@ -40,6 +40,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[ModelInfo, ...]
 
 
+class Heard(msgspec.Struct, frozen=True):
+    """What providers said: the last listing of each, and what servers on this machine said of a model at an address."""
+
+    kept: dict[str, Kept | None] = {}
+    looked: dict[tuple[str, str, str], ModelFacts] = {}
+
+
 @functools.cache
 def snapshot() -> Snapshot:
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "catalogue.json")
@@ -47,22 +54,32 @@ def snapshot() -> Snapshot:
 
 
 class Catalogue:
-    """Facts by provider and model. `folder` is where listings are kept; nothing is written before one is."""
+    """Facts by provider and model. `folder` is where listings are kept; nothing is written before one is.
 
-    def __init__(self, folder: str, *, now_ms: Callable[[], int]) -> None:
+    `said` are a person's own words on models, by `provider:model`; `heard` is what others with other words share.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        now_ms: Callable[[], int],
+        said: Mapping[str, ModelFacts] | None = None,
+        heard: Heard | None = None,
+    ) -> None:
         self._folder = folder
         self._now_ms = now_ms
-        self._said: dict[str, ModelFacts] = {}
-        self._kept: dict[str, Kept | None] = {}
-        self._looked: dict[tuple[str, str], ModelFacts] = {}
+        self._said = said or {}
+        self._heard = heard or Heard()
+        self._kept, self._looked = self._heard.kept, self._heard.looked
 
-    def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes in `[models."PROVIDER:MODEL"]` sections. Raises `ValueError` with one clause for a wrong one."""
-        for name, section in sections.items():
-            try:
-                self._said[name] = msgspec.convert(dict(section), ModelFacts)
-            except msgspec.ValidationError as problem:
-                raise ValueError(f'[models."{name}"]: {problem}') from None
+    def with_settings(self, sections: Mapping[str, Mapping[str, Any]]) -> Catalogue:
+        """The same with what a person says in `[models."PROVIDER:MODEL"]` sections; what was listed is shared.
+
+        Raises `ValueError` with one clause for a wrong one.
+        """
+        said = {name: _said(name, section) for name, section in sections.items()}
+        return Catalogue(self._folder, now_ms=self._now_ms, said=said, heard=self._heard)
 
     def facts(self, endpoint: Endpoint, model: str) -> ModelFacts:
         """What is known of a model. A person's word counts most, then its server's, the listing, the snapshot."""
@@ -71,7 +88,7 @@ class Catalogue:
         if kept is not None:
             listed = next((info for info in kept.models if info.name == model), None)
             known = known if listed is None else known.behind(listed)
-        looked = self._looked.get((endpoint.name, model))
+        looked = self._looked.get((endpoint.name, endpoint.base_url, model))
         known = known if looked is None else known.behind(looked)
         said = self._said.get(f"{endpoint.name}:{model}")
         return known if said is None else known.corrected(said)
@@ -110,7 +127,7 @@ class Catalogue:
 
     def learn(self, endpoint: Endpoint, model: str, facts: ModelFacts) -> None:
         """What a server on this machine said of a model just now; for this process only."""
-        self._looked[endpoint.name, model] = facts
+        self._looked[endpoint.name, endpoint.base_url, model] = facts
 
     def _read(self, provider: str) -> Kept | None:
         try:
@@ -124,3 +141,10 @@ class Catalogue:
         return os.path.join(
             self._folder, f"{name or hashlib.sha256(provider.encode()).hexdigest()[:24]}.json"
         )
+
+
+def _said(name: str, section: Mapping[str, Any]) -> ModelFacts:
+    try:
+        return msgspec.convert(dict(section), ModelFacts)
+    except msgspec.ValidationError as problem:
+        raise ValueError(f'[models."{name}"]: {problem}') from None

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.phrases import dollars
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import AskPerson
 from bridle.engine.sizes import request_tokens
@@ -162,8 +163,3 @@ class Budget:
         while raised < needed:
             raised *= 2
         return raised
-
-
-def dollars(usd: float) -> str:
-    """An amount as people read it; a small one keeps the digits that matter."""
-    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"

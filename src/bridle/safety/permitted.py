@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.engine.questions import PERMISSION_TIMEOUT_S, PermissionAnswer
+from bridle.engine.questions import PermissionAnswer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import (
@@ -223,7 +223,7 @@ def _denied(
         "mode": permissions.mode,
         "rule": rule,
         "client": (answer.answered_by if answer is not None else None) or "nobody",
-        "timeout_s": f"{PERMISSION_TIMEOUT_S:g}",
+        "timeout_s": f"{answer.waited_s if answer is not None else 0:g}",
         "hint": "" if query.hides else _hint(query, permissions),
         "hook": decision.rule,
         "message": decision.note,
@@ -239,7 +239,7 @@ def _denied(
         outcome="denied",
         reason=reason,
         content=content,
-        metadata={"timeout_s": PERMISSION_TIMEOUT_S} if reason == "PermissionTimeout" else {},
+        metadata={"timeout_s": answer.waited_s} if answer is not None and answer.waited_s else {},
         evidence=Evidence(
             source=SOURCE,
             rule=rule if reason == "RuleDenied" or query.hides else reason,

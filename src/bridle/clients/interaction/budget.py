@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bridle.base.phrases import dollars
 from bridle.base.visible import visible
-from bridle.clients.tally import dollars
 from bridle.protocol.errors import sentence
 from bridle.protocol.questions import BudgetQuestion
 

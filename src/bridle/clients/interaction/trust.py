@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from bridle.base.line_diff import DiffLine
+from bridle.base.phrases import counted, spelled_age
 from bridle.base.visible import visible
 from bridle.protocol.questions import LaunchShown, TrustQuestion
 
 _SHOWN_WISHES: Final = 6
 _DAY_MS: Final = 24 * 3_600_000
-_MINUTES: Final = (("day", 1440), ("hour", 60), ("minute", 1))
 
 
 class TrustWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ def numbered(line: DiffLine, *, compared: bool) -> str:
     """A line of a text or of a change, as it is printed."""
     text = visible(line.text, newlines=False).replace("\t", "    ")
     if line.mark == "…":
-        return f"    …    {_counted(line.number, 'line')} unchanged"
+        return f"    …    {counted(line.number, 'line')} unchanged"
     return f"{line.number:5}  {line.mark} {text}" if compared else f"{line.number:5}  {text}"
 
 
@@ -82,10 +82,10 @@ def _runs(command: str, when: str) -> str:
 
 
 def _facts(question: TrustQuestion) -> str:
-    facts = [_counted(question.line_count, "line")]
+    facts = [counted(question.line_count, "line")]
     if question.changed_ms is not None:
         by = f" by {_line(question.owner)}" if question.owner else ""
-        facts.append(f"changed {_ago(question.asked_ms - question.changed_ms)}{by}")
+        facts.append(f"changed {spelled_age(question.asked_ms - question.changed_ms)}{by}")
     return ", ".join(facts)
 
 
@@ -114,13 +114,7 @@ def _warnings(question: TrustQuestion) -> Iterator[str]:
         many = f", {hidden.count} of them" if hidden.count > 1 else ""
         yield f"! line {hidden.line} has hidden characters (shown as {_line(chr(hidden.code))}){many}"
     if (more := question.hidden_lines - len(question.hidden)) > 0:
-        yield f"! and {_counted(more, 'more line')} with hidden characters"
-
-
-def _ago(ms: int) -> str:
-    minutes = max(ms, 0) // 60_000
-    fitting = ((unit, minutes // length) for unit, length in _MINUTES if minutes >= length)
-    return next((f"{_counted(number, unit)} ago" for unit, number in fitting), "just now")
+        yield f"! and {counted(more, 'more line')} with hidden characters"
 
 
 def _day(ms: int, now_ms: int) -> str:
@@ -132,7 +126,3 @@ def _day(ms: int, now_ms: int) -> str:
 
 def _line(text: str) -> str:
     return visible(text, newlines=False)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

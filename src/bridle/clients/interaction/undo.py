@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.protocol.questions import (
     UndoConflict,
@@ -38,7 +39,7 @@ def undo_lines(preview: UndoPreview) -> list[str]:
     """What would happen to each file, and what would not."""
     lines = [_row(file.did, file.path, _counts(file), _fate(file)) for file in preview.files]
     if preview.more_files:
-        lines.append(f"  … and {_counted(preview.more_files, 'more file')}")
+        lines.append(f"  … and {counted(preview.more_files, 'more file')}")
     lines += [_row(one.did, one.path, "", f"{_inside(one)} {one.becomes}") for one in preview.repositories]
     lines += [_row("deleted", one.path, "", f"{_objects(one)} restored") for one in preview.objects]
     if preview.done:
@@ -54,7 +55,7 @@ def conflict_words(conflict: UndoConflict) -> str:
     if conflict.by_turn is not None:
         by = f"by turn {conflict.by_turn}"
     else:
-        by = "by you" if conflict.age_ms is None else f"by you, {_age(conflict.age_ms)}"
+        by = "by you" if conflict.age_ms is None else f"by you, {age(conflict.age_ms)}"
     return f"{_line(conflict.path)} {'is gone since' if conflict.gone else 'changed after'} {since} ({by})"
 
 
@@ -64,13 +65,13 @@ def missed_words(missed: Sequence[UndoMissed]) -> Iterator[str]:
         listed = _named(one.names, 3)
         match one.why:
             case "network":
-                yield f"{_counted(len(one.names), 'network call')} ({listed})"
+                yield f"{counted(len(one.names), 'network call')} ({listed})"
             case "git":
                 yield f"what git recorded ({listed}); undo gives back only what is missing there"
             case "objects":
                 yield f"objects of git that could not be kept ({listed})"
             case "background":
-                yield f"what {_counted(len(one.names), 'background command')} changed later ({listed})"
+                yield f"what {counted(len(one.names), 'background command')} changed later ({listed})"
             case "outside":
                 yield f"outside the workspace: {listed}"
             case "skipped":
@@ -95,15 +96,15 @@ def _fate(file: UndoFile) -> str:
 
 def _inside(repository: UndoRepository) -> str:
     told = list(repository.names)
-    told += [_counted(repository.refs, "ref")] if repository.refs else []
-    told += [_counted(repository.others, "other file")] if repository.others else []
+    told += [counted(repository.refs, "ref")] if repository.refs else []
+    told += [counted(repository.others, "other file")] if repository.others else []
     return ", ".join(told)
 
 
 def _objects(objects: UndoObjects) -> str:
-    told = [_counted(objects.loose, "object")] if objects.loose else []
+    told = [counted(objects.loose, "object")] if objects.loose else []
     return ", ".join(
-        [*told, *([_counted(objects.packs, "pack")] if objects.packs or not objects.loose else [])]
+        [*told, *([counted(objects.packs, "pack")] if objects.packs or not objects.loose else [])]
     )
 
 
@@ -117,19 +118,5 @@ def _one_line(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def _age(age_ms: int) -> str:
-    minutes = age_ms // 60_000
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes} min ago"
-    hours = minutes // 60
-    return f"{hours} h ago" if hours < 48 else f"{hours // 24} days ago"
-
-
 def _line(text: str) -> str:
     return visible(text, newlines=False)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

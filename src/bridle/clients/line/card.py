@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from bridle.base.phrases import counted
 from bridle.clients.line.cells import chopped, width_of, wrapped
-from bridle.clients.line.questions import Choice, Question, Row, counted
+from bridle.clients.line.questions import Choice, Question, Row
 from bridle.protocol.commands import Answer
 
 _LEAST_PAGE: Final = 5

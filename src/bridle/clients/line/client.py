@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.line import picker as picking
 from bridle.clients.line import slash
@@ -34,7 +35,7 @@ from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.parse import Shell, Slash, Words, parse
 from bridle.clients.line.picker import Deed, Gone, Picked, Picker
 from bridle.clients.line.picking import picker_prompt
-from bridle.clients.line.questions import Setting, counted, permission_question
+from bridle.clients.line.questions import Setting, permission_question
 from bridle.clients.line.reach import Reach
 from bridle.clients.line.screen import START_HINT, Screen, Standing
 from bridle.clients.line.terminal import Terminal
@@ -240,7 +241,7 @@ class _Client:
         if not past and (
             envelope.id == self._opened_at or isinstance(envelope.event, e.TurnEnded | e.ModelChanged)
         ):
-            await self._info.learn_models(self._connection, self._asked_models)
+            await self._info.learn_models(self._connection, self._session, self._asked_models)
 
     def _on_event(self, envelope: e.Envelope) -> None:
         if self._view.was_shown_early(envelope):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
 from bridle.protocol.connection import Connection
+from bridle.protocol.errors import CommandRefused
 from bridle.protocol.queries import ListModels, ListSlash, ModelEntry, SlashEntry
 
 
@@ -19,12 +21,13 @@ class EngineInfo(msgspec.Struct):
     async def learn_commands(self, connection: Connection) -> None:
         self.prompts = (await connection.ask(ListSlash())).commands
 
-    async def learn_models(self, connection: Connection, names: Iterable[str]) -> None:
+    async def learn_models(self, connection: Connection, session: str, names: Iterable[str]) -> None:
         """Asks anew: what a server says of its models may be known since the last request only."""
         wanted = tuple(sorted(set(filter(None, names))))
         if wanted:
-            found = await connection.ask(ListModels(names=wanted))
-            self.models.update((entry.model, entry) for entry in found.models)
+            with suppress(CommandRefused):  # it has ended meanwhile
+                found = await connection.ask(ListModels(session=session, names=wanted))
+                self.models.update((entry.model, entry) for entry in found.models)
 
     def is_local(self, model: str) -> bool:
         """Whether the model runs on this machine, so that nobody is paid for it."""

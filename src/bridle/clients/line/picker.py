@@ -7,10 +7,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.clients.line.cells import fitting, width_of
 from bridle.clients.line.keys import Key, Paste, Press, Text
-from bridle.clients.stored_sessions import age, folder_words, marks
+from bridle.clients.stored_sessions import folder_words, marks
 from bridle.protocol.queries import SessionInfo
 
 _TITLE_COLUMNS: Final = 34
@@ -261,7 +262,7 @@ def _row(number: str, session: Listed, columns: int, *, folder: bool) -> str:
     fits = _TITLE_COLUMNS if columns <= 0 else min(_TITLE_COLUMNS, columns - 32)
     room = max(_LEAST_TITLE_COLUMNS, fits)
     name = _padded(visible(session.name, newlines=False), room)
-    turns = f"{session.turns} turn" + ("" if session.turns == 1 else "s")
+    turns = counted(session.turns, "turn")
     star = "★" if session.pinned else " "
     where = visible(session.folder, newlines=False) if folder and not session.here else ""
     about = "  ".join(filter(None, (session.mark, where)))

@@ -9,6 +9,7 @@ import msgspec
 
 from bridle.base.line_diff import DiffLine, folded
 from bridle.base.lookalikes import lookalike_words, mark_lookalikes
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.protocol.commands import Answer
 from bridle.protocol.events import KEY_COVERS, CommandPart, FileChange, Offer, PermissionRequested
@@ -329,7 +330,3 @@ def _unworked(given: dict[str, Any]) -> tuple[str, list[Row], list[Row]]:
 def _file_lines(text: str) -> list[str]:
     lines = _lines(text, prose=True)
     return lines[:-1] if lines[-1] == "" else lines
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from bridle.base.markdown import MarkdownStream, Span, Style
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.compacting import WHERE_IT_WENT
 from bridle.clients.line.cells import width_of, wrapped
@@ -285,12 +286,11 @@ class Screen:
             self.say(visible(event.message))
         seconds = self._took_ms / 1000
         took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
-        steps = f"{event.steps} step" if event.steps == 1 else f"{event.steps} steps"
         now = self._standing(self._turn)
         costs = cost_words(
             self._turn, self.session, local=now.local, context=now.context, estimated=now.estimated
         )
-        self.say(" · ".join((took, steps, *costs)), style="faint")
+        self.say(" · ".join((took, counted(event.steps, "step"), *costs)), style="faint")
 
     # Looks
 

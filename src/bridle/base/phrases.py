@@ -1,0 +1,35 @@
+"""Numbers, amounts of money and ages as people read them: the same words wherever they are said. Pure."""
+
+from __future__ import annotations
+
+_MINUTE_MS = 60_000
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def dollars(usd: float) -> str:
+    """`$4.98`; less than a cent keeps the digits that matter, `$0.0070`."""
+    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+def age(ms: float) -> str:
+    """How long ago something was, short: `5 min ago`, `47 h ago`, `3 days ago`."""
+    minutes = int(ms // _MINUTE_MS)
+    if minutes < 1:
+        return "just now"
+    if minutes < 60:
+        return f"{minutes} min ago"
+    hours = minutes // 60
+    return f"{hours} h ago" if hours < 48 else f"{hours // 24} days ago"
+
+
+def spelled_age(ms: int) -> str:
+    """The same in whole words, by the largest unit that fits: `1 day ago`."""
+    minutes = ms // _MINUTE_MS
+    for unit, length in (("day", 1440), ("hour", 60), ("minute", 1)):
+        if minutes >= length:
+            return f"{counted(minutes // length, unit)} ago"
+    return "just now"

@@ -1,0 +1,119 @@
+"""What would be published: built here, looked into, installed and started. Nothing is published by a script."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridle.base.redact import redact
+from cli_kit import Place
+
+LOCAL = re.compile(r"(?<![A-Za-z0-9_.~/-])/(?:root|work)/")
+
+
+@pytest.fixture(scope="module")
+def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder)],
+        cwd=repository,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return folder
+
+
+def contents(archive: Path) -> Iterator[tuple[str, bytes]]:
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            for name in wheel.namelist():
+                yield name, wheel.read(name)
+    else:
+        with tarfile.open(archive) as source:
+            for member in source.getmembers():
+                if (file := source.extractfile(member)) is not None:
+                    yield member.name.partition("/")[2], file.read()
+
+
+def tokens_in(text: str) -> set[str]:
+    """The kinds of tokens that stand in a text. Code about passwords names some; a vendor's token is one."""
+    marks = re.compile("«redacted:([^»]*)»")
+    return {*marks.findall(redact(text))} - {*marks.findall(text)} - {"secret", "password"}
+
+
+@pytest.mark.requirement("T19.3")
+def test_a_wheel_holds_the_program_and_nothing_else(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    folders = {name.partition("/")[0] for name, _ in contents(wheel)}
+    assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"bridle"}
+    names = {name for name, _ in contents(wheel)}
+    assert not [
+        name for name in names if "/__pycache__/" in name or name.endswith((".pyc", ".db", ".key", ".env"))
+    ]
+
+
+@pytest.mark.requirement("T19.3")
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_no_package_names_a_folder_of_a_machine_or_holds_what_looks_like_a_secret(
+    repository: Path, built: Path, kind: str
+) -> None:
+    (archive,) = built.glob(kind)
+    for name, data in contents(archive):
+        if name.startswith("tests/"):
+            continue
+        text = data.decode("utf-8", "replace")
+        assert LOCAL.search(text) is None, name
+        assert str(repository) not in text, name
+        assert tokens_in(text) == set(), name
+    assert tokens_in("token " + "gh" + "p_" + "A1b2C3d4" * 4 + "E5f6"), "the look finds what it looks for"
+
+
+@pytest.mark.requirement("T19.1", "D3.1")
+def test_a_wheel_installs_into_an_empty_environment_of_this_python_and_starts(
+    built: Path, tmp_path: Path
+) -> None:
+    """Without what it needs, which stands beside it: the versions pinned for this checkout."""
+    (wheel,) = built.glob("*.whl")
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    packages = next((tmp_path / "venv/lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    ours = next(Path(path) for path in sys.path if path.endswith("site-packages"))
+    (packages / "needs.pth").write_text(f"{ours}\n")
+    (tmp_path / "place").mkdir()
+    place = Place(tmp_path / "place")
+    for words in (("--version",), ("doctor", "--offline", "--json")):
+        ran = subprocess.run(
+            [tmp_path / "venv/bin/python", "-m", "bridle", *words],
+            cwd=place.work,
+            env=place.environment(),
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert ran.stdout, ran.stderr
+        assert ran.returncode in (0, 1), ran.stderr
+
+
+@pytest.mark.requirement("D3.1")
+def test_the_oldest_python_that_is_promised_is_one_it_is_checked_for(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    assert project["project"]["requires-python"] == ">=3.11"
+    assert sys.version_info >= (3, 11)
+
+
+@pytest.mark.requirement("T19.4")
+def test_nothing_here_publishes(repository: Path) -> None:
+    scripts = [repository / "Makefile", *(repository / "scripts").iterdir(), *(repository / ".ci").iterdir()]
+    words = re.compile(r"twine|(hatch|flit|poetry|uv|npm|cargo|gh)\s+(release|publish|upload)|pypi-publish")
+    for path in scripts:
+        if path.is_file():
+            assert words.search(path.read_text()) is None, path
