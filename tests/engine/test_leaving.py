@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.test_hooking import Home
+from bridle.app.folding import FOLD_EVERY
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnyCommand, EndSession, RunSlash, SendInput, ShellRequest, Undo
@@ -18,7 +19,7 @@ from bridle.protocol.events import Notice
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
 from engine.test_commit_then_publish import PATIENCE_S, held, others_had_their_turn
-from sessions.test_room import no_more_pages, until_stuck
+from sessions.test_room import no_more_pages, room_again, until_stuck
 
 
 @pytest.fixture
@@ -96,3 +97,25 @@ async def test_whoever_saw_a_turn_end_waits_for_what_follows_it_and_is_not_refus
         assert not sending.done(), sending.exception()
         await asyncio.to_thread(go.write_text, "on\n")
         assert (await asyncio.wait_for(sending, PATIENCE_S)).session == session.id
+
+
+async def test_a_disk_that_fills_up_at_the_end_of_a_turn_ends_no_session() -> None:
+    """What a conversation folds to is kept to save time; where there is no room for it, that waits."""
+    async with harness(scripted(say("Hi."), say("Again.")), waits_for_room=True) as session:
+        journal, store = session.engine.multiplexer.session(session.id).journal, session.engine.store
+        for _ in range(FOLD_EVERY):
+            journal.emit(Notice(reason="Note", message="x"))
+        await journal.committed()
+        no_more_pages(store)
+        with held(store):
+            sending = asyncio.ensure_future(session.send("go"))
+            await others_had_their_turn()
+            _fill(session)
+            while session.conversation.turn_is_open or session.conversation.turn == 0:
+                await asyncio.sleep(0)
+        await until_stuck(store)
+        await others_had_their_turn()
+        room_again(store)
+        await asyncio.wait_for(sending, PATIENCE_S)
+        await asyncio.wait_for(journal.durable(), PATIENCE_S)
+        assert (await session.ask("go on"))[-1].stop == "end_turn"

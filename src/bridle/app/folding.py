@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridle.engine.conversation import Conversation
+from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Notice
 from bridle.sessions.log import StoredLog
 
@@ -54,7 +55,10 @@ class KeptFold:
         return () if problem is None else (_not_written(problem),)
 
     async def after_turn(self) -> None:
-        """Keeps it if enough is new, or less is left of it. The commit is waited for in another thread."""
+        """Keeps it if enough is new, or less is left of it. The commit is waited for in another thread.
+
+        Where the disk is full nothing is lost by keeping it after a later turn.
+        """
         if self._transcript is not None:
             await self._transcribe(self._transcript)
         last = self._conversation.last_id
@@ -62,7 +66,12 @@ class KeptFold:
         if not enough and self._epoch == self._conversation.epoch:
             return
         if (folded := self._conversation.folded()) is not None:
-            await asyncio.to_thread(self._log.keep_fold, last, folded)
+            try:
+                await asyncio.to_thread(self._log.keep_fold, last, folded)
+            except StoreError as failure:
+                if failure.reason != "NoSpace":
+                    raise
+                return
             self._kept_until, self._epoch = last, self._conversation.epoch
 
     def at_close(self) -> None:
