@@ -28,14 +28,14 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.models import scripted
 from bridle.engine.conversation import Conversation
-from bridle.engine.court import DO_NOT_KNOW
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.engine.request import encode
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
-from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput
+from bridle.protocol.commands import AnswerQuestion, AttachSession, CreateSession, SendInput
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import TextBlock, ToolResultBlock, ToolUseBlock
+from bridle.protocol.questions import OrphanAnswer
 from bridle.providers.script import answer, call, say
 from bridle.providers.scripted import ScriptedWire
 from bridle.sessions.store import SessionStore
@@ -48,6 +48,8 @@ PROMPTS = ("one", "two", "three")
 _ALIVE = "alive"
 SOURCE = str(Path(__file__).resolve().parent.parent / "src")
 """The tree these cases are of, whatever else is installed."""
+
+NOBODY_KNOWS = OrphanAnswer(judgement="unknown")
 
 
 @dataclass
@@ -153,8 +155,10 @@ async def work(place: Place, seed: int, *, lasting: bool, clock: Clock | None = 
 
 async def _watch(engine: Engine, session: str, place: Place) -> None:
     """A client that reads the stream and writes down what it has seen, before anything else can happen to it."""
+    witness = engine.connect(name="witness", answers=False)
+    await witness.send(AttachSession(session=session))
     with open(place.witness, "ab", buffering=0) as file:  # noqa: ASYNC230  it must not wait for anybody
-        async for envelope in engine.connect(name="witness", answers=False).events(session):
+        async for envelope in witness.events(session):
             if envelope.id is not None:
                 file.write(seen_line(envelope))
 
@@ -239,7 +243,7 @@ async def _judge(connection: Any, session: str, since: int) -> None:
     async for envelope in connection.events(session, since=since):
         if isinstance(envelope.event, e.QuestionAsked):
             await connection.send(
-                AnswerQuestion(session=session, question_id=envelope.event.question_id, answer=DO_NOT_KNOW)
+                AnswerQuestion(session=session, question_id=envelope.event.question_id, answer=NOBODY_KNOWS)
             )
 
 

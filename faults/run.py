@@ -128,6 +128,9 @@ def main() -> int:
     ]
     for name in never:
         print(f"{name}: no run was killed there")
+    blind = not any(result.seen for result in every)
+    if blind:
+        print("the witness saw nothing in any run")
     for result in every:
         for problem in result.broken:
             print(f"{result.fault}, seed {result.seed}: {problem}")
@@ -135,7 +138,7 @@ def main() -> int:
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump([asdict(result) for result in every], file)
-    return 1 if never or any(result.broken for result in every) else 0
+    return 1 if never or blind or any(result.broken for result in every) else 0
 
 
 def _reached(results: list[Result]) -> bool:

@@ -77,7 +77,7 @@ def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -
     tools = [*layers["one_at_a_time"], *layers["together"]]
     assert tools == [
         "known_and_visible", "validated", "guarded", "hooked", "foreseen", "permitted", "hooked", "dry_run",
-        "with_room", "undoable", "recorded", "deadline", "capped", "redacted", "sandboxed",
+        "still_offered", "with_room", "undoable", "recorded", "deadline", "capped", "redacted", "sandboxed",
         "trusting",
     ]  # fmt: skip
 

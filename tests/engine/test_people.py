@@ -195,6 +195,7 @@ async def test_how_long_a_question_waits_for_nobody_is_a_setting():
         await session.until(PermissionRequested, since=number)
         await session.connection.close()
         await clock.advance(6)
+        await session.connection.send(AttachSession(session=session.id))
         events = await session.turn_of(number)
     (result,) = of_kind(events, ToolResult)
     assert (result.reason, result.metadata) == ("PermissionTimeout", {"timeout_s": 5.0})

@@ -50,6 +50,8 @@ def test_what_the_schema_before_took_is_taken_still_or_its_end_is_written_down(
 ) -> None:
     page = (repository / "docs/protocol.md").read_text()
     for folder in sorted(path for path in (repository / "docs/schema").iterdir() if path.is_dir()):
+        if not (folder / name).exists():  # it came later
+            continue
         old, new = json.loads((folder / name).read_bytes()), json.loads(schema.documents()[name])
         gone = taken_away(old, new, "", sent=name == "commands.json")
         assert [line for line in gone if line not in page] == []

@@ -7,26 +7,30 @@ from pathlib import Path
 import pytest
 
 from bridle.app.trusting import Programs
+from bridle.clients.interaction.trust import trust_words
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice
+from bridle.protocol.questions import AnyAnswer, AnyQuestion, TrustAnswer, TrustQuestion, WordsAnswer
 from bridle.safety.trust.approvals import Approvals
 from bridle.safety.trust.launches import Launch
 
+USE = TrustAnswer(use=True)
 SERVER = Launch(argv=("npx", "server"), program="/usr/bin/npx", program_digest="a" * 64)
 
 
 class Person:
     """Answers what they were told to; None is nobody."""
 
-    def __init__(self, folder: Path, answer: str | None) -> None:
+    def __init__(self, folder: Path, answer: AnyAnswer | None) -> None:
         self.answer = answer
-        self.asked: list[str] = []
+        self.asked: list[TrustQuestion] = []
         self.notices: list[Notice] = []
         self.programs = Programs(
             Approvals(str(folder)), root="/shop", ask=self._ask, notice=self.notices.append
         )
 
-    async def _ask(self, _number: str, question: str, _choices: tuple[str, ...]) -> str | None:
+    async def _ask(self, _number: str, question: AnyQuestion) -> AnyAnswer | None:
+        assert isinstance(question, TrustQuestion)
         self.asked.append(question)
         return self.answer
 
@@ -35,21 +39,21 @@ class Person:
 
 
 async def test_a_yes_holds_for_this_launch_in_this_place_and_no_other(tmp_path: Path):
-    person = Person(tmp_path, "use it")
+    person = Person(tmp_path, USE)
     assert await person.lets_start(SERVER)
     assert await person.lets_start(SERVER)
     assert len(person.asked) == 1
     assert await person.lets_start(SERVER, name="mcp_servers.other")
     assert await person.lets_start(Launch(argv=("npx", "server", "--more"), program="/usr/bin/npx"))
     assert len(person.asked) == 3
-    assert person.asked[0].startswith(
+    assert trust_words(person.asked[0]).title == (
         "This project wants to run a program when Bridle starts: npx server. It will run with your rights."
     )
-    assert person.asked[2].endswith("! it changed since you trusted it")
+    assert trust_words(person.asked[2]).warnings == ("! it changed since you trusted it",)
 
 
-@pytest.mark.parametrize("answer", ["not now", "yes", "", "USE IT"])
-async def test_anything_but_use_it_starts_nothing_and_is_said(tmp_path: Path, answer: str):
+@pytest.mark.parametrize("answer", [TrustAnswer(use=False), WordsAnswer(text="use it")])
+async def test_anything_but_use_it_starts_nothing_and_is_said(tmp_path: Path, answer: AnyAnswer):
     person = Person(tmp_path, answer)
     assert not await person.lets_start(SERVER)
     assert [notice.message for notice in person.notices] == [
@@ -61,7 +65,7 @@ async def test_where_nobody_is_it_refuses_with_the_reason(tmp_path: Path):
     with pytest.raises(CommandRefused) as refused:
         await Person(tmp_path, None).lets_start(SERVER)
     assert (refused.value.reason, refused.value.exit_code) == ("NonInteractiveAckRefused", 3)
-    await Person(tmp_path, "use it").lets_start(SERVER)
+    await Person(tmp_path, USE).lets_start(SERVER)
     assert await Person(tmp_path, None).lets_start(SERVER)
     with pytest.raises(CommandRefused) as refused:
         await Person(tmp_path, None).lets_start(Launch(argv=("npx", "server", "--more")))
