@@ -32,7 +32,8 @@ from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.engine.request import encode
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
-from bridle.protocol.commands import AnswerQuestion, AttachSession, CreateSession, SendInput
+from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput
+from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import TextBlock, ToolResultBlock, ToolUseBlock
 from bridle.protocol.questions import OrphanAnswer
@@ -144,7 +145,7 @@ async def work(place: Place, seed: int, *, lasting: bool, clock: Clock | None = 
     try:
         connection = engine.connect(name="faults", answers=False)
         created = await connection.send(_create(place, seed, model=f"{model.name}:scripted"))
-        watching.append(asyncio.create_task(_watch(engine, created.session, place)))
+        watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         for prompt in PROMPTS:
             sent = await connection.send(_input(created.session, prompt))
             await _turn(connection, created.session, sent.event or 0)
@@ -153,12 +154,10 @@ async def work(place: Place, seed: int, *, lasting: bool, clock: Clock | None = 
         await asyncio.gather(*watching, return_exceptions=True)
 
 
-async def _watch(engine: Engine, session: str, place: Place) -> None:
-    """A client that reads the stream and writes down what it has seen, before anything else can happen to it."""
-    witness = engine.connect(name="witness", answers=False)
-    await witness.send(AttachSession(session=session))
+async def _watch(connection: Connection, session: str, place: Place) -> None:
+    """The client reads the stream and writes down what it has seen, before anything else can happen to it."""
     with open(place.witness, "ab", buffering=0) as file:  # noqa: ASYNC230  it must not wait for anybody
-        async for envelope in witness.events(session):
+        async for envelope in connection.events(session):
             if envelope.id is not None:
                 file.write(seen_line(envelope))
 
@@ -228,7 +227,7 @@ async def resume(place: Place, seed: int, *, court: bool = False) -> dict[str, A
             _create(place, seed, resume=row.id, model=f"{model.name}:scripted", config=config)
         )
         ready_ms = (time.perf_counter() - begun) * 1000
-        watching.append(asyncio.create_task(_watch(engine, created.session, place)))
+        watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         judging = asyncio.create_task(_judge(connection, created.session, created.event or 0))
         sent = await connection.send(_input(created.session, "go on"))
         await _turn(connection, created.session, sent.event or 0)
