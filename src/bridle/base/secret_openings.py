@@ -162,17 +162,20 @@ class Prefilter:
         self._first = first
 
     def __call__(self, data: bytes) -> bool:
-        if b"\x1b" in data or _ESCAPE_IN_JSON.search(data):
+        # `find`, not `in`: for bytes in bytes Python first tries to read them as a number, and fails with a sentence
+        if data.find(b"\x1b") >= 0 or _ESCAPE_IN_JSON.search(data):
             return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
         if self._first.has(folded):
             literals, regexes = _literals()
-            present = filter(folded.__contains__, literals.possibly_in(folded))
-            return any(regexes[literal].search(folded) for literal in present)
+            return any(
+                folded.find(literal) >= 0 and regexes[literal].search(folded)
+                for literal in literals.possibly_in(folded)
+            )
         if len(folded) > _PIECE:
             return next(_regions(folded), None) is not None
         for scan in _scans():  # noqa: SIM110  a plain loop: this is done for every event
-            if scan.sign in folded and scan.regex.search(folded):
+            if folded.find(scan.sign) >= 0 and scan.regex.search(folded):
                 return True
         return False
 
@@ -203,7 +206,7 @@ def _noticed(text: str) -> Iterator[tuple[int, int]]:
 
 def _regions(folded: bytes) -> Iterator[tuple[int, int]]:
     """Where scans match, with what stands around it: piece by piece of the text, in each in order."""
-    scans = [scan for scan in _scans() if scan.sign in folded]
+    scans = [scan for scan in _scans() if folded.find(scan.sign) >= 0]
     reached = [0] * len(scans)
     for piece in range(0, len(folded), _PIECE):
         end, found = piece + _PIECE, list[tuple[int, int]]()
@@ -257,7 +260,7 @@ class _Literals(Generic[AnyStr]):
         """All that are in the text, and some that are not."""
         found = self._others.copy()
         for sign, by_end in self._by_sign.items():
-            if sign in text:
+            if text.find(sign) >= 0:
                 for end in by_end.keys() & {piece[-2:] for piece in text.split(sign)}:
                     found += by_end[end]
         return found
