@@ -1,5 +1,6 @@
 """Schemas and patterns of strangers: right where they are ordinary, bounded where they are not."""
 
+import contextlib
 import re
 import time
 
@@ -51,9 +52,33 @@ def test_a_text_that_is_too_long_for_its_pattern_is_not_looked_at_to_the_end():
     assert time.monotonic() - begun < SOON_S
 
 
+@pytest.mark.parametrize("pattern", ["(" + "|" * 60_000 + ")b", "(" + "|" * 7_000 + ")b", "[" + "yx" * 60_000 + "]b"])
+def test_a_pattern_of_many_parts_costs_no_more_than_its_limit(pattern):
+    begun = time.monotonic()
+    with contextlib.suppress(BadPattern, TooMuchWork):
+        LinearPattern(pattern).search("z" * 20_000)
+    assert time.monotonic() - begun < SOON_S
+
+
+def test_a_set_of_many_ranges_is_still_that_set():
+    pattern = LinearPattern("^[a-cb-ex-z0-0_]+$")
+    assert pattern.search("abcdexyz0_")
+    assert not any(map(pattern.search, "fw1A{"))
+
+
+def test_all_patterns_of_a_check_have_one_limit():
+    patterns = {f"({'a?' * 300})z{number}": {} for number in range(60)}
+    schema = JsonSchema({"type": "object", "patternProperties": patterns})
+    schema.check()
+    begun = time.monotonic()
+    assert schema.problem({f"{'a' * 300}{number}": 1 for number in range(60)}) is not None
+    assert time.monotonic() - begun < SOON_S
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
+        "((((){9999}){9999}){9999}){9999}",
         "(a",
         "a)",
         "[a",

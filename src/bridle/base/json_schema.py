@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from bridle.base.linear_pattern import BadPattern, LinearPattern, TooMuchWork, UnsupportedPattern
+from bridle.base.linear_pattern import BadPattern, Effort, LinearPattern, TooMuchWork, UnsupportedPattern
 
 MOST_BYTES: Final = 128 * 1024
 MOST_CHECKS: Final = 30_000
@@ -43,6 +43,7 @@ class JsonSchema:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = dict(document)
         self._left = 0
+        self._effort = Effort()
         self._patterns: dict[str, LinearPattern | None] = {}
         self._validator: Any = None
 
@@ -61,7 +62,7 @@ class JsonSchema:
 
     def problem(self, value: object) -> str | None:
         """What is wrong with a value, and where; None when it fits."""
-        self._left = MOST_CHECKS
+        self._left, self._effort = MOST_CHECKS, Effort()
         try:
             error = next(self._made().iter_errors(value), None)
         except (_Exhausted, TooMuchWork):
@@ -84,7 +85,7 @@ class JsonSchema:
         import jsonschema.validators
 
         library: Any = jsonschema.validators
-        self._left = _MOST_TO_READ
+        self._left, self._effort = _MOST_TO_READ, Effort()
         known = library.validator_for(self.document, default=library.Draft202012Validator)
         bounded = library.extend(known, {name: self._counted(run) for name, run in known.VALIDATORS.items()})
         local = library.SPECIFICATIONS  # what it takes by default would fetch
@@ -140,7 +141,7 @@ class JsonSchema:
         if pattern not in self._patterns:  # one of the schemas of schemas
             self._patterns[pattern] = LinearPattern(pattern)
         found = self._patterns[pattern]
-        return None if found is None else found.search(text)
+        return None if found is None else found.search(text, self._effort)
 
     def _pattern(self, _validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
         if isinstance(value, str) and self._searches(pattern, value) is False:
