@@ -36,6 +36,7 @@ from bridle.protocol.events import (
     LiveEvent,
     Notice,
     PermissionRequested,
+    QuestionAsked,
 )
 
 E = TypeVar("E", bound=AnyEvent)
@@ -335,9 +336,9 @@ class Journal:
 def redacted(event: E, in_use: Iterable[str] = ()) -> E:
     """The event with every secret in its texts replaced. The shape stays; only strings change.
 
-    In a question nothing is masked that could run: the person who is asked reads all of it.
+    In a question about what may run or be obeyed nothing is masked that could run: the person reads all of it.
     """
-    asks = isinstance(event, PermissionRequested)
+    asks = isinstance(event, PermissionRequested) or _asks_for_trust(event)
     mask = redact_values if asks else redact
 
     def clean(text: str) -> str:
@@ -347,6 +348,14 @@ def redacted(event: E, in_use: Iterable[str] = ()) -> E:
         return mask(text)
 
     return msgspec.convert(_changed(msgspec.to_builtins(event), clean), type(event))
+
+
+def _asks_for_trust(event: AnyEvent) -> bool:
+    if not isinstance(event, QuestionAsked):
+        return False
+    from bridle.protocol.questions import TrustQuestion
+
+    return isinstance(event.question, TrustQuestion)
 
 
 def _changed(value: Any, clean: Callable[[str], str]) -> Any:
