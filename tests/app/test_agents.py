@@ -78,6 +78,8 @@ async def test_who_waits_for_events_while_leaving_waits_no_longer() -> None:
         ("auto", {}, "OnlyStricter"),
         (None, {"yes": True}, "NotAPerson"),
         (None, {"sandbox": "off"}, "OnlyStricter"),
+        (None, {"max_steps": -1_000_000}, "OnlyStricter"),
+        (None, {"max_cost": -1.0}, "OnlyStricter"),
         (None, {"sets": ["mode=yolo"]}, "NotAPerson"),
         (None, {"config_file": "mine.toml"}, "NotAPerson"),
         (None, {"lockfile": "approved.lock"}, "NotAPerson"),

@@ -208,7 +208,8 @@ def _anything(_value: Any, _bounds: Bounds) -> bool:
 
 
 def _at_most(value: Any, limit: float | None) -> bool:
-    return limit is None or (isinstance(value, int | float) and value <= limit)
+    """What is less than nothing is no limit."""
+    return isinstance(value, int | float) and value >= 0 and (limit is None or value <= limit)
 
 
 def _no_looser(value: Any, than: str, order: tuple[str, ...]) -> bool:
