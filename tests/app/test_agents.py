@@ -117,6 +117,12 @@ async def test_the_persons_own_settings_are_the_limit(
             assert await refused(outer(session).send(command)) == "OnlyStricter"
 
 
+async def test_an_agent_takes_no_name_that_a_later_run_goes_by() -> None:
+    async with harness(scripted(say("Hi."))) as session:
+        command = c.CreateSession(cwd=session.folder, model="demo:x", aliases=("nightly", session.id))
+        assert await refused(outer(session).send(command)) == "NotAPerson"
+
+
 async def test_an_agent_sets_no_environment_and_gets_that_of_the_engine() -> None:
     model = scripted(call("bash", command="echo home is $HOME"), say("Hi."))
     async with harness(model) as session:

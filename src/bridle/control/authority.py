@@ -175,7 +175,11 @@ def _create(client: Client, command: c.CreateSession, live: Standing) -> Refusal
     """An agent gets what the person's own settings give, or asks for less."""
     if not _is_agent(client):
         return None
-    for what, given in (("An environment", command.env), ("A profile", command.profile)):
+    for what, given in (
+        ("An environment", command.env),
+        ("A profile", command.profile),
+        ("A name that runs go by", command.aliases),
+    ):
         if given:
             return _not_a_person(what)
     if command.mode is not None and is_looser(command.mode, live.bounds.mode):

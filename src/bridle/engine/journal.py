@@ -176,15 +176,16 @@ class Publisher:
             await told
 
     async def _kept_or_given_up(self) -> None:
-        if self._gave_up is None:
-            self._gave_up = asyncio.get_running_loop().create_future()
         kept = asyncio.ensure_future(self.log.committed())
         try:
-            await asyncio.wait((kept, self._gave_up), return_when=asyncio.FIRST_COMPLETED)
+            while not kept.done():
+                if self._stuck and self._leaving:
+                    raise StoreError(self._stuck.reason, **self._stuck.data)
+                if self._gave_up is None or self._gave_up.done():  # there has been room since
+                    self._gave_up = asyncio.get_running_loop().create_future()
+                await asyncio.wait((kept, self._gave_up), return_when=asyncio.FIRST_COMPLETED)
         finally:
             kept.cancel()
-        if self._stuck and not kept.done():
-            raise StoreError(self._stuck.reason, **self._stuck.data)
         kept.result()
 
     async def outcomes_kept(self) -> None:
