@@ -325,7 +325,9 @@ def test_where_a_link_leads_is_hidden(place: Place) -> None:
 
 
 def test_a_link_in_another_project_takes_nothing_away_that_commands_need(place: Place) -> None:
-    for number, target in enumerate(("/dev/null", "/usr", "/usr/bin/env", "/", "..", "../..", "/proc/self/environ")):
+    for number, target in enumerate(
+        ("/dev/null", "/usr", "/usr/bin/env", "/", "..", "../..", "/proc/self/environ")
+    ):
         (place.home / f"code/p{number}").mkdir(parents=True)
         (place.home / f"code/p{number}/.env").symlink_to(target)
     env = place.environment()

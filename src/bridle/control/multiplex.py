@@ -97,7 +97,7 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ChooseModel = Callable[[str, str, Client], ModelChanged]
-"""Reads `provider:model` for a session, by its own settings; refuses one that does not exist, or not for this client."""
+"""Reads `provider:model` for a session, by its own settings; refuses one that is not there for the client."""
 
 PromptOf = Callable[[str, str], str | None]
 """The words behind a slash command with its arguments, if there is such a command."""

@@ -362,7 +362,9 @@ def _of_others(
     own = [*folders, *(git.top for git in repositories if git.ours and not is_beneath(home, git.top))]
     named = place.others.secrets(folders)
     found = _existing(named, real)
-    return [path for path in found if not is_beneath_any(path, own) and (path in named or _may_be_hidden(path))]
+    return [
+        path for path in found if not is_beneath_any(path, own) and (path in named or _may_be_hidden(path))
+    ]
 
 
 def _may_be_hidden(path: str) -> bool:
