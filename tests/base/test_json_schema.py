@@ -211,3 +211,24 @@ def test_an_ordinary_large_schema_is_read():
     schema = object_with(**properties)
     schema.check()
     assert schema.problem({"p7": {"a": 1}}) == "1 is not of type 'string' - at `$.p7.a`"
+
+
+@pytest.mark.parametrize("dialect", [[], {}, 5, "http://["])
+def test_a_dialect_that_is_none_is_refused(dialect):
+    with pytest.raises(BadSchema, match="no address"):
+        JsonSchema({"type": "object", "$schema": dialect}).check()
+
+
+@pytest.mark.parametrize(
+    "hidden", [{"type": "nonsense"}, {"pattern": "(a"}, {"minLength": "x"}, {"$ref": "http://x"}]
+)
+@pytest.mark.parametrize("place", ["const", "default", "nobody-knows-this"])
+def test_no_reference_leads_to_a_schema_that_nobody_looked_at(hidden, place):
+    schema = object_with(a={place: hidden}, b={"$ref": f"#/properties/a/{place}"})
+    with pytest.raises(BadSchema):
+        schema.check()
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf")])
+def test_a_number_beyond_all_numbers_is_a_problem_and_no_failure(number):
+    assert object_with(a={"multipleOf": 0.1}).problem({"a": number}) is not None
