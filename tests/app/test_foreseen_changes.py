@@ -55,6 +55,16 @@ async def test_a_replaced_text_is_shown_where_it_stands_in_the_file() -> None:
     assert change.sha256 == hashlib.sha256(OLD.encode()).hexdigest()
 
 
+@pytest.mark.parametrize("before", ["x" * (MAX_SHOWN_CHARACTERS + 1), "line\n" * 30_000 + "line"])
+async def test_nothing_that_stays_pushes_what_changes_out_of_sight(before: str) -> None:
+    text = f"{before}\nend\nafter\n"
+    (change,) = await asked_about(
+        "edit_file", {"a.txt": text}, path="a.txt", old_string="end", new_string="END"
+    )
+    assert [line.text for line in change.lines if line.mark in "-+"] == ["end", "END"]
+    assert (change.added, change.removed, change.cut) == (1, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("tool", "given"),
     [

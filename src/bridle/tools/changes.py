@@ -66,6 +66,8 @@ def bounded(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     kept: list[FileChange] = []
     for change in changes:
         lines = change.lines if _size(change.lines) <= room else folded(change.lines)
+        if _size(lines) > room:
+            lines = folded(lines, around=0)
         fitting = _fitting(lines, room)
         room -= _size(fitting)
         kept.append(msgspec.structs.replace(change, lines=fitting, cut=len(lines) - len(fitting)))
