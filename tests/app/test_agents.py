@@ -78,6 +78,8 @@ async def test_who_waits_for_events_while_leaving_waits_no_longer() -> None:
         ("auto", {}, "OnlyStricter"),
         (None, {"yes": True}, "NotAPerson"),
         (None, {"sandbox": "off"}, "OnlyStricter"),
+        (None, {"max_steps": -1_000_000}, "OnlyStricter"),
+        (None, {"max_cost": -1.0}, "OnlyStricter"),
         (None, {"sets": ["mode=yolo"]}, "NotAPerson"),
         (None, {"config_file": "mine.toml"}, "NotAPerson"),
         (None, {"lockfile": "approved.lock"}, "NotAPerson"),
@@ -113,6 +115,12 @@ async def test_the_persons_own_settings_are_the_limit(
             assert (await outer(session).send(command)).session != session.id
         else:
             assert await refused(outer(session).send(command)) == "OnlyStricter"
+
+
+async def test_an_agent_takes_no_name_that_a_later_run_goes_by() -> None:
+    async with harness(scripted(say("Hi."))) as session:
+        command = c.CreateSession(cwd=session.folder, model="demo:x", aliases=("nightly", session.id))
+        assert await refused(outer(session).send(command)) == "NotAPerson"
 
 
 async def test_an_agent_sets_no_environment_and_gets_that_of_the_engine() -> None:

@@ -55,6 +55,34 @@ async def test_a_replaced_text_is_shown_where_it_stands_in_the_file() -> None:
     assert change.sha256 == hashlib.sha256(OLD.encode()).hexdigest()
 
 
+@pytest.mark.parametrize("before", ["x" * (MAX_SHOWN_CHARACTERS + 1), "line\n" * 30_000 + "line"])
+async def test_nothing_that_stays_pushes_what_changes_out_of_sight(before: str) -> None:
+    text = f"{before}\nend\nafter\n"
+    (change,) = await asked_about(
+        "edit_file", {"a.txt": text}, path="a.txt", old_string="end", new_string="END"
+    )
+    assert [line.text for line in change.lines if line.mark in "-+"] == ["end", "END"]
+    assert (change.added, change.removed, change.cut) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("write_file", {"content": "nothing\n"}),
+        ("edit_file", {"old_string": "# last", "new_string": "# end"}),
+    ],
+)
+async def test_a_key_of_many_lines_in_the_file_is_not_told(tool: str, given: dict[str, str]) -> None:
+    kind = "PRIVATE KEY"
+    body = [f"{'Ab3' * 20}{number}" for number in range(4)]
+    text = "\n".join((f"-----BEGIN {kind}-----", *body, f"-----END {kind}-----", "# last", ""))
+    (change,) = await asked_about(tool, {"a.txt": text}, path="a.txt", **given)
+    told = [line.text for line in change.lines]
+    assert not set(body) & set(told)
+    assert "# last" in told
+    assert len([line for line in change.lines if line.mark in "- "]) == 7, "what goes is still counted"
+
+
 async def test_a_patch_is_shown_file_by_file() -> None:
     changes = await asked_about("apply_patch", {"a.txt": OLD, "gone.txt": "bye\n"}, patch=PATCH)
     assert [(change.path, change.kind, change.added, change.removed) for change in changes] == [

@@ -17,8 +17,9 @@ from bridle.conformance.models import CutStream
 from bridle.conformance.servers import ModelServer
 from bridle.credentials.records import ApiKey
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
-from bridle.protocol.commands import CreateSession, EndSession, SendInput, SetModel
+from bridle.protocol.commands import AttachSession, CreateSession, EndSession, SendInput, SetModel
 from bridle.protocol.connection import Connection
+from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, CostIncremented, TurnEnded
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.providers.script import Spend, answer, say
@@ -115,6 +116,35 @@ async def test_the_general_key_goes_to_the_provider_each_session_chose(tmp_path:
         await here.connection.send(SetModel(session=one, model="spare:m"))
         await here.ask(one)
         assert keys_sent(second) == [f"Bearer {secret}"]
+
+
+async def test_no_agent_says_whom_the_general_key_goes_to(tmp_path: Path) -> None:
+    async with (
+        ModelServer.playing(say("One."), say("Two.")) as first,
+        ModelServer.playing(say("Other.")) as second,
+        desk(tmp_path, BRIDLE_API_KEY=a_secret(), KEYED=a_secret()) as here,
+    ):
+        both = f'{work(first)}[providers.spare]\nbase_url = "{second.url}"\n'
+        keyed = f'{both}[providers.keyed]\nbase_url = "{second.url}"\nkey_env = "KEYED"\n'
+        one = await here.open("one", keyed, "work:m")
+        config = tmp_path / "bridle" / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / "config.toml").write_text(f'model = "work:m"\n{both}')
+        agent = here.engine.connect(name="outer", identity="agent", answers=False)
+        await agent.send(AttachSession(session=one))
+        for command in (
+            SetModel(session=one, model="spare:m"),
+            CreateSession(cwd=str(tmp_path), resume=one, model="spare:m"),
+            CreateSession(cwd=str(tmp_path / "one"), model="spare:m"),
+        ):
+            with pytest.raises(CommandRefused) as refused:
+                await agent.send(command)
+            assert refused.value.reason == "NotAPerson"
+        await agent.send(SetModel(session=one, model="work:n"))
+        await here.ask(one)
+        await agent.send(SetModel(session=one, model="keyed:m"))
+        await agent.send(CreateSession(cwd=str(tmp_path / "one"), model="work:n"))
+        assert not keys_sent(second)
 
 
 async def test_the_general_key_still_goes_to_the_chosen_provider_when_a_session_goes_on(

@@ -1,5 +1,6 @@
 """Schemas and patterns of strangers: right where they are ordinary, bounded where they are not."""
 
+import contextlib
 import re
 import time
 
@@ -52,8 +53,34 @@ def test_a_text_that_is_too_long_for_its_pattern_is_not_looked_at_to_the_end():
 
 
 @pytest.mark.parametrize(
+    "pattern", ["(" + "|" * 60_000 + ")b", "(" + "|" * 7_000 + ")b", "[" + "yx" * 60_000 + "]b"]
+)
+def test_a_pattern_of_many_parts_costs_no_more_than_its_limit(pattern):
+    begun = time.monotonic()
+    with contextlib.suppress(BadPattern, TooMuchWork):
+        LinearPattern(pattern).search("z" * 20_000)
+    assert time.monotonic() - begun < SOON_S
+
+
+def test_a_set_of_many_ranges_is_still_that_set():
+    pattern = LinearPattern("^[a-cb-ex-z0-0_]+$")
+    assert pattern.search("abcdexyz0_")
+    assert not any(map(pattern.search, "fw1A{"))
+
+
+def test_all_patterns_of_a_check_have_one_limit():
+    patterns = {f"({'a?' * 300})z{number}": {} for number in range(60)}
+    schema = JsonSchema({"type": "object", "patternProperties": patterns})
+    schema.check()
+    begun = time.monotonic()
+    assert schema.problem({f"{'a' * 300}{number}": 1 for number in range(60)}) is not None
+    assert time.monotonic() - begun < SOON_S
+
+
+@pytest.mark.parametrize(
     "pattern",
     [
+        "((((){9999}){9999}){9999}){9999}",
         "(a",
         "a)",
         "[a",
@@ -184,3 +211,24 @@ def test_an_ordinary_large_schema_is_read():
     schema = object_with(**properties)
     schema.check()
     assert schema.problem({"p7": {"a": 1}}) == "1 is not of type 'string' - at `$.p7.a`"
+
+
+@pytest.mark.parametrize("dialect", [[], {}, 5, "http://["])
+def test_a_dialect_that_is_none_is_refused(dialect):
+    with pytest.raises(BadSchema, match="no address"):
+        JsonSchema({"type": "object", "$schema": dialect}).check()
+
+
+@pytest.mark.parametrize(
+    "hidden", [{"type": "nonsense"}, {"pattern": "(a"}, {"minLength": "x"}, {"$ref": "http://x"}]
+)
+@pytest.mark.parametrize("place", ["const", "default", "nobody-knows-this"])
+def test_no_reference_leads_to_a_schema_that_nobody_looked_at(hidden, place):
+    schema = object_with(a={place: hidden}, b={"$ref": f"#/properties/a/{place}"})
+    with pytest.raises(BadSchema):
+        schema.check()
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf")])
+def test_a_number_beyond_all_numbers_is_a_problem_and_no_failure(number):
+    assert object_with(a={"multipleOf": 0.1}).problem({"a": number}) is not None

@@ -35,10 +35,18 @@ def test_the_change_leads_from_one_text_to_the_other(old: list[str], new: list[s
     assert diff.added - diff.removed == len(new) - len(old)
 
 
-def test_texts_too_long_to_compare_go_and_come_as_a_whole() -> None:
+def test_of_texts_too_long_to_compare_all_between_the_first_and_the_last_difference_goes_and_comes() -> None:
     old = [str(number) for number in range(COMPARED_LINES + 1)]
-    diff = line_diff(old, [*old, "more"])
-    assert (diff.added, diff.removed) == (len(old) + 1, len(old))
+    for new, added, removed in (
+        ([*old, "more"], 1, 0),
+        (old[1:], 0, 1),
+        ([*old[:5], "x", *old[6:9], "y", *old[10:]], 5, 5),
+        (["x", *old[1:-1], "y"], len(old), len(old)),
+        (old * 2, len(old), 0),
+        ([], 0, len(old)),
+    ):
+        diff = line_diff(old, new)
+        assert (diff.added, diff.removed) == (added, removed)
 
 
 def test_line_ends_of_windows_are_line_ends() -> None:

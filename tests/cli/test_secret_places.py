@@ -324,6 +324,20 @@ def test_where_a_link_leads_is_hidden(place: Place) -> None:
     assert os.path.realpath(target) in confinement_of(policy, here).hidden
 
 
+def test_a_link_in_another_project_takes_nothing_away_that_commands_need(place: Place) -> None:
+    for number, target in enumerate(
+        ("/dev/null", "/usr", "/usr/bin/env", "/", "..", "../..", "/proc/self/environ")
+    ):
+        (place.home / f"code/p{number}").mkdir(parents=True)
+        (place.home / f"code/p{number}/.env").symlink_to(target)
+    env = place.environment()
+    here = this_place(folders(env), env)
+    policy = SpawnPolicy(mode="workspace-write", workspace=str(place.work))
+    alone = confinement_of(policy, here).hidden
+    with_others = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    assert confinement_of(policy, with_others).hidden == alone
+
+
 def test_an_environment_file_that_came_since_is_noticed(tmp_path: Path) -> None:
     """However many projects there are: at once in a new one, in one of many after some commands."""
     root = tmp_path.resolve()

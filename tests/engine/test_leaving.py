@@ -73,6 +73,29 @@ async def test_a_turn_that_rests_on_a_full_disk_does_not_keep_who_leaves(home: H
     assert [one["event"] for one in home.heard()] == []
 
 
+async def test_who_leaves_a_disk_that_has_room_again_waits_for_what_is_kept() -> None:
+    async with harness(scripted(say("Hi.")), waits_for_room=True) as session:
+        await session.ask("go")
+        journal, store = session.engine.multiplexer.session(session.id).journal, session.engine.store
+        no_more_pages(store)
+        _fill(session)
+        waiting = asyncio.ensure_future(journal.committed())
+        await until_stuck(store)
+        await others_had_their_turn()
+        journal.leave()
+        with pytest.raises(StoreError):
+            await asyncio.wait_for(waiting, PATIENCE_S)
+        room_again(store)
+        await asyncio.wait_for(journal.durable(), PATIENCE_S)
+        await others_had_their_turn()
+        with held(store):
+            journal.emit(Notice(reason="Note", message="y"))
+            waiting = asyncio.ensure_future(journal.committed())
+            await others_had_their_turn()
+            assert not waiting.done(), waiting.exception()
+        await asyncio.wait_for(waiting, PATIENCE_S)
+
+
 # A turn that rests
 
 COMMANDS: dict[str, Callable[[str], AnyCommand]] = {

@@ -112,6 +112,17 @@ def test_a_session_is_found_by_id_prefix_alias_and_title(store) -> None:
     assert session in refused.value.data["matches"]
 
 
+def test_no_title_stands_for_the_beginning_of_another_sessions_id(store) -> None:
+    """Whoever can say the first words of a session gives it its title."""
+    meant = created(store, said="deploy")
+    beginning = meant.removeprefix("sess_")[:-1]
+    created(store, said=beginning)
+    with pytest.raises(CommandRefused) as refused:
+        store.find(beginning)
+    assert refused.value.reason == "AmbiguousSession"
+    assert meant in refused.value.data["matches"]
+
+
 def test_the_folder_decides_between_equal_titles(store) -> None:
     here, there = created(store, "/here", "fix it"), created(store, "/there", "fix it")
     assert store.find("fix it", cwd="/here").id == here

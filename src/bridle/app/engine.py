@@ -155,7 +155,9 @@ class Engine:
                 branch=self._branched,
                 delete=self._deleted,
             ),
-            choose_model=lambda session, name: self.known_of(session).models.choose(name),
+            choose_model=lambda session, name, client: self.known_of(session).models.choose(
+                name, by_agent=client.identity == "agent"
+            ),
             prompt_of=_prompt_of,
             ids=self._ids,
             clock=clock,
@@ -286,7 +288,7 @@ class Engine:
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
         ground, keys_notice = await self._ground_of(settings, cwd, command.env, approvals)
-        chosen = await self._chosen(command, settings, ground.models)
+        chosen = await self._chosen(command, client, settings, ground.models)
         is_off = settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
@@ -392,11 +394,14 @@ class Engine:
         return msgspec.structs.replace(ground, models=models, known=known), (found.notice(),)
 
     async def _chosen(
-        self, command: CreateSession, settings: SessionSettings, models: Models
+        self, command: CreateSession, client: Client, settings: SessionSettings, models: Models
     ) -> ModelChanged | None:
         """The model of this run: named, configured, or found; None leaves a resumed session its own."""
         if command.model:
-            return models.choose(command.model)
+            by_agent = client.identity == "agent"
+            if by_agent and settings.model:
+                models.choose(settings.model)  # what the person chose
+            return models.choose(command.model, by_agent=by_agent)
         if command.resume is not None:
             return None
         return models.choose(settings.model) if settings.model else await models.default()

@@ -127,9 +127,14 @@ class Models:
             shared=self._shared,
         )
 
-    def choose(self, name: str) -> ModelChanged:
-        """Reads `provider:model`, which a person has chosen, and makes sure that it can be asked."""
+    def choose(self, name: str, *, by_agent: bool = False) -> ModelChanged:
+        """Reads `provider:model`, which somebody has chosen, and makes sure that it can be asked.
+
+        Whom the general key goes to is for a person to say: an agent chooses no other provider that would get it.
+        """
         chosen = self.named(name)
+        if by_agent and chosen.provider != self._chosen and self._would_get_own_key(chosen.provider):
+            raise CommandRefused("NotAPerson", what=f"Whether {chosen.provider} gets {OWN_KEY}")
         self._chosen = chosen.provider
         return chosen
 
@@ -351,6 +356,11 @@ class Models:
             (PROJECT_FILE, self.project_keys.get(endpoint.key_env or "")),
         )
         return next(((key, place) for place, key in places if key and key.strip()), ("", None))
+
+    def _would_get_own_key(self, provider: str) -> bool:
+        if provider == DEMO or (self._given is not None and provider == self._given.name):
+            return False
+        return self._given_key(self.endpoint(provider), chosen=True)[1] == OWN_KEY
 
     async def _make_ready(self, endpoint: Endpoint) -> None:
         """Looks for a stored credential where no key is given. Who needs no key does not fail for want of one."""

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from bridle.base.linear_pattern import BadPattern, LinearPattern, TooMuchWork, UnsupportedPattern
+from bridle.base.linear_pattern import BadPattern, Effort, LinearPattern, TooMuchWork, UnsupportedPattern
 
 MOST_BYTES: Final = 128 * 1024
 MOST_CHECKS: Final = 30_000
@@ -43,6 +43,7 @@ class JsonSchema:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = dict(document)
         self._left = 0
+        self._effort = Effort()
         self._patterns: dict[str, LinearPattern | None] = {}
         self._validator: Any = None
 
@@ -61,13 +62,15 @@ class JsonSchema:
 
     def problem(self, value: object) -> str | None:
         """What is wrong with a value, and where; None when it fits."""
-        self._left = MOST_CHECKS
+        self._left, self._effort = MOST_CHECKS, Effort()
         try:
             error = next(self._made().iter_errors(value), None)
         except (_Exhausted, TooMuchWork):
             return "checking it takes too long - at `$`"
         except RecursionError:
             return "it is nested too deeply - at `$`"
+        except OverflowError:
+            return "a number in it is too large - at `$`"
         if error is None:
             return None
         message = error.message.rstrip(".")
@@ -84,8 +87,11 @@ class JsonSchema:
         import jsonschema.validators
 
         library: Any = jsonschema.validators
-        self._left = _MOST_TO_READ
-        known = library.validator_for(self.document, default=library.Draft202012Validator)
+        self._left, self._effort = _MOST_TO_READ, Effort()
+        try:
+            known = library.validator_for(self.document, default=library.Draft202012Validator)
+        except (TypeError, ValueError, AttributeError):
+            raise BadSchema('its "$schema" is no address') from None
         bounded = library.extend(known, {name: self._counted(run) for name, run in known.VALIDATORS.items()})
         local = library.SPECIFICATIONS  # what it takes by default would fetch
         of_schemas = bounded(known.META_SCHEMA, registry=local)
@@ -93,6 +99,7 @@ class JsonSchema:
             raise BadSchema(f"{error.message[:_MESSAGE_CHARACTERS]} - at `{error.json_path}`")
         schemas = list(_schemas(self.document))
         anchors = {f"#{schema[name]}" for schema in schemas for name in _ANCHORS if name in schema}
+        places, targets = {id(schema) for schema in schemas}, dict[str, Any]()
         for schema in schemas:
             if schema is not self.document and "$id" in schema:
                 raise BadSchema('"$id" inside of it is not supported')
@@ -101,8 +108,14 @@ class JsonSchema:
                 if isinstance(target := schema.get(name), str):
                     if not target.startswith("#"):
                         raise BadSchema(f'"{name}" leads to {target[:80]!r}, and nothing is fetched')
-                    if target not in anchors and not _leads_somewhere(self.document, target):
+                    if target in anchors or target == "#":
+                        continue
+                    targets[target] = place = _place_of(self.document, target)
+                    if not isinstance(place, bool) and id(place) not in places:
                         raise BadSchema(f'"{name}" leads to {target[:80]!r}, which is not there')
+        for target, place in targets.items():  # nobody has looked at one in a place that schemas do not know
+            if (error := next(of_schemas.iter_errors(place), None)) is not None:
+                raise BadSchema(f"{error.message[:_MESSAGE_CHARACTERS]} - at {target[:80]!r}")
         return bounded(self.document, registry=local)
 
     def _take_patterns(self, schema: Mapping[str, Any]) -> None:
@@ -140,7 +153,7 @@ class JsonSchema:
         if pattern not in self._patterns:  # one of the schemas of schemas
             self._patterns[pattern] = LinearPattern(pattern)
         found = self._patterns[pattern]
-        return None if found is None else found.search(text)
+        return None if found is None else found.search(text, self._effort)
 
     def _pattern(self, _validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
         if isinstance(value, str) and self._searches(pattern, value) is False:
@@ -172,21 +185,23 @@ def _encoded_bytes(document: object) -> int:
         raise BadSchema("it is not JSON") from None
 
 
-def _leads_somewhere(document: object, pointer: str) -> bool:
-    """Whether a JSON Pointer, as the fragment of a reference, names a place of the document."""
+def _place_of(document: object, pointer: str) -> Any:
+    """What stands where a JSON Pointer leads, as the fragment of a reference; None where that is nowhere."""
     from urllib.parse import unquote
 
+    if not pointer.startswith("#/"):
+        return None
     place: Any = document
     for step in unquote(pointer[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(place, list) and name.isdecimal() and len(name) < _INDEX_DIGITS:
             here = cast("list[Any]", place)
             place = here[int(name)] if int(name) < len(here) else None
-        elif isinstance(place, dict) and name in place:
-            place = cast("dict[str, Any]", place)[name]
+        elif isinstance(place, dict):
+            place = cast("dict[str, Any]", place).get(name)
         else:
-            return False
-    return isinstance(place, dict | bool) and (pointer == "#" or pointer.startswith("#/"))
+            return None
+    return place
 
 
 class _Exhausted(Exception):

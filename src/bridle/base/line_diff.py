@@ -9,7 +9,8 @@ import msgspec
 
 AROUND: Final = 3
 COMPARED_LINES: Final = 2_000
-"""Longer texts are told as one going and the other coming: finding what they share would take too long."""
+"""Of longer texts all between the first and the last difference is told as going and coming: finding what is shared in
+there would take too long."""
 
 Mark: TypeAlias = Literal["+", "-", " ", "…"]
 
@@ -49,12 +50,12 @@ def line_diff(old: Sequence[str], new: Sequence[str], *, whole: bool = False) ->
     return LineDiff(lines if whole else folded(lines), added, removed)
 
 
-def folded(lines: Sequence[DiffLine]) -> tuple[DiffLine, ...]:
+def folded(lines: Sequence[DiffLine], around: int = AROUND) -> tuple[DiffLine, ...]:
     """Without the lines that stay and have no change near them; what is left out is counted."""
     kept = [False] * len(lines)
     for at, line in enumerate(lines):
         if line.mark in "+-":
-            for near in range(max(0, at - AROUND), min(len(lines), at + AROUND + 1)):
+            for near in range(max(0, at - around), min(len(lines), at + around + 1)):
                 kept[near] = True
     result: list[DiffLine] = []
     left_out = 0
@@ -82,7 +83,16 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
 
 def _steps(old: Sequence[str], new: Sequence[str]) -> Iterable[tuple[str, int, int, int, int]]:
     if max(len(old), len(new)) > COMPARED_LINES:
-        return (("replace", 0, len(old), 0, len(new)),)
+        return _differing(old, new)
     from difflib import SequenceMatcher  # slow to import, and only for this
 
     return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+
+
+def _differing(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    most = min(len(old), len(new))
+    begin = next((at for at in range(most) if old[at] != new[at]), most)
+    same = next((at for at in range(most - begin) if old[-1 - at] != new[-1 - at]), most - begin)
+    yield "equal", 0, begin, 0, begin
+    yield "replace", begin, len(old) - same, begin, len(new) - same
+    yield "equal", len(old) - same, len(old), len(new) - same, len(new)

@@ -11,12 +11,15 @@ BadPattern            the pattern cannot be read, or is too large
 from __future__ import annotations
 
 import string
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 MOST_STATES: Final = 2_000
 MOST_WORK: Final = 400_000
-"""How many states one search may go through: some tenths of a second."""
+"""How many states a search may come to: some tenths of a second."""
+_MOST_BUILDING: Final = 4 * MOST_STATES
+"""How many parts of a pattern are built, also those that need no state: what is empty can be repeated without end."""
 _MOST_DEPTH: Final = 50
 
 Test: TypeAlias = Callable[[str], bool]
@@ -45,6 +48,13 @@ class UnsupportedPattern(BadPattern):
 
 class TooMuchWork(Exception):
     """The text is too long for this pattern."""
+
+
+class Effort:
+    """What searches that belong together may cost, all of them."""
+
+    def __init__(self, left: int = MOST_WORK) -> None:
+        self.left = left
 
 
 class _State(NamedTuple):
@@ -81,17 +91,17 @@ class LinearPattern:
 
     def __init__(self, pattern: str) -> None:
         self._states = [_State(None, "", [])]  # the first one is the end
+        self._built = 0
         self._start = self._build(_Reader(pattern).read(), 0)
 
-    def search(self, text: str) -> bool:
+    def search(self, text: str, effort: Effort | None = None) -> bool:
         """Whether it matches anywhere. Raises `TooMuchWork`."""
-        work, current = MOST_WORK, [self._start]
+        effort, current = effort or Effort(), [self._start]
         for index in range(len(text) + 1):
-            reached = self._reached(current, text, index)
+            reached = self._reached(current, text, index, effort)
             if 0 in reached:
                 return True
-            work -= len(reached)
-            if work < 0:
+            if effort.left < 0:
                 raise TooMuchWork
             char = text[index : index + 1]
             current = [self._start]
@@ -101,11 +111,12 @@ class LinearPattern:
                     current += state.out
         return False
 
-    def _reached(self, numbers: list[int], text: str, index: int) -> set[int]:
+    def _reached(self, numbers: list[int], text: str, index: int, effort: Effort) -> set[int]:
         """Every state that can be come to from these without a character."""
         reached: set[int] = set()
         while numbers:
             number = numbers.pop()
+            effort.left -= 1
             if number in reached:
                 continue
             reached.add(number)
@@ -116,6 +127,9 @@ class LinearPattern:
 
     def _build(self, node: _Node, then: int) -> int:
         """The state where a node begins that goes on to `then`."""
+        self._built += 1
+        if self._built > _MOST_BUILDING:
+            raise BadPattern("it is too large")
         match node:
             case _At(place):
                 return self._add(_State(None, place, [then]))
@@ -285,6 +299,7 @@ class _Reader:
     def _set(self) -> Test:
         negated = self._took("^")
         tests: list[Test] = []
+        ranges: list[tuple[str, str]] = []
         while not self._took("]"):
             low = self._member(tests)
             if (
@@ -296,10 +311,10 @@ class _Reader:
                 high = self._member(tests)
                 if high is None or high < low:
                     raise BadPattern("a range goes from more to less")
-                tests.append(_between(low, high))
+                ranges.append((low, high))
             elif low is not None:
-                tests.append(low.__eq__)
-        return _any_of(tests, negated=negated)
+                ranges.append((low, low))
+        return _any_of((*dict.fromkeys(tests), _within(ranges)), negated=negated)
 
     def _member(self, tests: list[Test]) -> str | None:
         """One character of a set; None for a class, which goes to `tests` itself."""
@@ -313,8 +328,21 @@ class _Reader:
         return "\b" if char == "b" else self._escaped(char)
 
 
-def _between(low: str, high: str) -> Test:
-    return lambda char: low <= char <= high
+def _within(ranges: Iterable[tuple[str, str]]) -> Test:
+    """Whether a character is in one of the ranges, however many there are."""
+    lows, highs = list[str](), list[str]()
+    for low, high in sorted(ranges):
+        if highs and low <= highs[-1]:
+            highs[-1] = max(highs[-1], high)
+        else:
+            lows.append(low)
+            highs.append(high)
+
+    def test(char: str) -> bool:
+        at = bisect_right(lows, char) - 1
+        return at >= 0 and char <= highs[at]
+
+    return test
 
 
 def _any_of(tests: Iterable[Test], *, negated: bool) -> Test:

@@ -175,7 +175,11 @@ def _create(client: Client, command: c.CreateSession, live: Standing) -> Refusal
     """An agent gets what the person's own settings give, or asks for less."""
     if not _is_agent(client):
         return None
-    for what, given in (("An environment", command.env), ("A profile", command.profile)):
+    for what, given in (
+        ("An environment", command.env),
+        ("A profile", command.profile),
+        ("A name that runs go by", command.aliases),
+    ):
         if given:
             return _not_a_person(what)
     if command.mode is not None and is_looser(command.mode, live.bounds.mode):
@@ -208,7 +212,8 @@ def _anything(_value: Any, _bounds: Bounds) -> bool:
 
 
 def _at_most(value: Any, limit: float | None) -> bool:
-    return limit is None or (isinstance(value, int | float) and value <= limit)
+    """What is less than nothing is no limit."""
+    return isinstance(value, int | float) and value >= 0 and (limit is None or value <= limit)
 
 
 def _no_looser(value: Any, than: str, order: tuple[str, ...]) -> bool:

@@ -96,8 +96,8 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     delete: Callable[[str], None]
 
 
-ChooseModel = Callable[[str, str], ModelChanged]
-"""Reads `provider:model` for a session, by its own settings; refuses one that does not exist."""
+ChooseModel = Callable[[str, str, Client], ModelChanged]
+"""Reads `provider:model` for a session, by its own settings; refuses one that is not there for the client."""
 
 PromptOf = Callable[[str, str], str | None]
 """The words behind a slash command with its arguments, if there is such a command."""
@@ -196,7 +196,7 @@ class Multiplexer:
             case RevokeGrant():
                 number = session.revoke(client, command.grant_id)
             case SetModel():
-                chosen = self._choose_model(session.id, command.model)
+                chosen = self._choose_model(session.id, command.model, client)
                 number = session.journal.emit(chosen, originator=client.id)
             case _:
                 raise CommandRefused("NotSupported", what=kind_of_command(command))
@@ -306,8 +306,10 @@ class Multiplexer:
     def _change_to(self, client: Client, session: Session, command: CreateSession) -> None:
         """What a client who resumes a session that is open wants changed in it."""
         conversation = session.journal.conversation
-        if command.model and (chosen := self._choose_model(session.id, command.model)) != conversation.model:
-            session.journal.emit(chosen, originator=client.id)
+        if command.model:
+            chosen = self._choose_model(session.id, command.model, client)
+            if chosen != conversation.model:
+                session.journal.emit(chosen, originator=client.id)
         if command.mode is not None and command.mode != conversation.mode:
             session.set_mode(client, command.mode)
 

@@ -36,6 +36,7 @@ from bridle.protocol.events import (
     LiveEvent,
     Notice,
     PermissionRequested,
+    QuestionAsked,
 )
 
 E = TypeVar("E", bound=AnyEvent)
@@ -175,15 +176,16 @@ class Publisher:
             await told
 
     async def _kept_or_given_up(self) -> None:
-        if self._gave_up is None:
-            self._gave_up = asyncio.get_running_loop().create_future()
         kept = asyncio.ensure_future(self.log.committed())
         try:
-            await asyncio.wait((kept, self._gave_up), return_when=asyncio.FIRST_COMPLETED)
+            while not kept.done():
+                if self._stuck and self._leaving:
+                    raise StoreError(self._stuck.reason, **self._stuck.data)
+                if self._gave_up is None or self._gave_up.done():  # there has been room since
+                    self._gave_up = asyncio.get_running_loop().create_future()
+                await asyncio.wait((kept, self._gave_up), return_when=asyncio.FIRST_COMPLETED)
         finally:
             kept.cancel()
-        if self._stuck and not kept.done():
-            raise StoreError(self._stuck.reason, **self._stuck.data)
         kept.result()
 
     async def outcomes_kept(self) -> None:
@@ -335,9 +337,9 @@ class Journal:
 def redacted(event: E, in_use: Iterable[str] = ()) -> E:
     """The event with every secret in its texts replaced. The shape stays; only strings change.
 
-    In a question nothing is masked that could run: the person who is asked reads all of it.
+    In a question about what may run or be obeyed nothing is masked that could run: the person reads all of it.
     """
-    asks = isinstance(event, PermissionRequested)
+    asks = isinstance(event, PermissionRequested) or _asks_for_trust(event)
     mask = redact_values if asks else redact
 
     def clean(text: str) -> str:
@@ -347,6 +349,14 @@ def redacted(event: E, in_use: Iterable[str] = ()) -> E:
         return mask(text)
 
     return msgspec.convert(_changed(msgspec.to_builtins(event), clean), type(event))
+
+
+def _asks_for_trust(event: AnyEvent) -> bool:
+    if not isinstance(event, QuestionAsked):
+        return False
+    from bridle.protocol.questions import TrustQuestion
+
+    return isinstance(event.question, TrustQuestion)
 
 
 def _changed(value: Any, clean: Callable[[str], str]) -> Any:

@@ -174,7 +174,8 @@ class SessionStore:
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
     def find(self, text: str, *, cwd: str | None = None) -> SessionRow:
-        """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order.
+        """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order. No title
+        and no label, which others can give, stands for the beginning of another session's id.
 
         The `sess_` of an id may be left out. `cwd` decides between several that fit. Raises `CommandRefused`
         (`UnknownSession`, `AmbiguousSession`).
@@ -183,11 +184,10 @@ class SessionStore:
         if exact:
             return exact[0]
         rows = self.list()
-        matches = (
-            [row for row in rows if text and row.title == text]
-            or [row for row in rows if text in row.labels]
-            or [row for row in rows if _begins(row.id, text)]
-        )
+        named = [row for row in rows if text and row.title == text] or [
+            row for row in rows if text in row.labels
+        ]
+        matches = [*named, *(row for row in rows if _begins(row.id, text) and row not in named)]
         if len(matches) > 1 and cwd is not None:
             matches = [row for row in matches if row.cwd == cwd] or matches
         if not matches:

@@ -8,6 +8,8 @@ from typing import Final, Literal
 import msgspec
 
 from bridle.base.line_diff import DiffLine, folded, line_diff, lines_of
+from bridle.base.redact import redact, stored_marker
+from bridle.base.secret_openings import might_hold_secret
 from bridle.protocol.events import FileChange
 
 MAX_WHOLE_CHARACTERS: Final = 16 * 1024
@@ -34,11 +36,27 @@ def file_change(
         path=path,
         kind=kind,
         moved_from=moved_from,
-        lines=diff.lines,
+        lines=_without_secrets(diff.lines, old or ""),
         added=diff.added,
         removed=diff.removed,
         only_ends=kind == "change" and not diff.lines and old != new,
         sha256=sha256,
+    )
+
+
+def _without_secrets(lines: tuple[DiffLine, ...], old: str) -> tuple[DiffLine, ...]:
+    """The lines without those of the file that are in the middle of a secret: alone, none of them looks like one.
+
+    What comes is told as the call has it.
+    """
+    if not might_hold_secret(old.encode()):
+        return lines
+    harmless = set(lines_of(redact(old)))
+    return tuple(
+        msgspec.structs.replace(line, text=stored_marker("secret"))
+        if line.mark in "- " and line.text not in harmless and redact(line.text) == line.text
+        else line
+        for line in lines
     )
 
 
@@ -48,6 +66,8 @@ def bounded(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     kept: list[FileChange] = []
     for change in changes:
         lines = change.lines if _size(change.lines) <= room else folded(change.lines)
+        if _size(lines) > room:
+            lines = folded(lines, around=0)
         fitting = _fitting(lines, room)
         room -= _size(fitting)
         kept.append(msgspec.structs.replace(change, lines=fitting, cut=len(lines) - len(fitting)))

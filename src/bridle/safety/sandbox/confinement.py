@@ -35,6 +35,7 @@ _MAX_KEPT_BYTES = 4_096
 
 
 Network: TypeAlias = Literal["inherit", "filtered", "deny"]
+_OF_THE_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,8 +360,20 @@ def _of_others(
     if place.others is None:
         return []
     own = [*folders, *(git.top for git in repositories if git.ours and not is_beneath(home, git.top))]
-    found = _existing(place.others.secrets(folders), real)
-    return [path for path in found if not is_beneath_any(path, own)]
+    named = place.others.secrets(folders)
+    found = _existing(named, real)
+    return [
+        path for path in found if not is_beneath_any(path, own) and (path in named or _may_be_hidden(path))
+    ]
+
+
+def _may_be_hidden(path: str) -> bool:
+    """Whether a link of a stranger may have this hidden: no folder, no device, nothing that programs are made of."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)) and not is_beneath_any(path, _OF_THE_SYSTEM)
 
 
 def _socket_folders(place: Place, home: str, real: Callable[[str], str]) -> list[str]:
