@@ -84,7 +84,7 @@ bridle undo [TURN|CALL|SESSION] — takes back what was done to files, by file t
   bridle undo --redo             takes back the last undo
   --dry-run                      only shows what would happen
   -y, --yes                      does not ask; a file that changed since stops it, unless:
-  --conflicts skip|overwrite     leaves such files as they are, or writes over them (kept for --redo)
+  --conflicts skip|overwrite     leaves such files as they are, or writes over them (an undo keeps them for --redo)
   --session ID                   the turn or call is of that session     -C, --cwd DIR   work there     --add-dir DIR
 
 A file is put back only while it is as the turn left it. What cannot be undone is listed: network calls, what git
