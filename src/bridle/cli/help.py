@@ -362,7 +362,7 @@ def topics() -> list[str]:
 
 
 def page(words: list[str]) -> tuple[str, int]:
-    """A page and the exit code: 2 when there is no such page."""
+    """A page and the exit code; 2 and a sentence instead when there is no such page."""
     topic = words[0] if words else ""
     if topic in PAGES:
         return PAGES[topic], 0
@@ -370,4 +370,4 @@ def page(words: list[str]) -> tuple[str, int]:
         from bridle.config.showing import reference  # what it brings is too much for the other pages
 
         return "\n".join(reference()) + "\n", 0
-    return f'There is no help page "{topic}". Pages: {", ".join(topics())}\n', 2
+    return f'There is no help page "{topic}". Pages: {", ".join(topics())}', 2
