@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -70,14 +71,21 @@ def fill(folder: Path, *, git: bool) -> None:
             subprocess.run(["git", *words], cwd=folder, env=env, check=True)
 
 
-async def slash(session, name: str, *answers: str, arguments: str = "") -> list[object]:
-    """Gives a command, answers its questions in order, and returns the events until it is done."""
+async def slash(
+    session, name: str, *answers: str, arguments: str = "", meanwhile: Callable[[], object] = lambda: None
+) -> list[object]:
+    """Gives a command, answers its questions in order, and returns the events until it is done.
+
+    `meanwhile` happens while a question is on the screen.
+    """
     since = session.conversation.last_id
     await session.connection.send(RunSlash(session=session.id, name=name, arguments=arguments))
-    return await answered(session, since, *answers)
+    return await answered(session, since, *answers, meanwhile=meanwhile)
 
 
-async def answered(session, since: int, *answers: str) -> list[object]:
+async def answered(
+    session, since: int, *answers: str, meanwhile: Callable[[], object] = lambda: None
+) -> list[object]:
     left, events = list(answers), []
     async for envelope in session.connection.events(session.id, since=since):
         events.append(envelope.event)
@@ -85,6 +93,7 @@ async def answered(session, since: int, *answers: str) -> list[object]:
             case QuestionAsked(question_id=number, question=question):
                 assert left, f"nobody expected: {question}"
                 choice = left.pop(0)
+                meanwhile()
                 given = (
                     UndoAnswer(choice=choice)
                     if isinstance(question, UndoQuestion)
@@ -210,6 +219,22 @@ async def test_a_file_that_changed_since_is_a_conflict_and_stays_until_a_person_
         assert tree(str(folder)) == before
         await slash(session, "redo", "go")
         assert tree(str(folder)) == after, "the version that was overwritten comes back too"
+
+
+async def test_an_undo_that_found_every_file_changed_meanwhile_did_not_happen(tmp_path: Path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
+    script = scripted(call("bash", command="sed -i s/one/ONE/ a.txt"), say("done"))
+    async with harness(script, folder=str(folder), mode="yolo", answers=True) as session:
+        await session.ask("change")
+        events = await slash(session, "undo", "go", meanwhile=lambda: (folder / "a.txt").write_text("mine\n"))
+        message = "Nothing was changed: the files are no longer what was shown. Look again: /undo"
+        assert events[-1] == Notice(reason="NotUndone", message=message)
+        assert (folder / "a.txt").read_text() == "mine\n"
+
+        await slash(session, "undo", "go", "overwrite")
+        assert (folder / "a.txt").read_text() == "one\n", "it can still be undone"
 
 
 async def test_the_diff_is_shown_before_anything_is_decided(tmp_path: Path):

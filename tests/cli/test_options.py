@@ -102,6 +102,7 @@ def test_a_question_nobody_can_answer_can_end_the_run(place: Place) -> None:
     model = place.script('call bash {"command": "touch a"}\n---\nsay never\n')
     ran = place.bridle("run", "--json", "--on-ask", "fail", "-m", model, "x")
     assert (ran.code, ran.result["reason"]) == (3, "NoApprover")
+    assert ran.result["error"]["message"] == "Nobody is here to answer for bash, so it was not run."
 
 
 @pytest.mark.requirement("D13.8")

@@ -423,3 +423,14 @@ def test_esc_leaves_the_list_of_sessions_without_one(place: Place) -> None:
         assert person.ends() == 0
         assert person.modes == person.modes_found
     assert READY not in person.text
+
+
+def test_the_way_back_still_names_one_session_when_the_next_has_begun(place: Place):
+    with sitting(place, "-m", "demo") as person:
+        person.sees("›")
+        person.types("hello\r")
+        person.sees("1 step")
+        short = leaves(person)
+    assert place.bridle("run", "-m", "demo", "the next one").code == 0
+    shown = place.bridle("sessions", "show", short)
+    assert shown.code == 0, shown.err

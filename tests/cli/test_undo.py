@@ -134,6 +134,19 @@ def test_a_person_is_asked_at_the_shell(place: Place):
     assert files(place) == {**BEFORE, "a.txt": "mine\n"}
 
 
+def test_a_person_is_told_that_a_redo_keeps_nothing_it_writes_over(place: Place):
+    worked(place)
+    assert place.bridle("undo", "-y").code == 0
+    (place.work / "a.txt").write_text("mine\n")
+    with sitting(place, "undo", "--redo") as person:
+        person.sees("y redo · d diff · Enter keep ›")
+        person.types("y\n")
+        person.sees("s skip it · o overwrite (your version is not kept) · Enter stop ›")
+        person.types("\n")
+        assert person.ends() == 1
+    assert files(place) == {**BEFORE, "a.txt": "mine\n"}
+
+
 def test_the_diff_shows_no_secrets_and_says_so(place: Place):
     token = next(planted for planted in tokens() if planted.kind == "github-token")
     (place.work / "make.sh").write_text(

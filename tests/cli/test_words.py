@@ -59,8 +59,10 @@ def test_the_page_of_settings_has_every_key(place: Place) -> None:
 
 def test_a_page_nobody_wrote_is_answered_with_those_there_are(place: Place) -> None:
     ran = place.bridle("help", "nonsense")
-    assert (ran.code, ran.out.count("\n")) == (2, 1)
-    assert all(topic in ran.out for topic in topics())
+    assert (ran.code, ran.out) == (2, "")
+    (line,) = ran.story
+    assert line.startswith('There is no help page "nonsense". Pages: ')
+    assert all(topic in line for topic in topics())
 
 
 @pytest.mark.parametrize(
@@ -192,3 +194,20 @@ def test_a_closed_stdout_is_no_reason_for_a_traceback(place: Place, words: tuple
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("run", "-m", "demo", ""), 'The prompt is empty. Give one: bridle run "what to do"'),
+        (("config", "get", "zzzzzz"), 'there is no setting "zzzzzz" (all of them: bridle help settings)'),
+        (
+            ("run", "-m", "demo", "--timeout", "0", "x"),
+            '--timeout: "0" is not a number of seconds above 0. See: bridle help run',
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_what_to_type_instead(
+    place: Place, words: tuple[str, ...], sentence: str
+) -> None:
+    assert place.bridle(*words) == (2, "", f"bridle: {sentence}\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.clients.tally import Tally, cost_words
+from bridle.clients.tally import Tally, cost_words, short_number
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.messages import Usage
 
@@ -63,3 +63,11 @@ def test_an_estimated_context_is_called_that() -> None:
     turn = spent(USED, 0.03)
     assert cost_words(turn, turn, context=0.24, estimated=True)[-1] == "context about 24%"
     assert cost_words(Tally(), Tally(), context=0.24, estimated=True) == ["context about 24%"]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(9_999, "9999"), (12_100, "12.1k"), (999_949, "999.9k"), (999_950, "1.0M"), (1_234_567, "1.2M")],
+)
+def test_large_numbers_are_short(number: int, words: str) -> None:
+    assert short_number(number) == words

@@ -401,7 +401,7 @@ def test_profiles_are_found_by_name_or_path_and_unknown_keys_warn(desk: Desk):
     mine = desk.load(profile="mine")
     assert (mine.get("model"), mine.get("profile")) == ("a:b", "mine")
     assert [problem.text for problem in mine.checked().problems] == [
-        'profile mine line 4: there is no setting "skil_packs".'
+        'profile mine line 4: there is no setting "skil_packs" (all of them: bridle help settings).'
     ]
     desk.write("workspace/team.toml", 'mode = "plan"\n')
     assert desk.load(profile="./team.toml").checked().get("mode") == "plan"

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 FOUND_MAX = 500
 LAST_CHARS = 200
-SHORT_ID = 6
+SHORT_ID = 10
+"""The part of an id that is its time. With less of it, sessions that begin soon after would fit too."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):

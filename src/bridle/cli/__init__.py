@@ -45,8 +45,10 @@ def _run(arguments: list[str]) -> int:
         from bridle.cli.help import page
 
         text, code = page(arguments[1:])
-        failed = say(text) if code else say_raw(text)  # a page is our own words, and is looked at for nothing
-        return code or failed
+        if code:
+            tell(text)
+            return code
+        return say_raw(text)  # a page is our own words, and is looked at for nothing
     _leave_on_ctrl_c()
     _put_off_slow_imports()
     from bridle.cli.verbs import run_verb

@@ -84,7 +84,7 @@ bridle undo [TURN|CALL|SESSION] — takes back what was done to files, by file t
   bridle undo --redo             takes back the last undo
   --dry-run                      only shows what would happen
   -y, --yes                      does not ask; a file that changed since stops it, unless:
-  --conflicts skip|overwrite     leaves such files as they are, or writes over them (kept for --redo)
+  --conflicts skip|overwrite     leaves such files as they are, or writes over them (an undo keeps them for --redo)
   --session ID                   the turn or call is of that session     -C, --cwd DIR   work there     --add-dir DIR
 
 A file is put back only while it is as the turn left it. What cannot be undone is listed: network calls, what git
@@ -362,7 +362,7 @@ def topics() -> list[str]:
 
 
 def page(words: list[str]) -> tuple[str, int]:
-    """A page and the exit code: 2 when there is no such page."""
+    """A page and the exit code; 2 and a sentence instead when there is no such page."""
     topic = words[0] if words else ""
     if topic in PAGES:
         return PAGES[topic], 0
@@ -370,4 +370,4 @@ def page(words: list[str]) -> tuple[str, int]:
         from bridle.config.showing import reference  # what it brings is too much for the other pages
 
         return "\n".join(reference()) + "\n", 0
-    return f'There is no help page "{topic}". Pages: {", ".join(topics())}\n', 2
+    return f'There is no help page "{topic}". Pages: {", ".join(topics())}', 2

@@ -46,7 +46,7 @@ def typed_line(prompt: str) -> str:
 
 def _checked(prompt: str) -> str:
     if not prompt.strip():
-        raise UsageError("The prompt is empty")
+        raise UsageError('The prompt is empty. Give one: bridle run "what to do"')
     return prompt
 
 

@@ -83,7 +83,8 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
         return EXIT_STOPPED
     applied = work.apply(plan, overwrite=overwrite)
     if applied is None:
-        return failed or say("Nothing was changed.\n")
+        why = words.not_done(plan, undo="bridle undo", redo="bridle undo --redo")
+        return failed or say(f"{why}\n")
     told = ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),))
     stored.journal.emit(told)
     stored.journal.emit(applied)
@@ -126,7 +127,8 @@ def _overwritten(stored: StoredUndo, plan: Plan, decided: str) -> set[str] | Non
 def _asked(stored: StoredUndo, plan: Plan, step: Step) -> str:
     found = conflict(step, plan, shown=stored.work.shown, now_ms=_now_ms())
     say(f"{conflict_words(found)}.\n")
-    answer = _answer("s skip it · o overwrite (your version is kept for --redo) · Enter stop › ")
+    kept = "not kept" if plan.is_redo else "kept for --redo"
+    answer = _answer(f"s skip it · o overwrite (your version is {kept}) · Enter stop › ")
     return {"s": "skip", "o": "overwrite"}.get(answer, "stop")
 
 

@@ -491,7 +491,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = 0
     if not 0 < number < 1e7:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds above 0')
     return number
 
 

@@ -96,4 +96,6 @@ def input_tokens(usage: Usage) -> int:
 
 
 def short_number(number: int) -> str:
-    return str(number) if number < 10_000 else f"{number / 1000:.1f}k"
+    if number < 10_000:
+        return str(number)
+    return f"{number / 1000:.1f}k" if number < 999_950 else f"{number / 1_000_000:.1f}M"

@@ -129,8 +129,8 @@ def unknown_clause(node: Node, path: Path) -> str:
         close = key_of((*place, close))
     else:
         close = nearest(key_of(path), [setting.key for setting in SETTINGS])
-    hint = f" (nearest: {close})" if close else ""
-    return f'there is no setting "{shown(key_of(path))}"{hint}'
+    hint = f"nearest: {close}" if close else "all of them: bridle help settings"
+    return f'there is no setting "{shown(key_of(path))}" ({hint})'
 
 
 class _Checking:

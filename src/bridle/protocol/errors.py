@@ -485,7 +485,7 @@ def sentence(reason: str, data: Mapping[str, Any]) -> str:
     known = SENTENCES.get(reason)
     if known is None:
         return str(data.get("message", reason))
-    return known.text.format_map(_Shown(data))
+    return known.text.format_map(_Shown(data)).rstrip()  # a value that says nothing leaves no gap behind
 
 
 def exit_code_of(reason: str | None) -> int:

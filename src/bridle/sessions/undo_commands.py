@@ -83,7 +83,7 @@ async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEven
     async def apply() -> SlashEvent:
         applied = await asyncio.to_thread(work.apply, plan, overwrite=overwrite)
         if applied is None:
-            return Notice(reason="NotUndone", message="Nothing was changed.")
+            return Notice(reason="NotUndone", message=words.not_done(plan))
         talk.emit(ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),)))
         return applied
 

@@ -11,6 +11,9 @@ from bridle.base.files import open_beneath
 from bridle.sessions.undo_states import Item, State
 from bridle.sessions.undo_tree import look_at
 
+CHANGED = "it changed just now"
+"""Why a path that is not what it was when the plan was made was left alone."""
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
@@ -136,7 +139,7 @@ def _check_unchanged(item: Item) -> None:
     if _is_folder(now) and _is_folder(item.before):
         return
     if now != item.before:
-        raise Failed("it changed just now")
+        raise Failed(CHANGED)
 
 
 @contextlib.contextmanager

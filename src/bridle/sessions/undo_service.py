@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import UndoApplied
-from bridle.sessions.undo_files import put_all
+from bridle.sessions.undo_files import CHANGED, put_all
 from bridle.sessions.undo_keeper import Ground, settle
 from bridle.sessions.undo_plan import (
     Plan,
@@ -146,6 +146,10 @@ class Undo:
             if plan.continues is not None:
                 store.close_action(plan.continues)
             left |= put_all(items, store.content, after_each=after_each)
+            changed = all(left.get(item.name) == CHANGED for item in items)
+            if changed and not plan.lost and plan.continues is None:
+                store.close_action(number)  # it took nothing back, so it must not count as an undo
+                return None
             for lost in plan.lost:
                 left |= {os.path.join(lost.name, name): "spoiled" for name in store.objects().put_back(lost)}
         done = [item.name for item in items if item.name not in left]

@@ -48,6 +48,14 @@ def for_the_model(applied: UndoApplied, plan: Plan) -> str:
     return " ".join(lines)
 
 
+def not_done(plan: Plan, *, undo: str = "/undo", redo: str = "/redo") -> str:
+    """Why nothing came of an undo that was agreed to."""
+    if not plan.of("goes"):
+        return "Nothing was changed."
+    again = redo if plan.is_redo else undo
+    return f"Nothing was changed: the files are no longer what was shown. Look again: {again}"
+
+
 def interrupted(cut_off: CutOff) -> str:
     """What became of an undo that Bridle did not finish."""
     what = "A redo" if cut_off.is_redo else "An undo"

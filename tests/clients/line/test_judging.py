@@ -5,7 +5,7 @@ import time
 import pytest
 
 from bridle.clients.line.asked import asked_question, given_answer
-from bridle.clients.line.card import Decided, Show, answered, drawn
+from bridle.clients.line.card import Decided, Hint, Show, answered, drawn
 from bridle.clients.line.questions import Question
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
@@ -67,6 +67,12 @@ def test_no_other_key_answers(typed: str) -> None:
     card, _ = drawn(question(), columns=80, rows=24)
     _, outcome = answered(card, typed, columns=80)
     assert not isinstance(outcome, Decided)
+
+
+def test_a_wrong_key_is_told_every_key_there_is() -> None:
+    card, _ = drawn(question(), columns=80, rows=24)
+    _, outcome = answered(card, "x", columns=80)
+    assert outcome == Hint("The answers are h n ? z q d. Nothing was answered.")
 
 
 def test_details_show_everything_about_the_call_and_answer_nothing() -> None:

@@ -70,6 +70,12 @@ def test_a_file_in_the_way_is_named_with_who_changed_it() -> None:
     ]
 
 
+def test_a_redo_does_not_promise_to_keep_what_it_writes_over() -> None:
+    asked = ConflictQuestion(conflict=UndoConflict(path="src/cart.py", since="undo"))
+    _, show = drawn(question(asked), columns=100, rows=24, position="")
+    assert show.rows[-1].text == "  s skip it · o overwrite (your version is not kept) · Enter stop"
+
+
 def test_a_file_name_cannot_draw_on_the_screen() -> None:
     file = UndoFile(path="\x1b[2Jx\nUndo nothing?", did="created", becomes="removed")
     asked = UndoQuestion(preview=UndoPreview(scope="turn", turn=1, files=(file,)))

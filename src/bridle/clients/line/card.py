@@ -127,7 +127,8 @@ def _chosen(card: Card, choice: Choice) -> tuple[Card, Outcome]:
 
 
 def _keys(question: Question) -> list[str]:
-    return [choice.key for choice in question.choices if choice.words]
+    keys = [choice.key for choice in question.choices if choice.words]
+    return [*keys, question.whole_key] if question.whole else keys
 
 
 def _more(card: Card) -> str:

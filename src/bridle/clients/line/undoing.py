@@ -36,14 +36,15 @@ def undo_answer(answer: Answer) -> UndoAnswer:
 
 
 def conflict_question(question_id: str, asked: ConflictQuestion) -> Question:
-    """The question as it is drawn."""
+    """The question as it is drawn. What a redo writes over comes back by nothing."""
+    kept = "not kept" if asked.conflict.since == "undo" else "kept for /redo"
     return Question(
         id=question_id,
         about=asked,
         title=f"{conflict_words(asked.conflict)}.",
         choices=(
             Choice("s", "once", "skip it"),
-            Choice("o", "pattern", "overwrite (your version is kept for /redo)"),
+            Choice("o", "pattern", f"overwrite (your version is {kept})"),
             Choice("n", "deny"),
         ),
         inline=True,
