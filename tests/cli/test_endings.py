@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[tuple[str, ...], int, bool]] = {
     "models": (("models",), 0, True),
     "doctor": (("doctor", "--offline"), 0, True),
     "help": (("--help",), 0, True),
-    "a page nobody wrote": (("help", "nope"), 2, True),
+    "a page nobody wrote": (("help", "nope"), 2, False),
     "a word that is no verb": (("bogus",), 2, False),
 }
 """Words, the exit code, and whether there is an answer on stdout."""
