@@ -19,14 +19,14 @@ import logs
 from measure import BRIDLE, Figure, child, scratch
 
 from bridle.app.engine import session_store
-from bridle.cli.listing import listed_sessions
+from bridle.cli.session_list import listed_sessions
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.searching import bring_up_to_date
 from bridle.sessions.store import SessionStore
+from bridle.sessions.text_search import bring_up_to_date
 
 EVENTS = 1_000_000
 SMALLER = 10

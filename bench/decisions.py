@@ -10,15 +10,15 @@ import time
 
 from measure import Figure, middle, scratch
 
-from bridle.app.explaining import explain, standing
+from bridle.app.explain import explain, standing
 from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.cli import YOUNG_OBJECTS
 from bridle.safety.hooks.context import Actor, context_of
 from bridle.safety.hooks.definitions import hook_from
-from bridle.safety.hooks.running import run_command, started_by
-from bridle.safety.shell.understanding import understand_text
-from bridle.safety.spawn import EnvOnlySpawn
+from bridle.safety.hooks.hook_process import run_command, started_by
+from bridle.sandbox.plain_spawn import EnvOnlySpawn
+from bridle.shell.understanding import understand_text
 
 ROUNDS = 5
 SPAWNS = 100

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from measure import Figure, middle, scratch
 
 from bridle.base.processes import Processes
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.commands import CancelTurn
 from bridle.protocol.events import ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import call, say
-from bridle.safety.sandbox.choosing import Way, adapter_for
-from bridle.safety.sandbox.confinement import Place
-from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.sandbox.adapter_choice import Way, adapter_for
+from bridle.sandbox.confinement import Place
+from bridle.sandbox.sandbox_spawn import SandboxSpawn
 
 if TYPE_CHECKING:
-    from bridle.safety.sandbox.adapters import Adapter
+    from bridle.sandbox.adapters import Adapter
 
 SPAWNS = 100
 ADAPTERS = ((Way("bubblewrap", "full"), 8, 15), (Way("landlock"), 4, None))

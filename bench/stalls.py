@@ -11,8 +11,8 @@ from pathlib import Path
 
 from measure import Figure, scratch
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, outcomes
-from bridle.conformance.models import scripted
 from bridle.protocol.events import ToolCallRequested
 from bridle.providers.script import call, say
 

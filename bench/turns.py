@@ -20,8 +20,8 @@ from typing import NamedTuple
 from measure import Figure, middle
 
 from bridle.base.clock import SystemClock
+from bridle.conformance.fake_models import FloodModel, RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import FloodModel, RecordingModel, scripted
 from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelRequest, ModelText, Provider
 from bridle.protocol.events import AnyEvent, TextDelta, ToolCallStarted, ToolResult, TurnEnded, TurnTiming
 from bridle.providers.script import say

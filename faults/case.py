@@ -26,7 +26,7 @@ import bridle.app.folding as folding
 from bridle.app.engine import Engine, session_store
 from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
-from bridle.conformance.models import scripted
+from bridle.conformance.fake_models import scripted
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.engine.request import encode

@@ -17,7 +17,7 @@ import bridle.app.folding as folding
 from bridle.base.clock import SystemClock
 from bridle.engine.journal import Journal
 from bridle.protocol.errors import BridleError
-from bridle.sessions import repairing
+from bridle.sessions import repair
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_REC, _MS_PRIVATE = 1, 32, 16384, 1 << 18
@@ -88,13 +88,13 @@ def _noticed_or_whole(place: Place, result: Result) -> None:
 def _repaired(place: Place, result: Result) -> None:
     """Whatever is wrong with the file, a repair puts it aside, and what is whole goes on or a new session begins."""
 
-    def repair() -> dict[str, Any]:
+    def mend() -> dict[str, Any]:
         database = place.store().shelf.database
-        report = repairing.repair(database)
-        again = repairing.examine(database)
-        return {"whole": again.whole, "damaged": len(report.damaged), "said": repairing.words(report)}
+        report = repair.repair(database)
+        again = repair.examine(database)
+        return {"whole": again.whole, "damaged": len(report.damaged), "said": repair.words(report)}
 
-    ended, said = forked(repair)
+    ended, said = forked(mend)
     if ended != 0 or said.get("failed") or not said.get("whole"):
         result.broken.append(f"repair failed: {said or ended}")
         return

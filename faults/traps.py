@@ -19,8 +19,8 @@ from typing import Any
 from bridle.base import files
 from bridle.engine.journal import Journal
 from bridle.sessions import database, tips, undo_store, write_ahead, writer
-from bridle.sessions.keys import KeyFile
 from bridle.sessions.log import StoredLog
+from bridle.sessions.log_key import KeyFile
 
 
 class Trap:

@@ -119,7 +119,7 @@ def problems(words: Iterable[Word], modules: Sequence[Module]) -> list[str]:
 def _is_used(word: Word, modules: Sequence[Module]) -> bool:
     match word.kind:
         case "setting":
-            return _is_read(word.name, [one for one in modules if one.path != "config/schema.py"])
+            return _is_read(word.name, [one for one in modules if one.path != "config/setting_table.py"])
         case "reason":
             return any(word.name in one.strings for one in modules if one.path != "protocol/errors.py")
         case "event":
@@ -162,7 +162,7 @@ def ports(folder: Path = SOURCES) -> Iterator[str]:
 
 def words() -> list[Word]:
     """Everything that is to be used, with what it may wait for."""
-    from bridle.config.schema import SETTINGS
+    from bridle.config.setting_table import SETTINGS
     from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
     from bridle.protocol.errors import AWAITED_REASONS, SENTENCES
     from bridle.protocol.handshake import AWAITED_COMMANDS, AWAITED_EVENTS

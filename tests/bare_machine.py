@@ -74,7 +74,7 @@ def _run(place: Place, around: Sequence[str], words: Sequence[str], *, landlock:
 
 
 def has_landlock() -> bool:
-    from bridle.safety.sandbox import landlock
+    from bridle.sandbox import landlock
 
     return platform.system() == "Linux" and landlock.available() > 0
 

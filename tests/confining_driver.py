@@ -9,17 +9,17 @@ import sys
 
 from bridle.base.processes import Processes
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.sandbox.adapters import Adapter
-from bridle.safety.sandbox.aftermath import put_right
-from bridle.safety.sandbox.bubblewrap import Bubblewrap
-from bridle.safety.sandbox.confinement import Place, confinement_of
-from bridle.safety.sandbox.starting import start
+from bridle.sandbox.adapter_start import start
+from bridle.sandbox.adapters import Adapter
+from bridle.sandbox.aftermath import put_right
+from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.confinement import Place, confinement_of
 
 
 def adapter_of(plan: dict) -> Adapter:
     if plan["adapter"] == "bubblewrap":
         return Bubblewrap(plan["program"], variant=plan.get("variant", "full"))
-    from bridle.safety.sandbox.unshare import Unshare, programs
+    from bridle.sandbox.unshare import Unshare, programs
 
     return Unshare(programs())
 

@@ -105,7 +105,7 @@ def test_the_engine_and_what_explains_it_share_the_checks_they_make(repository, 
 @pytest.mark.requirement("G1.4")
 def test_every_tool_layer_stands_in_one_of_the_two_tuples(repository):
     """What runs a tool only runs it: nothing is wrapped around the call by hand."""
-    session = ast.parse(Path(repository, "src/bridle/app/session.py").read_text())
+    session = ast.parse(Path(repository, "src/bridle/app/composition.py").read_text())
     (execute,) = (
         node
         for node in ast.walk(session)
@@ -130,8 +130,8 @@ def test_the_engine_never_touches_a_terminal(repository):
 
 
 async def test_a_single_agent_is_never_told_of_delegation(repository):
+    from bridle.conformance.fake_models import RecordingModel, scripted
     from bridle.conformance.harness import harness
-    from bridle.conformance.models import RecordingModel, scripted
     from bridle.providers.script import say
 
     model = RecordingModel(scripted(say("Hi.")))
@@ -179,7 +179,7 @@ def test_no_other_agents_program_is_started(repository):
 
 @pytest.mark.requirement("D3.2")
 def test_the_core_has_three_wires_and_no_market(repository):
-    from bridle.config.schema import WIRES
+    from bridle.config.setting_table import WIRES
 
     assert WIRES == ("openai_chat", "openai_responses", "anthropic")
     named = {path.stem for path in sources(repository)}

@@ -21,7 +21,6 @@ PURE = ("engine", "protocol")
 WIRES = ("providers.anthropic", "providers.openai_chat", "providers.openai_responses")
 INPUT_OUTPUT = (
     *(
-        "base.asked_for",
         "base.files",
         "base.guardian",
         "base.http",
@@ -31,6 +30,7 @@ INPUT_OUTPUT = (
         "base.http_routes",
     ),
     "base.processes",
+    "base.user_programs",
 )
 INPUT_OUTPUT_MODULES = ("apsw", "h11", "httpx2", "os", "socket", "sqlite3", "ssl", "subprocess")
 LAYERS = (
@@ -39,15 +39,18 @@ LAYERS = (
         "providers",
         "tools",
         "safety",
+        "sandbox",
+        "recovery",
         "context",
         "mcp",
         "lsp",
         "agents",
         "commands",
         "sessions",
+        "undo",
         "credentials",
     ),
-    *("config", "engine", "protocol", "base"),
+    *("config", "engine", "protocol", "shell", "base"),
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol import commands as c
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import ToolResult

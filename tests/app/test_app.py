@@ -13,8 +13,8 @@ from bridle.app.engine import Engine, session_store
 from bridle.app.keeping import sweep
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
@@ -40,7 +40,7 @@ def _first_words(text: str) -> list[str]:
 
 
 def built(source: str) -> dict[str, list[str]]:
-    """The layers that `app/session.py` builds, by group, as its tuples name them."""
+    """The layers that `app/composition.py` builds, by group, as its tuples name them."""
     found: dict[str, list[str]] = {}
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -67,13 +67,13 @@ def _called(layers: list[ast.expr]) -> list[str]:
 
 def test_the_two_tuples_are_in_the_documented_order(repository: Path) -> None:
     page = (repository / "docs/architecture.md").read_text(encoding="utf-8")
-    source = (repository / "src/bridle/app/session.py").read_text(encoding="utf-8")
+    source = (repository / "src/bridle/app/composition.py").read_text(encoding="utf-8")
     assert built(source) == documented(page)
 
 
 @pytest.mark.requirement("D7.7")
 def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -> None:
-    layers = built((repository / "src/bridle/app/session.py").read_text(encoding="utf-8"))
+    layers = built((repository / "src/bridle/app/composition.py").read_text(encoding="utf-8"))
     tools = [*layers["one_at_a_time"], *layers["together"]]
     assert tools == [
         "known_and_visible", "validated", "guarded", "hooked", "foreseen", "permitted", "hooked", "dry_run",

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bridle.app.explaining import Standing, Unexplainable, explain, standing
+from bridle.app.explain import Standing, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import (
     AnswerPermission,
     AnswerQuestion,

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from bridle.base.json_schema import JsonSchema
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.services import Health
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput, never_mutating
 from bridle.protocol.commands import AnswerPermission

@@ -10,15 +10,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
-from bridle.context.compacting import UNKNOWN_WINDOW, CompactionSettings, Compactor, Surroundings
+from bridle.context.compaction_layer import UNKNOWN_WINDOW, CompactionSettings, Compactor, Surroundings
 from bridle.context.summaries import HEADER
-from bridle.engine.aside import BESIDE
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Provider, Wire
 from bridle.engine.request import encode
+from bridle.engine.side_question import BESIDE
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, RunSlash
 from bridle.protocol.errors import CommandRefused, ProviderError

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
 from bridle.engine.request import encode
 from bridle.protocol.codec import encode_payload

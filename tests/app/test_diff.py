@@ -11,12 +11,12 @@ import pytest
 from bridle.app.looking import repository_of
 from bridle.base.git_repository import GitFailed
 from bridle.base.processes import Processes
+from bridle.conformance.fake_models import say, scripted
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.conformance.models import say, scripted
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, ContextAdded, Notice, text_of
-from bridle.safety.spawn import EnvOnlySpawn
+from bridle.sandbox.plain_spawn import EnvOnlySpawn
 
 
 def git(folder: Path, *arguments: str) -> None:

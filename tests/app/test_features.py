@@ -2,8 +2,8 @@
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
 from bridle.protocol import commands
 from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
 from bridle.protocol.errors import CommandRefused

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from bridle.base.line_diff import DiffLine
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import FileChange, PermissionRequested, ToolResult
 from bridle.providers.script import call, say
-from bridle.tools.changes import MAX_SHOWN_CHARACTERS
+from bridle.tools.foreseen_changes import MAX_SHOWN_CHARACTERS
 
 OLD = "one\ntwo\nthree\n"
 PATCH = """*** Begin Patch

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explaining import explain, standing
+from bridle.app.explain import explain, standing
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion
 from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked, ToolResult
 from bridle.protocol.questions import TrustAnswer

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.conformance.models import scripted
 from bridle.protocol.events import Notice
 from bridle.providers.script import call, say
 from cli_kit import guardians

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import (
     ContextAdded,

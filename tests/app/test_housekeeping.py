@@ -9,8 +9,8 @@ from bridle.app.engine import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.files import FileLock
 from bridle.config.folders import folders
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
 from bridle.providers.script import say
 
 DAY_MS = 24 * 3600 * 1000

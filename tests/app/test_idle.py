@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AttachSession, CreateSession, DetachSession, EndSession
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import SessionCreated, SessionEnded, TurnEnded

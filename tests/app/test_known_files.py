@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import AnyEvent, PermissionRequested, ToolResult
 from bridle.providers.script import call, say

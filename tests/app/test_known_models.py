@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bridle.app.known_models import ANSWER_TOKENS, KnownModels, shared_catalogue
 from bridle.app.models import Models
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.events import Parameters, PrefixSet
 from bridle.providers.anthropic import default_max_tokens
 

@@ -11,8 +11,8 @@ from app.test_court import Crashed, judge
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol import commands as c
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import QuestionAsked, SessionCreated, SessionEnded, TurnEnded

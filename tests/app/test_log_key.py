@@ -22,7 +22,7 @@ from bridle.config.folders import folders
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE
 from bridle.credentials.records import ApiKey
 from bridle.protocol.errors import BridleError, StoreError
-from bridle.sessions import rekeying, repairing
+from bridle.sessions import rekey, repair
 from bridle.sessions.store import SessionStore
 from credentials.credential_kit import a_secret, made_key
 
@@ -147,7 +147,7 @@ def test_a_variable_that_is_set_later_changes_nothing(home: Home) -> None:
     assert home.sessions(**MACHINE) == [session]
     assert home.locks == ["automatic"]
     with home.store(**MACHINE) as store:
-        rekeying.rekey(store.shelf.database)
+        rekey.rekey(store.shelf.database)
     assert (home.locks, home.sessions()) == (["automatic"], [session])
 
 
@@ -303,7 +303,7 @@ def test_a_new_data_key_is_wrapped_alike(home: Home, env: Mapping[str, str]) -> 
     session = home.create(**env)
     before = home.key.read_bytes()
     with home.store(**env) as store:
-        rekeying.rekey(store.shelf.database)
+        rekey.rekey(store.shelf.database)
     assert home.key.read_bytes() != before
     assert home.sessions(**env) == [session]
     assert len(home.locks) == 1
@@ -318,7 +318,7 @@ def test_a_lock_is_changed_also_while_a_new_data_key_waits(home: Home) -> None:
     session = home.create()
     before = home.key.read_bytes()
     with home.store() as store:
-        rekeying.rekey(store.shelf.database)
+        rekey.rekey(store.shelf.database)
     home.key.rename(f"{home.key}.next")
     home.key.write_bytes(before)
     home.stored(**MACHINE).relock("machine")
@@ -333,7 +333,7 @@ def test_repair_saves_under_the_same_key(home: Home) -> None:
     with closing(database.connect()) as connection:
         columns = "log, id, kind, ts_ms, originator, digest, chain"
         connection.execute(f"insert into events({columns}) values(1, 1, 'x', 0, 'x', x'00', x'00')")
-    assert not repairing.repair(database).whole
+    assert not repair.repair(database).whole
     assert home.sessions() == [session]
     assert home.locks == ["automatic"]
 
@@ -394,7 +394,7 @@ def test_a_damaged_store_is_not_taken_for_a_damaged_log(home: Home) -> None:
     store.parent.mkdir(parents=True, exist_ok=True)
     store.write_bytes(b"no store")
     with home.store() as sessions, pytest.raises(BridleError) as refused:
-        rekeying.rekey(sessions.shelf.database)
+        rekey.rekey(sessions.shelf.database)
     assert refused.value.reason == "CredentialsDamaged"
     assert str(store) in refused.value.message
     assert home.sessions() == [session]

@@ -10,7 +10,7 @@ import pytest
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
-from bridle.conformance.models import scripted
+from bridle.conformance.fake_models import scripted
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.connection import Connection

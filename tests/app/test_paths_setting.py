@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol.events import SessionCreated, ToolResult
 from bridle.providers.script import call, say
-from bridle.safety.sandbox.choosing import ORDER
+from bridle.sandbox.adapter_choice import ORDER
 
 
 async def outcomes(work: Path, home: Path, *paths: Path) -> list[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import (
     AnswerPermission,
     AnswerQuestion,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import PermissionDecided, SessionCreated

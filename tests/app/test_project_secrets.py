@@ -23,9 +23,9 @@ from bridle.app.project_secrets import (
 from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import project_items
 from bridle.base.clock import SystemClock
+from bridle.base.secret_files import is_secret_like
 from bridle.config.folders import folders
 from bridle.credentials.records import ApiKey
-from bridle.safety.sensitive import is_secret_like
 from bridle.safety.trust.approvals import Approvals
 from credentials.credential_kit import a_secret
 

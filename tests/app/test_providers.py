@@ -6,9 +6,9 @@ import pytest
 
 from bridle.app.models import Models
 from bridle.base.clock import SystemClock
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
-from bridle.engine.slash import SlashCommand
+from bridle.engine.slash_command import SlashCommand
 from bridle.engine.tools import Tool, ToolContext
 from bridle.protocol.commands import CreateSession, SetModel
 from bridle.protocol.errors import BridleError

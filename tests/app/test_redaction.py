@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bridle.base.sealed_file import unsealed
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.errors import ProviderError

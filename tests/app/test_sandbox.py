@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import BackgroundEnded, Degraded, PermissionRequested, SessionCreated, ToolResult
 from bridle.providers.script import call, say
-from bridle.safety.sandbox import choosing
+from bridle.sandbox import adapter_choice
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nothing_confines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "ORDER", ())
+    monkeypatch.setattr(adapter_choice, "ORDER", ())
 
 
 def bash(command: str, **more: object):
@@ -59,7 +59,7 @@ async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tm
     assert (work / "here.txt").read_text() == "in\n"
     assert not (tmp_path / "there.txt").exists()
     assert (work / "AGENTS.md").read_text() == "agreed\n"
-    assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in choosing.ORDER
+    assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in adapter_choice.ORDER
     assert hidden.metadata["exit_code"] != 0
     assert "[sandbox: changing AGENTS.md was blocked" in hidden.content
     assert hidden.metadata["blocked"] is True
@@ -205,7 +205,7 @@ async def test_a_session_says_what_holds_its_commands(work: Path) -> None:
     async with harness(scripted(say("Hi.")), folder=str(work)) as session:
         created = await session.until(SessionCreated)
         stored = [envelope.event for envelope in await session.stored()]
-    assert created.sandbox in choosing.ORDER
+    assert created.sandbox in adapter_choice.ORDER
     assert (created.confined, created.network) == ("workspace-write", "inherit")
     assert of_kind(stored, Degraded) == []
 

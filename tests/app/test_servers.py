@@ -13,8 +13,8 @@ import pytest
 
 from bridle.base.json_schema import JsonSchema
 from bridle.base.jsonrpc import NewlineFrames, Peer, RpcClosed
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.engine.services import Health, Server
 from bridle.engine.tools import Tool, ToolOrigin, ToolOutput, never_mutating
 from bridle.protocol.events import Degraded, Notice, ToolResult
@@ -210,7 +210,7 @@ import asyncio, sys
 sys.path[:0] = [sys.argv[1]]
 from test_servers import EchoSource, until_up
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
+from bridle.conformance.fake_models import scripted
 from bridle.providers.script import say
 
 async def main():

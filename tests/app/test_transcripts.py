@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from bridle.app.engine import session_store
 from bridle.app.folding import transcripts_of
 from bridle.app.keeping import delete_session, sweep
-from bridle.app.transcribing import FILE_NAMES, Format, KeptTranscript
+from bridle.app.transcript_file import FILE_NAMES, Format, KeptTranscript
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.as_events import events_lines
 from bridle.config.folders import folders
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
 from bridle.sessions.export import clean, jsonl

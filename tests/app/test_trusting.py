@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bridle.base.line_diff import DiffLine
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnswerTrust
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked

@@ -12,8 +12,8 @@ from bridle.app.engine import Engine
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
+from bridle.conformance.fake_models import CutStream
 from bridle.conformance.harness import of_kind
-from bridle.conformance.models import CutStream
 from bridle.conformance.servers import ModelServer
 from bridle.credentials.records import ApiKey
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText

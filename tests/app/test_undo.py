@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.undo import conflict_words, undo_headline, undo_lines
+from bridle.clients.interaction.undo_question import conflict_words, undo_headline, undo_lines
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerQuestion, CancelTurn, RunSlash, ShellRequest, Undo
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import (

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explaining import explain, standing
+from bridle.app.explain import explain, standing
 from bridle.app.settings import SessionOptions
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import PermissionRequested, ToolResult

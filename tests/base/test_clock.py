@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.clock import Clock, SystemClock, from_iso_ms, iso_ms
-from bridle.conformance.clock import check_clock
+from bridle.conformance.fake_clock import check_clock
 
 FIRST_MS = -62_135_596_800_000
 LAST_MS = 253_402_300_799_999

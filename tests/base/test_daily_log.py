@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.daily_log import DAYS_KEPT, LEVELS, DailyLog, Levels, parse_levels
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from secret_kit import tokens
 
 COMPONENTS = ("engine", "provider", "hook")

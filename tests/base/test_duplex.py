@@ -9,7 +9,7 @@ import pytest
 from bridle.base.duplex import MOST_UNREAD_BYTES, DuplexProcess, open_duplex
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.supervision import MOST_ENDS, Supervisor
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 
 ENV = {"PATH": os.environ["PATH"]}
 MEGABYTE = 1 << 20

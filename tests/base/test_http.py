@@ -16,7 +16,7 @@ import pytest
 from bridle.base.clock import SystemClock
 from bridle.base.http import KEPT_IDLE_S, Completed, HttpConnections, HttpFault, client
 from bridle.base.http_routes import tls_context
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 
 SECRET = f"sk-{0x5EC12E7:x}"
 PATIENCE_S = 20

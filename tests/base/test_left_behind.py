@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bridle.base.escapees import MARK
-from bridle.base.left_behind import left_behind
+from bridle.base.surviving_processes import left_behind
 
 
 @pytest.fixture

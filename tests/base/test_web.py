@@ -13,7 +13,7 @@ from bridle.base.http_dial import HttpFault
 from bridle.base.http_routes import tls_context
 from bridle.base.web import MAX_BODY_BYTES, TOTAL_S, Refused, look_up, parse_web_url, redirected
 from bridle.base.web_text import why_not_text
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from web_kit import OTHER, PUBLIC, Network, WebServer, answer, saying
 
 NAMES = {"example.com": [PUBLIC], "two.example": [PUBLIC, OTHER]}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.cli.arguments import VERBS
 from bridle.cli.help import topics
-from bridle.cli.words import VERBS
 from cli_kit import Place
 
 SHELLS = ("bash", "zsh", "fish")

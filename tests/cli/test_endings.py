@@ -111,7 +111,9 @@ def test_a_run_that_was_told_to_outlive_the_terminal_does(place: Place) -> None:
     assert (again.returncode, again.stdout) == (0, b"[scripted] Still here.\n")
 
 
-@pytest.mark.parametrize("module", ["msgspec", "argparse", "bridle.cli.words", "bridle.app.engine", "apsw"])
+@pytest.mark.parametrize(
+    "module", ["msgspec", "argparse", "bridle.cli.arguments", "bridle.app.engine", "apsw"]
+)
 def test_ctrl_c_while_bridle_starts_is_no_traceback(place: Place, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, module],

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from bridle.cli.importing import ANSWERS, PUT_OFF
+from bridle.cli.lazy_imports import ANSWERS, PUT_OFF
 from cli_kit import Place
 
-BEGIN = "import sys\nfrom bridle.cli.importing import import_less\n"
+BEGIN = "import sys\nfrom bridle.cli.lazy_imports import import_less\n"
 KEY_VARIABLE = "WORK_SERVICE_KEY"
 
 

@@ -38,21 +38,21 @@ NEVER = {
 ENGINE = NEVER | {
     "json", "random", "tempfile", "zipfile", "pathlib", "difflib", "shutil", "importlib.resources", "ctypes",
     "concurrent.futures.process", "bz2", "lzma", "secrets",
-    # put off by bridle.cli.importing, and what comes with them
+    # put off by bridle.cli.lazy_imports, and what comes with them
     "inspect", "ast", "dis", "tokenize", "ssl", "_ssl", "asyncio.sslproto", "gettext", "locale", "platform",
     "msgspec.inspect",
 }  # fmt: skip
 # What a call meets, built with the first one; asyncio's thread pool, and logging for what goes wrong.
 FIRST_CALL = {
-    "bridle.app.gates", "bridle.engine.layers", "bridle.safety.guards", "bridle.safety.permissions",
+    "bridle.app.gates", "bridle.engine.layers", "bridle.safety.guards", "bridle.safety.permission_policy",
     "bridle.safety.rules", "bridle.sessions.undoable", "bridle.tools.output", "concurrent.futures", "logging",
 }  # fmt: skip
 # Of ours, what a turn without settings, files to trust, hooks, calls, images and a schema never touches.
 TURN = ENGINE | {
     "shlex", "base64", "dataclasses", "bridle.clients.images", "bridle.clients.structured",
-    "bridle.commands.prompts", "bridle.config.lines", "bridle.safety.hooks", "bridle.safety.shell.understanding",
-    "bridle.safety.trust.changes", "bridle.safety.trust.launches", "bridle.base.http", "bridle.providers.remote",
-    "bridle.tools.patches", "bridle.tools.searching", "bridle.app.explaining", "bridle.app.operations",
+    "bridle.commands.prompts", "bridle.config.lines", "bridle.safety.hooks", "bridle.shell.understanding",
+    "bridle.safety.trust.change_kind", "bridle.safety.trust.launches", "bridle.base.http", "bridle.providers.remote",
+    "bridle.tools.patches", "bridle.tools.file_search", "bridle.app.explain", "bridle.app.operations",
     "bridle.base.daily_log", "textwrap", "string",
 } | FIRST_CALL  # fmt: skip
 OVER_HTTP = ENGINE | FIRST_CALL | {

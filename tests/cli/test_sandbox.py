@@ -15,10 +15,10 @@ from bridle.base.processes import Processes
 from bridle.cli.help import PAGES
 from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
-from bridle.safety.sandbox import landlock
-from bridle.safety.sandbox.choosing import Attempt, Chooser, Chosen, Way
-from bridle.safety.sandbox.limits import UNLIMITED
-from bridle.safety.sandbox.probes import PROBES
+from bridle.sandbox import landlock
+from bridle.sandbox.adapter_choice import Attempt, Chooser, Chosen, Way
+from bridle.sandbox.limits import UNLIMITED
+from bridle.sandbox.probes import PROBES
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from confining_kit import REPOSITORY
 

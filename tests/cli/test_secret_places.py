@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.explaining import standing
+from bridle.app.explain import standing
 from bridle.app.sandboxing import this_place
+from bridle.base.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
+from bridle.base.paths import session_folders
+from bridle.base.private_places import PrivatePlaces, secret_places
 from bridle.config.folders import folders
 from bridle.engine.ports import SpawnPolicy
-from bridle.safety.paths import session_folders
-from bridle.safety.sandbox.confinement import confinement_of
-from bridle.safety.sandbox.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
-from bridle.safety.sandbox.private_places import PrivatePlaces, secret_places
+from bridle.sandbox.confinement import confinement_of
 from cli_kit import Place
 
 PLACES = [

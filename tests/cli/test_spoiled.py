@@ -10,7 +10,7 @@ import pytest
 
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import ToolResult
-from bridle.sessions import repairing
+from bridle.sessions import repair
 from cli.test_full_disk import SmallDisk
 from cli_kit import BRIDLE, Place, SignOfLife, kinds
 
@@ -77,7 +77,7 @@ def spoil_an_event(place: Place) -> None:
         data[page * 4096 + 100] ^= 1
         path.write_bytes(data)
         with suppress(StoreError):
-            if repairing.examine(database).damaged:
+            if repair.examine(database).damaged:
                 return
     raise AssertionError("no page holds events")
 

@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 from bridle._version import __version__
+from bridle.cli.arguments import VERBS
 from bridle.cli.help import PAGES, topics
-from bridle.cli.words import VERBS
-from bridle.config.schema import SETTINGS
+from bridle.config.setting_table import SETTINGS
 from cli_kit import BRIDLE, Place
 
 TOPICS = [topic for topic in PAGES if topic]

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from bridle.clients.line.contents import Contents
-from bridle.clients.line.view import SessionView
-from bridle.clients.story import Story
+from bridle.clients.interaction.context_parts import Contents
+from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from bridle.clients.interaction.story import Story
 from bridle.clients.print import EXIT_READER_GONE, Format, Printer
-from bridle.clients.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, AnyCommand, CancelTurn, CreateSession, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError

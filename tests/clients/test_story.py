@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.visible import hidden_characters
-from bridle.clients.story import COMMAND_WIDTH, Story, describe_call
+from bridle.clients.interaction.story import COMMAND_WIDTH, Story, describe_call
 from bridle.protocol import events as e
 
 CALL = "call_1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.clients.tally import Tally, cost_words, short_number
+from bridle.clients.interaction.tally import Tally, cost_words, short_number
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.messages import Usage
 

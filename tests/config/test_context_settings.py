@@ -4,10 +4,10 @@ import pytest
 
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.config.context_presets import preset
-from bridle.config.schema import CONTEXT_PRESET, SETTINGS
-from bridle.config.sources import Option
+from bridle.config.origins import Option
+from bridle.config.setting_table import CONTEXT_PRESET, SETTINGS
 from bridle.config.tiers import load
-from bridle.context.compacting import CompactionSettings
+from bridle.context.compaction_layer import CompactionSettings
 from config.config_kit import Desk
 
 BY_VARIABLE = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.config.schema import SETTINGS
-from bridle.config.showing import reference, rows, show, shown_value, validate
+from bridle.config.setting_table import SETTINGS
+from bridle.config.settings_report import reference, rows, show, shown_value, validate
 from config.config_kit import Desk
 
 

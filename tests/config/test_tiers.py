@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.config.schema import MODES, SETTINGS, defaults, key_of, path_of
-from bridle.config.sources import Option, Source
+from bridle.config.origins import Option, Source
+from bridle.config.setting_table import MODES, SETTINGS, defaults, key_of, path_of
 from bridle.config.tiers import Tiers, load, merge, merged
 from bridle.conformance import vectors
 from bridle.protocol.errors import BridleError
@@ -435,7 +435,7 @@ def test_a_profile_from_the_future_is_refused(desk: Desk):
 
 @pytest.mark.requirement("G38.3")
 def test_the_profiles_that_ship_are_sound_and_default_sets_nothing(desk: Desk):
-    from bridle.config.presets import profile_names, shipped_folder
+    from bridle.config.profiles import profile_names, shipped_folder
 
     names = profile_names(str(desk.root / "nowhere"))
     assert names == ["careful", "default"]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.config.reading import WORKSPACE_LIMIT
+from bridle.config.settings_file import WORKSPACE_LIMIT
 from bridle.config.workspace import NOWHERE_LOOSER, project_folder, sifted
-from bridle.safety.permissions import MODE_TABLE
+from bridle.safety.permission_policy import MODE_TABLE
 from config.config_kit import Desk, thawed
 
 PROJECT = "workspace/.bridle/config.toml"

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.config.problems import written
-from bridle.config.writing import Change, set_value, unset
+from bridle.config.settings_writer import Change, set_value, unset
 from bridle.protocol.errors import BridleError, UsageError
 from config.config_kit import Desk, thawed
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bridle.base.clock import Clock, iso_ms
-from bridle.conformance.clock import FakeClock, check_clock
+from bridle.conformance.fake_clock import FakeClock, check_clock
 
 
 async def test_the_fake_clock_keeps_the_contract():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.conformance.models import (
+from bridle.conformance.fake_models import (
     SAMPLE_MESSAGES,
     SAMPLE_PREFIX,
     CutStream,

@@ -6,9 +6,9 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
-from bridle.conformance.ports import check_connection, check_session_log
+from bridle.conformance.port_checks import check_connection, check_session_log
 from bridle.protocol.commands import CreateSession
 from bridle.providers.script import say
 from bridle.sessions.store import SessionStore

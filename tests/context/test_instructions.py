@@ -5,9 +5,9 @@ import os
 import pytest
 
 from bridle.base.line_diff import DiffLine
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
-from bridle.context.sources import find_instruction_files, instruction_text
+from bridle.context.instruction_files import find_instruction_files, instruction_text
 from bridle.protocol.commands import AnswerQuestion, RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, QuestionAsked

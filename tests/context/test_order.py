@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.journal import Journal
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step, with_layers
 from bridle.protocol.events import PrefixSet

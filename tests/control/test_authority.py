@@ -18,7 +18,7 @@ from bridle.control.authority import (
     is_looser,
     may,
 )
-from bridle.engine.questions import Client
+from bridle.engine.open_questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.errors import SENTENCES

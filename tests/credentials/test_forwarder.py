@@ -22,14 +22,14 @@ import pytest
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.http import HttpFault
 from bridle.base.processes import Processes
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.servers import Fault, JsonServer, LoopbackServer, ModelServer, Received, Reply
 from bridle.credentials import helper
 from bridle.credentials.forwarder import CRASHES_S, SILENCE_S, Forwarder
+from bridle.credentials.helper_protocol import BEAT, BEAT_S, Errand, Vault
 from bridle.credentials.records import ApiKey, SignIn
-from bridle.credentials.words import BEAT, BEAT_S, Errand, Vault
 from bridle.engine.ports import ModelRequest, ModelText
 from bridle.protocol.errors import ProviderError, exit_code_of, sentence
 from bridle.protocol.events import TurnEnded

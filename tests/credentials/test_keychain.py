@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from bridle.conformance.ports import check_credential_store
+from bridle.conformance.port_checks import check_credential_store
 from bridle.credentials.keychain import KeychainStore, system_keychain
 from bridle.credentials.records import ApiKey, CredentialError
 from credentials.credential_kit import a_secret

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections, Timeouts
 from bridle.conformance import vectors
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.credentials.callback import code_of
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import Answer, Post, Refused, client_of, seconds_of, sign_in_of
 from bridle.credentials.pkce import challenge_of, new_verifier
 from bridle.credentials.records import ApiKey, CredentialError, SignIn
-from bridle.credentials.renewing import Renewal
-from bridle.credentials.signing_in import DeviceCode, sign_in_by_browser, sign_in_by_device
+from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
+from bridle.credentials.token_renewal import Renewal
 from credentials.authorization_server import AuthorizationServer, query_of
 from credentials.credential_kit import Vault, a_secret
 
@@ -421,7 +421,7 @@ from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
 from bridle.credentials.locks import Keys
 from bridle.credentials.oauth import OAuthClient
-from bridle.credentials.renewing import Renewal
+from bridle.credentials.token_renewal import Renewal
 
 async def main(path, key_path, lock_path, token_url):
     connections = HttpConnections(env={}, clock=SystemClock())

@@ -18,7 +18,7 @@ from bridle.conformance.servers import Received, Reply
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import Answer, Post
 from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
-from bridle.credentials.renewing import Renewal
+from bridle.credentials.token_renewal import Renewal
 from credentials.authorization_server import AuthorizationServer
 from credentials.credential_kit import Vault, a_secret
 
@@ -33,7 +33,7 @@ from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
 from bridle.credentials.locks import Keys
 from bridle.credentials.oauth import OAuthClient
-from bridle.credentials.renewing import Renewal
+from bridle.credentials.token_renewal import Renewal
 
 async def main(number, root, path, key_path, lock_path, token_url):
     connections = HttpConnections(env={}, clock=SystemClock())

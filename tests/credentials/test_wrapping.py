@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.files import FileLock
+from bridle.credentials.key_wrap import KeyWrap, Newer, Wrap, decoded, encoded, key_id, unwrap, wrap
 from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, Keys, Lock
 from bridle.credentials.records import CredentialError
-from bridle.credentials.wrapping import KeyWrap, Newer, Wrap, decoded, encoded, key_id, unwrap, wrap
 from credentials.credential_kit import Vault, made_key
 
 keys_of_32 = st.binary(min_size=32, max_size=32)

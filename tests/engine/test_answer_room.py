@@ -2,8 +2,8 @@
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.engine.sizes import MAX_ANSWER
 from bridle.protocol.events import StepEnded, StepFailed, ToolResult, TurnEnded
 from bridle.protocol.messages import TextBlock

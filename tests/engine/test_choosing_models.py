@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
 from bridle.protocol.commands import CancelTurn, SetModel
 from bridle.protocol.events import ModelChanged, PrefixSet, StepStarted, ToolCallProgress

@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bridle.base.clock import SystemClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.bus import RING_BYTES, Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal

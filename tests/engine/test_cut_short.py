@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import CancelTurn
 from bridle.protocol.events import ToolCallProgress, ToolResult
 from bridle.providers.script import call, say

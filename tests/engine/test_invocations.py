@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.as_events import events_lines
-from bridle.clients.line.view import SessionView
-from bridle.clients.passages import Words, passages
+from bridle.clients.interaction.passages import Words, passages
+from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.view import SessionView
 from bridle.clients.print import Printer
-from bridle.clients.replaying import frames
-from bridle.clients.story import Story
-from bridle.conformance.clock import FakeClock
+from bridle.clients.replay import frames
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.journal import Journal
-from bridle.engine.questions import Client, Questions
+from bridle.engine.open_questions import Client, Questions
 from bridle.engine.request import encode
 from bridle.engine.resume import orphans
-from bridle.engine.timing import Stopwatch
+from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, encode_payload
@@ -33,7 +33,7 @@ from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSes
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
-from bridle.sessions.searching import said_in
+from bridle.sessions.text_search import said_in
 
 CHILD = Invocation(id="inv_1", agent_path=("review",))
 

@@ -11,8 +11,8 @@ import pytest
 
 from app.test_hooking import Home
 from bridle.app.folding import FOLD_EVERY
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnyCommand, EndSession, RunSlash, SendInput, ShellRequest, Undo
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Notice

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.deadline import Deadline
@@ -18,7 +18,7 @@ from bridle.engine.deltas import MIN_GAP_S, ProgressWriter
 from bridle.engine.dispatch import Dispatcher, runs
 from bridle.engine.journal import Journal, redacted
 from bridle.engine.loops import LoopDetector
-from bridle.engine.timing import Stopwatch
+from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import BUILTIN, Registry, Tool, ToolOrigin, ToolOutput
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import (
     AnswerPermission,
     AnswerQuestion,

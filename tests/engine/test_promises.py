@@ -4,13 +4,13 @@ import os
 
 import pytest
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.layers import recorded
-from bridle.engine.timing import Stopwatch
+from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import AnswerPermission

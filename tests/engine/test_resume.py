@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.clock import SystemClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
 from bridle.engine.request import encode
 from bridle.protocol.errors import CommandRefused

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bridle.base import redact, secret_openings
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, outcomes
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import PermissionRequested
 from bridle.providers.script import call, say

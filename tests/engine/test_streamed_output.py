@@ -5,8 +5,8 @@ import os
 import msgspec
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.tools import RunTool, ToolCall, ToolOutput
 from bridle.protocol.events import ToolCallProgress, ToolResult

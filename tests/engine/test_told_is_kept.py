@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import session_store
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.engine.bus import RING_BYTES
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.errors import StoreError
@@ -21,7 +21,7 @@ from sessions.session_kit import python
 DIES_AT_ONCE = """
 import asyncio, json, os, signal
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
+from bridle.conformance.fake_models import scripted
 from bridle.protocol.codec import encode_payload
 from bridle.providers.script import answer, call, say
 

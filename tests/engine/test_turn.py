@@ -5,9 +5,8 @@ import os
 
 import pytest
 
-from bridle.conformance.clock import FakeClock
-from bridle.conformance.harness import harness, kinds, of_kind, outcomes
-from bridle.conformance.models import (
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import (
     CutStream,
     FailingModel,
     FloodModel,
@@ -17,6 +16,7 @@ from bridle.conformance.models import (
     SilentModel,
     scripted,
 )
+from bridle.conformance.harness import harness, kinds, of_kind, outcomes
 from bridle.engine.ports import ModelDone, ModelText
 from bridle.protocol.commands import CancelTurn, SetModel
 from bridle.protocol.errors import CommandRefused, ProviderError

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.clock import SystemClock
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelPart, ModelRequest, Provider, Wire
 from bridle.engine.request import encode

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol.events import ToolResult
 from bridle.providers.script import call, say
 

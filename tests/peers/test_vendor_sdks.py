@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
+from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.messages import Parameters, Usage
 from bridle.protocol.openai_view import to_openai

@@ -76,7 +76,7 @@ def test_why_an_answer_without_calls_ends(given: str | None, stop: StopReason) -
 
 
 def test_max_tokens_are_8192_where_nobody_says_more() -> None:
-    from bridle.conformance.models import SAMPLE_PREFIX
+    from bridle.conformance.fake_models import SAMPLE_PREFIX
     from bridle.protocol.messages import Parameters
 
     for parameters, most in ((Parameters(), 8192), (Parameters(max_tokens=5), 5)):

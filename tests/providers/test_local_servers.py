@@ -11,8 +11,8 @@ from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections, Timeouts
 from bridle.conformance.servers import JsonServer, ModelServer, Received
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.listing import ModelInfo
 from bridle.providers.local_servers import LocalServer, find_local_servers
+from bridle.providers.model_listing import ModelInfo
 from bridle.providers.presets import PRESETS, preset
 from bridle.providers.script import say
 

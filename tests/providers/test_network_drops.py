@@ -11,7 +11,7 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.conformance.servers import LoopbackServer, ModelServer, Received, Reply
 from bridle.conformance.servers_anthropic import AnthropicSpeech

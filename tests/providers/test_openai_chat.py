@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
+from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
 from bridle.engine.ports import ModelCall, ModelDone, ModelText, ModelThinking
 from bridle.protocol.messages import Usage
 from bridle.providers.answers import AnswerFault, decode_answer

@@ -8,13 +8,13 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
-from bridle.conformance.clock import FakeClock
-from bridle.conformance.models import check_choosable_provider, scripted
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import check_choosable_provider, scripted
 from bridle.conformance.servers import ModelServer
 from bridle.engine.ports import ChoosableProvider, ListedModel
 from bridle.protocol.messages import Message
 from bridle.providers.endpoints import Endpoint, WireName
-from bridle.providers.listing import ModelInfo
+from bridle.providers.model_listing import ModelInfo
 from bridle.providers.remote import RemoteModel
 from bridle.providers.script import Script, answer, call, say
 from bridle.providers.scripted import ScriptedModel

@@ -11,8 +11,8 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections, Timeouts
+from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.servers import Fault, JsonServer, ModelServer
 from bridle.engine.ports import ModelAlive, ModelCall, ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.protocol.errors import ProviderError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.steps import Reply, Step

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.conformance.clock import FakeClock
-from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, scripted
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, scripted
 from bridle.engine.ports import (
     ModelCall,
     ModelDone,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.conformance.models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
+from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelThinking, ModelThought
 from bridle.engine.request import encode

@@ -3,8 +3,8 @@
 import re
 import shlex
 
-from bridle.protocol.events import CommandClass
-from bridle.safety.shell.facts import SEVERITY, Part, PathUse, Understanding
+from bridle.base.command_class import CommandClass
+from bridle.shell.command_facts import SEVERITY, Part, PathUse, Understanding
 
 CLASSES: dict[str, CommandClass] = {
     "ls": "read_only", "cat": "read_only", "tail": "read_only", "cd": "read_only", "git": "read_only",

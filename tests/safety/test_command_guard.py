@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bridle.base.paths import session_folders
 from bridle.protocol.events import CommandPart
 from bridle.safety.guards import guarded, rechecked, workspace_policy
-from bridle.safety.paths import session_folders
-from bridle.safety.shell.facts import Part, PathUse, Understanding
+from bridle.shell.command_facts import Part, PathUse, Understanding
 
 CLASSES = {"cat": "read_only", "ls": "read_only", "rm": "destructive", "dd": "destructive", "shred": "destructive",
            "touch": "writes", "mv": "writes", "curl": "network"}  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explaining import Standing, explain, standing
+from bridle.app.explain import Standing, explain, standing
 from bridle.protocol.events import GrantAdded
 
 pytestmark = pytest.mark.requirement("P21", "G8.2")

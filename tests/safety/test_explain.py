@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.app.explaining import Explained, Standing, Unexplainable, explain, standing
+from bridle.app.explain import Explained, Standing, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.events import CommandPart, GrantAdded
 from safety.script_kit import understood
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explaining import explain, standing
+from bridle.app.explain import explain, standing
 from safety.corpus.loading import SYSTEM_PATH, Scene
 
 SEARCHES = (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.events import GrantAdded
 from bridle.safety.grants import GRANT_LIFE_MS, Grant, SavedGrants
 

@@ -5,9 +5,9 @@ import os
 import msgspec
 import pytest
 
+from bridle.base.paths import SessionFolders, session_folders
 from bridle.engine.tools import Subject, ToolCall
 from bridle.safety.guards import PathPolicy, guarded, rechecked, workspace_policy
-from bridle.safety.paths import SessionFolders, session_folders
 
 pytestmark = pytest.mark.requirement("T3.1", "T3.2", "H10.7", "T5.1")
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bridle.base.paths import session_folders
+from bridle.base.secret_files import POLICY_PARENTS, held_examples, is_held_file, is_policy_file
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
-from bridle.safety.paths import session_folders
-from bridle.safety.queries import Place as Here
-from bridle.safety.queries import query_of
-from bridle.safety.sandbox.confinement import ALWAYS_PROTECTED, Place, confinement_of
-from bridle.safety.sandbox.lookout import Lookout
-from bridle.safety.sensitive import POLICY_PARENTS, held_examples, is_held_file, is_policy_file
-from bridle.safety.shell.facts import Surroundings
-from bridle.safety.shell.understanding import understand
+from bridle.safety.call_risk import Place as Here
+from bridle.safety.call_risk import query_of
+from bridle.sandbox.confinement import ALWAYS_PROTECTED, Place, confinement_of
+from bridle.sandbox.lookout import Lookout
+from bridle.shell.command_facts import Surroundings
+from bridle.shell.understanding import understand
 
 NAMED_BY_PEOPLE = [
     ".claude/settings.json", ".cursor/rules/a.mdc", ".gemini/settings.json", ".codex/config.toml",

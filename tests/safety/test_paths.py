@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.safety.paths import (
+from bridle.base.paths import (
     PathRefused,
     SessionFolders,
     find,

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridle.base.paths import session_folders
+from bridle.base.secret_files import is_policy_file
 from bridle.engine.tools import Subject
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import GrantAdded
-from bridle.safety.asking import because, explanation, offers, remembers
+from bridle.safety.call_risk import PathName, Query
 from bridle.safety.grants import Grant
-from bridle.safety.paths import session_folders
-from bridle.safety.permissions import MODE_TABLE, Decision, Permissions, decide
-from bridle.safety.queries import PathName, Query
+from bridle.safety.permission_policy import MODE_TABLE, Decision, Permissions, decide
+from bridle.safety.question_reasons import because, explanation, offers, remembers
 from bridle.safety.rules import TIERS, Rule, evaluate, in_tier_order, named_by_user, parse_rule
-from bridle.safety.sensitive import is_policy_file
-from bridle.safety.shell.facts import Part, PathUse, Understanding
+from bridle.shell.command_facts import Part, PathUse, Understanding
 from safety.script_kit import understood
 
 pytestmark = pytest.mark.requirement("C4")

@@ -5,8 +5,9 @@ import shlex
 import msgspec
 import pytest
 
-from bridle.conformance.clock import FakeClock
-from bridle.engine.questions import PermissionAnswer
+from bridle.base.paths import session_folders
+from bridle.conformance.fake_clock import FakeClock
+from bridle.engine.open_questions import PermissionAnswer
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import (
     CommandPart,
@@ -18,8 +19,7 @@ from bridle.protocol.events import (
 )
 from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded
-from bridle.safety.paths import session_folders
-from bridle.safety.permissions import Permissions
+from bridle.safety.permission_policy import Permissions
 from bridle.safety.permitted import permitted
 from bridle.safety.rules import Rule, parse_rule
 from safety.script_kit import understood

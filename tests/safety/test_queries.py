@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explaining import explain, standing
+from bridle.app.explain import explain, standing
 
 
 async def verdict(workspace: Path, command: str) -> str:

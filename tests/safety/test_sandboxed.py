@@ -7,8 +7,8 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
 from bridle.protocol.events import CommandPart
 from bridle.safety.sandboxed import sandboxed
-from bridle.safety.shell.facts import Surroundings
-from bridle.safety.shell.understanding import understand
+from bridle.shell.command_facts import Surroundings
+from bridle.shell.understanding import understand
 
 POLICY = SpawnPolicy(mode="workspace-write", workspace="/code/shop", writable=("/code/lib",))
 

@@ -2,8 +2,8 @@
 
 import os
 
+from bridle.base.paths import session_folders
 from bridle.safety.guards import PathPolicy
-from bridle.safety.paths import session_folders
 from bridle.safety.sight import sight
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.errors import BridleError
 from bridle.safety.trust.approvals import (
     KEPT_PER_PLACE,
@@ -19,7 +19,7 @@ from bridle.safety.trust.approvals import (
     content_digest,
     read_lockfile,
 )
-from bridle.safety.trust.changes import change_of
+from bridle.safety.trust.change_kind import change_of
 from bridle.safety.trust.lockfile import KINDS, Approval, decode, encode, encode_line
 
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.base.visible import visible
-from bridle.clients.interaction.trust import trust_lines, trust_words
+from bridle.clients.interaction.trust_question import trust_lines, trust_words
 from bridle.protocol.questions import TrustQuestion
-from bridle.safety.trust.asking import Before, Reviewed, file_question, launch_question
 from bridle.safety.trust.launches import Launch
+from bridle.safety.trust.trust_questions import Before, Reviewed, file_question, launch_question
 
 NOW_MS = 1_792_000_000_000  # 14 October 2026
 DAY_MS = 86_400_000

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from bridle.protocol.errors import StoreError
-from bridle.sessions import repairing
-from bridle.sessions.schema import MIGRATIONS
+from bridle.sessions import repair
+from bridle.sessions.migrations import MIGRATIONS
 from sessions.session_kit import filled, opened, put, words
 from sessions.test_repairing import LARGE, contents, database, spoil, three_sessions
 
@@ -40,16 +40,16 @@ def test_of_a_file_cut_short_everything_that_is_still_there_is_saved(tmp_path, s
     with pytest.raises(StoreError) as refused, opened(tmp_path) as store:
         store.list()
     assert refused.value.reason == "StoreDamaged"
-    checked = repairing.examine(database(tmp_path))
+    checked = repair.examine(database(tmp_path))
     assert not checked.whole
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     assert {"sessions.db", "report.txt"} <= set(os.listdir(report.aside))
     saved = [one for payloads in contents(tmp_path).values() for one in payloads]
     kept = [one for one in saved if b"EventsLost" not in one]
     wanted = sum(map(len, before.values()))
     assert len(kept) >= least * wanted
     assert set(kept) <= {one for payloads in before.values() for one in payloads}
-    assert repairing.examine(database(tmp_path)).whole
+    assert repair.examine(database(tmp_path)).whole
     begins_anew(tmp_path)
 
 
@@ -57,8 +57,8 @@ def test_of_a_file_cut_short_everything_that_is_still_there_is_saved(tmp_path, s
 def test_a_bit_that_only_changes_how_the_file_is_read_is_found_by_a_repair(tmp_path, place):
     before = three_sessions(tmp_path)
     spoil(tmp_path / "sessions.db", place)
-    assert not repairing.examine(database(tmp_path)).whole
-    assert repairing.repair(database(tmp_path)).damaged == ()
+    assert not repair.examine(database(tmp_path)).whole
+    assert repair.repair(database(tmp_path)).damaged == ()
     assert contents(tmp_path) == before
     begins_anew(tmp_path)
 
@@ -79,10 +79,10 @@ def test_one_bit_of_the_first_page_is_damage_and_costs_nothing(tmp_path, place):
         store.list()
     assert refused.value.reason == "StoreDamaged"
     assert "bridle sessions repair" in refused.value.message
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     assert (report.sessions, report.damaged) == (3, ())
     assert contents(tmp_path) == before
-    assert repairing.examine(database(tmp_path)).whole
+    assert repair.examine(database(tmp_path)).whole
     begins_anew(tmp_path)
 
 
@@ -90,7 +90,7 @@ def test_the_first_page_of_a_file_that_was_brought_up_to_date_is_made_good_too(t
     database(tmp_path, migrations=MIGRATIONS[:3]).connect().close()
     before = three_sessions(tmp_path)
     spoil(tmp_path / "sessions.db", 2000)
-    repairing.repair(database(tmp_path))
+    repair.repair(database(tmp_path))
     assert contents(tmp_path) == before
 
 
@@ -102,10 +102,10 @@ def test_the_first_page_of_a_file_that_was_brought_up_to_date_is_made_good_too(t
 def test_whatever_stands_in_the_file_it_is_put_aside_and_new_sessions_work_at_once(tmp_path, left):
     three_sessions(tmp_path)
     (tmp_path / "sessions.db").write_bytes(left)
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     assert not report.whole
     assert sum(found.lost for found in report.damaged) == 609
-    assert repairing.examine(database(tmp_path)).whole
+    assert repair.examine(database(tmp_path)).whole
     begins_anew(tmp_path)
 
 
@@ -122,5 +122,5 @@ def test_what_was_only_in_the_write_ahead_log_is_saved_with_the_first_page(tmp_p
         log.close()
     before = contents(tmp_path)
     spoil(copy / "sessions.db", 2000)
-    repairing.repair(database(copy))
+    repair.repair(database(copy))
     assert contents(copy) == before

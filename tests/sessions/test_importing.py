@@ -11,7 +11,7 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import clean, jsonl
-from bridle.sessions.importing import import_lines
+from bridle.sessions.import_session import import_lines
 from sessions.session_kit import CLIENT, envelope, opened, put
 from sessions.telling import stories, tell
 

@@ -9,9 +9,9 @@ import pytest
 
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.branching import branch
-from bridle.sessions.schema import MIGRATIONS
-from bridle.sessions.searching import search
+from bridle.sessions.branch import branch
+from bridle.sessions.migrations import MIGRATIONS
+from bridle.sessions.text_search import search
 from sessions.session_kit import new_store, opened, put, raw
 
 OLD = Path(__file__).parent / "old" / "schema-1.db"

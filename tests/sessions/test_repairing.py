@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from bridle.base.clock import SystemClock
 from bridle.protocol import events as e
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError
-from bridle.sessions import rekeying, repairing
-from bridle.sessions.branching import branch
+from bridle.sessions import rekey, repair
+from bridle.sessions.branch import branch
 from bridle.sessions.database import Database
-from bridle.sessions.schema import MIGRATIONS
-from bridle.sessions.searching import search
+from bridle.sessions.migrations import MIGRATIONS
+from bridle.sessions.text_search import search
 from sessions.session_kit import filled, new_store, opened, put, python, raw, words
 from sessions.undo_kit import workshop
 
@@ -53,15 +53,15 @@ def spoil(path, place, flip=1):
 def test_a_whole_database_is_left_alone(tmp_path):
     before = three_sessions(tmp_path)
     bytes_before = (tmp_path / "sessions.db").read_bytes()
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     assert (report.whole, report.sessions, report.aside) == (True, 3, "")
-    assert repairing.words(report) == ["Everything is whole: 3 sessions, 609 events."]
+    assert repair.words(report) == ["Everything is whole: 3 sessions, 609 events."]
     assert (tmp_path / "sessions.db").read_bytes() == bytes_before
     assert contents(tmp_path) == before
 
 
 def test_nothing_there_is_nothing_damaged(tmp_path):
-    assert repairing.repair(database(tmp_path)).whole
+    assert repair.repair(database(tmp_path)).whole
     assert os.listdir(tmp_path) == []
 
 
@@ -72,14 +72,14 @@ def test_of_a_spoiled_file_everything_proven_is_saved_and_nothing_else(tmp_path_
     before = three_sessions(folder)
     spoil(folder / "sessions.db", place, flip)
     damaged = (folder / "sessions.db").read_bytes()
-    report = repairing.repair(database(folder))
+    report = repair.repair(database(folder))
     if report.whole:  # the byte belongs to nobody
         assert contents(folder) == before
         return
     aside = os.path.join(report.aside, "sessions.db")
     with open(aside, "rb") as kept:
         assert kept.read() == damaged
-    assert repairing.examine(database(folder)).whole
+    assert repair.examine(database(folder)).whole
     saved = contents(folder)
     with opened(folder) as store:
         for row in store.list():
@@ -97,7 +97,7 @@ def test_a_saved_session_keeps_its_title_folder_and_large_results(tmp_path):
     with contextlib.closing(raw(tmp_path)) as connection:
         connection.execute("update events set payload = x'7b7d' where log = 2 and id = 150")
         connection.pragma("wal_checkpoint", "truncate")
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     (found,) = report.damaged
     assert (found.events, found.rest, found.lost) == (149, 53, 1)
     assert found.problem == "damaged at event 150: its content was changed"
@@ -143,13 +143,13 @@ def test_what_is_lost_is_what_stood_on_the_damaged_pages(tmp_path_factory, data)
     # Between two damaged neighbours stands one row on the page above them that cannot be reached from either.
     gone += sum(one in chosen and other in chosen for one, other in itertools.pairwise(leaves))
     spoil_pages(folder, chosen)
-    examined = repairing.examine(database(folder))
+    examined = repair.examine(database(folder))
     assert sum(found.lost for found in examined.damaged) == gone
-    report = repairing.repair(database(folder))
+    report = repair.repair(database(folder))
     saved = contents(folder)
     kept = [payload for payloads in saved.values() for payload in payloads if b"EventsLost" not in payload]
     assert len(kept) == sum(map(len, before.values())) - gone
-    assert repairing.examine(database(folder)).whole
+    assert repair.examine(database(folder)).whole
     for found in report.damaged:
         if found.rest:
             assert found.rest == sum(b"EventsLost" not in payload for payload in saved[found.rest_session])
@@ -159,7 +159,7 @@ def test_the_rest_says_what_is_missing_and_is_only_read(tmp_path):
     before = three_sessions(tmp_path)
     leaves = pages_of(tmp_path, "events")
     spoil_pages(tmp_path, [leaves[len(leaves) // 2]])
-    (found,) = repairing.repair(database(tmp_path)).damaged
+    (found,) = repair.repair(database(tmp_path)).damaged
     with opened(tmp_path) as store:
         row = store.find(found.rest_session)
         assert (row.rest_of, row.title, row.cwd) == (found.session, 'rest of "title 1"', "/projects/1")
@@ -180,13 +180,13 @@ def test_the_rest_says_what_is_missing_and_is_only_read(tmp_path):
             assert f"bridle sessions show {row.id}" in refused.value.message
         assert store.newest("/projects/1").id == found.session
         assert [hit.session for hit in search(store.shelf, "title", limit=10)].count(found.rest_session) == 0
-    assert repairing.repair(database(tmp_path)).whole
+    assert repair.repair(database(tmp_path)).whole
 
 
 def test_a_damaged_index_of_large_results_loses_none_of_them(tmp_path):
     before = three_sessions(tmp_path)
     spoil_pages(tmp_path, pages_of(tmp_path, "sqlite_autoindex_blobs_1"))
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     assert [(found.events, found.rest, found.lost) for found in report.damaged] == [(203, 0, 0)] * 3
     assert contents(tmp_path) == before
 
@@ -194,7 +194,7 @@ def test_a_damaged_index_of_large_results_loses_none_of_them(tmp_path):
 def test_logs_that_are_not_listed_any_more_are_found_by_their_events(tmp_path):
     before = three_sessions(tmp_path)
     spoil_pages(tmp_path, pages_of(tmp_path, "logs"))
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     assert "the list of logs cannot be read to its end" in report.problems
     assert contents(tmp_path) == before
 
@@ -212,9 +212,9 @@ def test_names_and_what_undo_kept_are_saved_beside_damaged_rows(tmp_path):
         connection.pragma("wal_checkpoint", "truncate")
     leaves = pages_of(data, "undo_contents")
     spoil_pages(data, [leaves[len(leaves) // 2]])
-    report = repairing.repair(database(data))
+    report = repair.repair(database(data))
     assert (report.damaged, bool(report.problems)) == ((), True)
-    assert repairing.words(report)[0].endswith("is damaged; no event of any session is.")
+    assert repair.words(report)[0].endswith("is damaged; no event of any session is.")
     with contextlib.closing(raw(data)) as connection:
         saved = set(connection.execute("select sha256 from undo_contents"))
     assert saved < stored
@@ -229,7 +229,7 @@ def test_a_session_whose_own_row_is_gone_comes_back_from_its_events(tmp_path):
         connection.execute("pragma foreign_keys = off")
         connection.execute("delete from sessions where log = 2")
         connection.execute("update events set payload = x'7b7d' where log = 3 and id = 150")
-    repairing.repair(database(tmp_path))
+    repair.repair(database(tmp_path))
     with opened(tmp_path) as store:
         assert {row.cwd for row in store.list()} == {"/projects/0", "/projects/1", "/projects/2"}
 
@@ -242,7 +242,7 @@ def test_a_lost_end_is_accepted_without_a_new_file(tmp_path):
         store.open(session)
     assert refused.value.reason == "LogDamaged"
     assert "bridle sessions repair" in refused.value.message
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     (found,) = report.damaged
     assert (found.events, found.lost, report.aside) == (40, 10, "")
     with opened(tmp_path) as store:
@@ -252,7 +252,7 @@ def test_a_lost_end_is_accepted_without_a_new_file(tmp_path):
         log.close()
 
 
-@pytest.mark.parametrize("change", [repairing.repair, rekeying.rekey])
+@pytest.mark.parametrize("change", [repair.repair, rekey.rekey])
 def test_nothing_is_replaced_while_another_bridle_is_at_work(tmp_path, change):
     session = filled(tmp_path, words(5))
     with opened(tmp_path) as store:
@@ -314,7 +314,7 @@ def test_nobody_gets_at_a_database_that_is_about_to_be_replaced(tmp_path, change
 def test_a_new_key_opens_everything_and_the_old_one_nothing(tmp_path):
     before = three_sessions(tmp_path)
     old = (tmp_path / "sessions.key").read_bytes()
-    rekeying.rekey(database(tmp_path))
+    rekey.rekey(database(tmp_path))
     assert (tmp_path / "sessions.key").read_bytes() != old
     assert contents(tmp_path) == before
     assert sorted(os.listdir(tmp_path)) == ["locks", "sessions.db", "sessions.key", "sessions.lock", "tips"]
@@ -329,7 +329,7 @@ def test_a_change_of_key_that_was_cut_off_is_finished_or_forgotten(tmp_path):
     before = three_sessions(tmp_path)
     old = (tmp_path / "sessions.key").read_bytes()
     shutil.copytree(tmp_path, tmp_path / "copy")
-    rekeying.rekey(database(tmp_path))
+    rekey.rekey(database(tmp_path))
     new = (tmp_path / "sessions.key").read_bytes()
     (tmp_path / "sessions.key").write_bytes(old)  # between the two files
     (tmp_path / "sessions.key.next").write_bytes(new)
@@ -343,7 +343,7 @@ def test_a_change_of_key_that_was_cut_off_is_finished_or_forgotten(tmp_path):
 def test_a_lost_key_is_said_and_nothing_is_changed(tmp_path):
     three_sessions(tmp_path)
     (tmp_path / "sessions.key").unlink()
-    for work in (lambda: repairing.repair(database(tmp_path)), lambda: new_store(tmp_path).list()):
+    for work in (lambda: repair.repair(database(tmp_path)), lambda: new_store(tmp_path).list()):
         with pytest.raises(StoreError) as refused:
             work()
         assert refused.value.reason == "StoreBadKey"
@@ -359,8 +359,8 @@ def test_a_newer_database_is_refused_by_every_door(tmp_path):
     with contextlib.closing(raw(tmp_path)) as connection:
         connection.execute("insert into schema_migrations values(99, 0, 'x')")
     for work in (
-        lambda: repairing.repair(database(tmp_path)),
-        lambda: rekeying.rekey(database(tmp_path)),
+        lambda: repair.repair(database(tmp_path)),
+        lambda: rekey.rekey(database(tmp_path)),
         lambda: new_store(tmp_path).list(),
     ):
         with pytest.raises(BridleError) as refused:
@@ -371,7 +371,7 @@ def test_a_newer_database_is_refused_by_every_door(tmp_path):
 def test_an_older_database_is_brought_up_to_date_before_it_is_repaired(tmp_path):
     old = database(tmp_path, migrations=MIGRATIONS[:1])
     old.connect().close()
-    assert repairing.repair(database(tmp_path)).whole
+    assert repair.repair(database(tmp_path)).whole
 
 
 def test_a_file_that_is_gone_as_a_whole_is_noticed_and_let_go_once(tmp_path):
@@ -382,9 +382,9 @@ def test_a_file_that_is_gone_as_a_whole_is_noticed_and_let_go_once(tmp_path):
             with pytest.raises(StoreError) as refused:
                 look()
             assert refused.value.reason == "LogsLost"
-    assert [found.lost for found in repairing.examine(database(tmp_path)).damaged] == [7]
-    assert [found.lost for found in repairing.repair(database(tmp_path)).damaged] == [7]
-    assert repairing.examine(database(tmp_path)).whole
+    assert [found.lost for found in repair.examine(database(tmp_path)).damaged] == [7]
+    assert [found.lost for found in repair.repair(database(tmp_path)).damaged] == [7]
+    assert repair.examine(database(tmp_path)).whole
 
 
 def test_a_log_that_is_gone_as_a_whole_is_noticed_and_let_go_once(tmp_path):
@@ -397,9 +397,9 @@ def test_a_log_that_is_gone_as_a_whole_is_noticed_and_let_go_once(tmp_path):
     with opened(tmp_path) as store, pytest.raises(StoreError) as refused:
         store.find(lost)
     assert refused.value.reason == "LogsLost"
-    report = repairing.repair(database(tmp_path))
+    report = repair.repair(database(tmp_path))
     assert [(found.events, found.lost) for found in report.damaged] == [(0, 7)]
-    assert repairing.examine(database(tmp_path)).whole
+    assert repair.examine(database(tmp_path)).whole
     with opened(tmp_path) as store, pytest.raises(CommandRefused) as unknown:
         store.find(lost)
     assert unknown.value.reason == "UnknownSession"

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from bridle.base.ids import Ids
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.branching import branch
+from bridle.sessions.branch import branch
 from bridle.sessions.database import LOG_BYTES
 from bridle.sessions.export import jsonl
-from bridle.sessions.importing import import_lines
+from bridle.sessions.import_session import import_lines
 from bridle.sessions.retention import DAY_MS, KEPT_KINDS, Expired, delete, expire, expiring, make_smaller
-from bridle.sessions.searching import search
 from bridle.sessions.store import SessionStore
+from bridle.sessions.text_search import search
 from sessions.session_kit import START_MS, put, raw
 from sessions.telling import stories, tell
 

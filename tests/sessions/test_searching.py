@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.searching import CLOSING, OPENING, PAGE_EVENTS, last_answers, match_of, said_in, search
+from bridle.sessions.text_search import CLOSING, OPENING, PAGE_EVENTS, last_answers, match_of, said_in, search
 from sessions.session_kit import opened, put, raw
 from sessions.telling import stories, tell
 

@@ -15,7 +15,7 @@ from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import InputAccepted, TextDelta
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.database import Database
-from bridle.sessions.schema import MIGRATIONS
+from bridle.sessions.migrations import MIGRATIONS
 from sessions.session_kit import envelope, filled, new_store, opened, put, python, raw, words
 
 

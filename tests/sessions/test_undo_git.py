@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.undo import missed_words, undo_lines
+from bridle.clients.interaction.undo_question import missed_words, undo_lines
 from bridle.sessions.undo_objects import COPIED_BYTES
 from bridle.sessions.undo_preview import missed, preview
 from git_kit import Repository

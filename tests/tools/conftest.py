@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from bridle.base.clock import SystemClock
+from bridle.base.paths import session_folders
 from bridle.base.processes import Processes
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import deadline, known_and_visible, validated
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import BUILTIN, EVERYTHING, Registry, ToolCall, ToolContext, ToolOutput
 from bridle.safety.guards import PathPolicy, guarded
-from bridle.safety.paths import session_folders
 from bridle.safety.redacted import redacted
 from bridle.safety.sandboxed import sandboxed
-from bridle.safety.spawn import EnvOnlySpawn
+from bridle.sandbox.plain_spawn import EnvOnlySpawn
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
 from bridle.tools.output import Spill, capped

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.processes import Processes
+from bridle.tools.file_search import Answer, Search, find_ripgrep, search
 from bridle.tools.search_patterns import BadSearchPattern, search_pattern
-from bridle.tools.searching import Answer, Search, find_ripgrep, search
 
 
 @pytest.mark.requirement("T2.15")

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol.events import BackgroundEnded, BackgroundStarted, SessionEnded, ToolResult
 from bridle.providers.script import call, say
 

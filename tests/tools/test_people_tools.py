@@ -2,8 +2,8 @@
 
 import pytest
 
+from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import RecordingModel, scripted
 from bridle.protocol.commands import AnswerQuestion
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import QuestionAnswered, QuestionAsked, Todo, TodosChanged, ToolResult

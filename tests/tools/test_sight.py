@@ -7,8 +7,8 @@ import pytest
 
 from bridle.base.processes import Processes
 from bridle.engine.tools import Sight
+from bridle.tools.file_search import Search, find_ripgrep, search
 from bridle.tools.search_patterns import search_pattern
-from bridle.tools.searching import Search, find_ripgrep, search
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from bridle.base.stand_ins import is_stand_in, take_away
-from bridle.safety.sandbox.masks import Masks
-from bridle.tools.replacing import replace_beneath
+from bridle.sandbox.masks import Masks
+from bridle.tools.replace_file import replace_beneath
 from sessions.undo_kit import workshop
 
 KEPT_AWAY = "a command still runs that must not be able to change it; write it when that one has ended"

@@ -7,13 +7,13 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.http_dial import HttpFault
+from bridle.base.paths import session_folders
 from bridle.base.web import Answer, Refused
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import deadline, known_and_visible, validated
 from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.safety.guards import PathPolicy, guarded
-from bridle.safety.paths import session_folders
 from bridle.tools.output import Spill, capped
 from bridle.tools.web_fetch import no_web, web_fetch_tool
 from web_kit import PUBLIC, Network, answer, saying

@@ -8,14 +8,14 @@ from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.settings import SessionSettings
 from bridle.base.clock import Clock
-from bridle.context.compacting import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, Surroundings
-from bridle.engine.aside import ask_aside
+from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, Surroundings
 from bridle.engine.journal import Journal
+from bridle.engine.side_question import ask_aside
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
 
 if TYPE_CHECKING:
-    from bridle.safety.hooks.hooks import Hooks
+    from bridle.safety.hooks.session_hooks import Hooks
 
 
 def session_compactor(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.app.composition import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.known_models import KnownModels, shared_catalogue
 from bridle.app.models import Models
 from bridle.app.sandboxing import machine_spawn, opening_words, records_of
-from bridle.app.session import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
 from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
@@ -26,13 +26,13 @@ from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
-from bridle.config.presets import is_path
+from bridle.config.profiles import is_path
 from bridle.control.authority import Bounds, is_looser
 from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
+from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider
-from bridle.engine.questions import Client
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
@@ -47,10 +47,10 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
-from bridle.safety.sandbox.spawn import SETTLE_S
-from bridle.safety.spawn import OFF, UNCONFINED, allowed_environment
 from bridle.safety.trust import Approvals
 from bridle.safety.wide_folders import why_wide
+from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
+from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 
 if TYPE_CHECKING:

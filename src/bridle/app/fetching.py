@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from bridle.base.addresses import address_problem, url_problem
 from bridle.base.clock import Clock
 from bridle.base.web import Web
-from bridle.safety.addresses import address_problem, url_problem
 
 if TYPE_CHECKING:
     from bridle.base.web import Answer, Judge, Wanted

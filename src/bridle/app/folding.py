@@ -17,7 +17,7 @@ from bridle.protocol.events import Notice
 from bridle.sessions.log import StoredLog
 
 if TYPE_CHECKING:
-    from bridle.app.transcribing import Format, KeptTranscript
+    from bridle.app.transcript_file import Format, KeptTranscript
 
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept."""
@@ -100,7 +100,7 @@ def session_transcript(log: StoredLog, state: str, form: Format | None) -> KeptT
     """The transcript of this session; None where settings want none."""
     if form is None:
         return None
-    from bridle.app.transcribing import KeptTranscript  # nobody pays for it who has none
+    from bridle.app.transcript_file import KeptTranscript  # nobody pays for it who has none
 
     return KeptTranscript(log, transcripts_of(state, log.session), form)
 

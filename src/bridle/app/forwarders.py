@@ -10,12 +10,12 @@ from bridle.app.stored_keys import LOGIN, StoredKeys, key_path, store_path
 from bridle.base.clock import Clock
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders
-from bridle.safety.spawn import allowed_environment
+from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
+    from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.forwarder import Forwarder
-    from bridle.credentials.store import BackEnd
-    from bridle.credentials.words import Errand, Vault
+    from bridle.credentials.helper_protocol import Errand, Vault
     from bridle.providers.endpoints import Endpoint
 
 HelperUse: TypeAlias = Literal["always", "serve", "never"]
@@ -92,7 +92,7 @@ class Forwarders:
         """The providers that have a stored credential, asked of a helper that only looks."""
         if stored.is_empty:
             return frozenset()
-        from bridle.credentials.words import Errand
+        from bridle.credentials.helper_protocol import Errand
 
         looking = self._forwarder(
             lambda: Errand(provider="stored keys", vault=self._vault(stored), env=self._handed_env)
@@ -114,7 +114,7 @@ class Forwarders:
     def _errand(
         self, endpoint: Endpoint, given: Given, oauth: Mapping[str, Any] | None, stored: StoredKeys
     ) -> Errand:
-        from bridle.credentials.words import Errand
+        from bridle.credentials.helper_protocol import Errand
         from bridle.providers.endpoints import inferred_auth
 
         key, source = given
@@ -135,7 +135,7 @@ class Forwarders:
         )
 
     def _vault(self, stored: StoredKeys) -> Vault:
-        from bridle.credentials.words import Vault
+        from bridle.credentials.helper_protocol import Vault
 
         return Vault(
             back_end=stored.back_end,

@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bridle.app.settings import SessionSettings
+from bridle.base.paths import SessionFolders, session_folders
+from bridle.base.private_places import PrivatePlaces
+from bridle.base.secret_files import SECRET_FILES
 from bridle.config.folders import Folders, home_of
 from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, Sight, ToolLayer
 from bridle.protocol.events import Mode
+from bridle.safety.call_risk import Lifted, Understand
 from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded, workspace_policy
 from bridle.safety.path_guard import JudgeUrl
-from bridle.safety.paths import SessionFolders, session_folders
-from bridle.safety.permissions import Permissions
-from bridle.safety.queries import Lifted, Understand
+from bridle.safety.permission_policy import Permissions
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
-from bridle.safety.sandbox.private_places import PrivatePlaces
-from bridle.safety.sensitive import SECRET_FILES
-from bridle.safety.shell.facts import Surroundings, Understanding
 from bridle.safety.sight import sight
+from bridle.shell.command_facts import Surroundings, Understanding
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +125,6 @@ def understanding(env: Mapping[str, str], workspace: str) -> Understand:
 
 @functools.cache
 def _reader() -> Callable[[str, Surroundings], Understanding]:
-    from bridle.safety.shell.understanding import understand
+    from bridle.shell.understanding import understand
 
     return understand

@@ -10,20 +10,20 @@ import msgspec
 
 from bridle.app.trusting import is_trusted_file, written_hook
 from bridle.base.files import repository_root
+from bridle.base.paths import SessionFolders
 from bridle.config.tiers import Written
 from bridle.config.workspace import project_folder
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.safety.paths import SessionFolders
 from bridle.safety.trust import Approvals
 
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.config.folders import Folders
     from bridle.safety.hooks.definitions import HookDefaults, Phase
-    from bridle.safety.hooks.hooks import Hooks
+    from bridle.safety.hooks.session_hooks import Hooks
 
 
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +65,9 @@ def session_hooks(settings: HookSettings, around: Around) -> SessionHooks:
     ):
         return SessionHooks()
     from bridle.safety.hooks.context import Actor
-    from bridle.safety.hooks.finding import Project, find_hooks
-    from bridle.safety.hooks.hooks import Hooks, Surroundings
-    from bridle.safety.hooks.running import started_by
+    from bridle.safety.hooks.hook_process import started_by
+    from bridle.safety.hooks.hook_sources import Project, find_hooks
+    from bridle.safety.hooks.session_hooks import Hooks, Surroundings
 
     root, journal = repository_root(cwd), around.journal
     is_trusted = is_trusted_file(around.approvals, root)

@@ -20,11 +20,11 @@ from bridle.base.visible import visible
 from bridle.engine.conversation import OpenCall
 from bridle.engine.court import CrashCourt
 from bridle.engine.journal import Journal
+from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Spawn
-from bridle.engine.questions import Questions
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.questions import OrphanQuestion
-from bridle.safety.shell.facts import Understanding
+from bridle.shell.command_facts import Understanding
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Commit, Repository
@@ -217,7 +217,7 @@ def _patched(patch: str) -> tuple[str, ...]:
 async def _of_command(
     command: str, given: Mapping[str, Any], scene: Scene, since_s: float
 ) -> AsyncIterator[str]:
-    from bridle.base.left_behind import left_behind
+    from bridle.base.surviving_processes import left_behind
 
     workdir = given.get("workdir")
     cwd = os.path.join(scene.cwd, workdir) if isinstance(workdir, str) else scene.cwd

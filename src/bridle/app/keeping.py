@@ -56,7 +56,7 @@ def delete_session(store: SessionStore, row: SessionRow, where: Folders) -> bool
 
 def branch_session(store: SessionStore, row: SessionRow, where: Folders, *, turn: int | None = None) -> str:
     """A branch with the long outputs its conversation refers to. Returns its id."""
-    from bridle.sessions.branching import branch
+    from bridle.sessions.branch import branch
 
     made = branch(store.shelf, row, turn=turn)
     kept = outputs_of(where, row.id)

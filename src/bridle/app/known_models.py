@@ -21,11 +21,11 @@ from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
 
 if TYPE_CHECKING:
-    from bridle.providers.capable import Served
+    from bridle.providers.capability_check import Served
     from bridle.providers.catalogue import Catalogue
     from bridle.providers.endpoints import Endpoint
-    from bridle.providers.facts import ModelFacts
-    from bridle.providers.listing import ModelInfo
+    from bridle.providers.model_facts import ModelFacts
+    from bridle.providers.model_listing import ModelInfo
 
 ANSWER_TOKENS = 8192
 """How long an answer may be where nobody says."""
@@ -131,7 +131,7 @@ class KnownModels:
             return None
         endpoint = self._endpoint(provider)
         if endpoint.local:
-            from bridle.providers.capable import Served
+            from bridle.providers.capability_check import Served
             from bridle.providers.local_servers import look_at
 
             info = await look_at(endpoint, model, self.models.connections)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridle.app.forwarders import Forwarders, HelperUse
     from bridle.app.stored_keys import StoredKeys
     from bridle.base.http import HttpConnections
-    from bridle.credentials.store import BackEnd
+    from bridle.credentials.credential_store import BackEnd
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
     from bridle.providers.remote import RemoteModel

@@ -17,9 +17,9 @@ from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.handshake import PROTOCOL_VERSION
-from bridle.providers.facts import ModelFacts
-from bridle.sessions.searching import CLOSING, OPENING, last_answers, search
+from bridle.providers.model_facts import ModelFacts
 from bridle.sessions.store import SessionRow, SessionStore
+from bridle.sessions.text_search import CLOSING, OPENING, last_answers, search
 
 if TYPE_CHECKING:
     from bridle.app.known_models import KnownModels
@@ -64,7 +64,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
         case q.ListSlash():
             return q.SlashList(commands=_slash())
         case q.ListProfiles():
-            from bridle.config.presets import profile_names
+            from bridle.config.profiles import profile_names
 
             return q.ProfileList(profiles=tuple(profile_names(sources.where.config)))
         case q.SumCosts(session=session, since_ms=since_ms, by=by):
@@ -255,9 +255,9 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
 
 def _slash() -> tuple[q.SlashEntry, ...]:
     from bridle.app.undoing import UNDO_DOES
-    from bridle.commands.git import GIT_DOES
+    from bridle.commands.git_commands import GIT_DOES
     from bridle.commands.prompts import DOES
-    from bridle.context.compacting import COMPACT_DOES
+    from bridle.context.compaction_layer import COMPACT_DOES
 
     known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES)
     return tuple(q.SlashEntry(name=name, does=does) for some in known for name, does in some.items())

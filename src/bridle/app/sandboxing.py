@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from bridle.app.settings import SandboxSettings
+from bridle.base.paths import SessionFolders, is_beneath_any
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Degraded, Notice
-from bridle.safety.paths import SessionFolders, is_beneath_any
-from bridle.safety.sandbox.choosing import GAPS, Chooser
-from bridle.safety.sandbox.spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
-from bridle.safety.spawn import OWN_NETWORK, UNCONFINED
+from bridle.sandbox.adapter_choice import GAPS, Chooser
+from bridle.sandbox.plain_spawn import OWN_NETWORK, UNCONFINED
+from bridle.sandbox.sandbox_spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 
 if TYPE_CHECKING:
-    from bridle.safety.sandbox.confinement import Place
-    from bridle.safety.sandbox.other_projects import OtherProjects
+    from bridle.base.other_projects import OtherProjects
+    from bridle.sandbox.confinement import Place
 
 
 _REDIRECTION = ".git/commondir"
@@ -37,7 +37,7 @@ def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str
 
     @functools.cache
     def others() -> OtherProjects:
-        from bridle.safety.sandbox.other_projects import OtherProjects
+        from bridle.base.other_projects import OtherProjects
 
         return OtherProjects(home_of(env))
 
@@ -88,7 +88,7 @@ def this_place(
     where: Folders, env: Mapping[str, str], *, caches: str = "", others: OtherProjects | None = None
 ) -> Place:
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
-    from bridle.safety.sandbox.confinement import Place
+    from bridle.sandbox.confinement import Place
 
     return Place(home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others)
 
@@ -145,7 +145,7 @@ def outlived(where: Folders) -> Iterator[Notice]:
     """Ends what outlived an engine that was killed together with its guardian, and says so."""
     if not os.path.isdir(records_of(where)):
         return
-    from bridle.base.left_behind import end_left_behind
+    from bridle.base.surviving_processes import end_left_behind
 
     if count := end_left_behind(records_of(where)):
         yield Notice(reason="OutlivedEnded", message=sentence("OutlivedEnded", {"count": count}))
@@ -158,7 +158,7 @@ def left_behind(policy: SpawnPolicy, where: Folders) -> list[Notice]:
         any(_stays(workspace, name) for name in _MASKED) or os.path.isdir(notes)
     ):
         return []
-    from bridle.safety.sandbox.left_behind import clear_up
+    from bridle.sandbox.leftovers import clear_up
 
     found: list[Notice] = []
     for what, aside in clear_up(workspace, _MASKED, notes=notes):

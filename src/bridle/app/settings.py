@@ -10,13 +10,13 @@ import msgspec
 from bridle.app.hooking import HookSettings
 from bridle.app.trusting import is_acked
 from bridle.config.folders import Folders
+from bridle.config.origins import Option, Origin
 from bridle.config.problems import shown
-from bridle.config.sources import Option, Origin
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
-from bridle.context.compacting import CompactionSettings
-from bridle.context.sources import DEFAULT_SOURCES
-from bridle.engine.questions import PERMISSION_TIMEOUT_S
+from bridle.context.compaction_layer import CompactionSettings
+from bridle.context.instruction_files import DEFAULT_SOURCES
+from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict

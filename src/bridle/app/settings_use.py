@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bridle.config.problems import Problem, Severity, shown
-from bridle.config.schema import awaited, nearest
+from bridle.config.setting_table import awaited, nearest
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:
-    from bridle.config.sources import Origin
+    from bridle.config.origins import Origin
     from bridle.config.tiers import Tiers
     from bridle.safety.rules import Rule
 

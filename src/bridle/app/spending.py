@@ -60,7 +60,7 @@ def capable(models: Models, known: KnownModels) -> RequestLayer:
         if prefix is None or prefix.provider == DEMO:
             return await proceed(step)
         if made is None:
-            from bridle.providers.capable import capable as layer
+            from bridle.providers.capability_check import capable as layer
 
             made = layer(
                 look=known.look,

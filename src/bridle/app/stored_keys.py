@@ -20,14 +20,14 @@ from bridle.protocol.errors import BridleError, ProviderError, StoreError
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
+    from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.encrypted import EncryptedStore
+    from bridle.credentials.key_wrap import KeyWrap
     from bridle.credentials.keychain import KeychainStore
     from bridle.credentials.locks import Keys, LockKind
     from bridle.credentials.oauth import OAuthClient
     from bridle.credentials.records import Credential
-    from bridle.credentials.renewing import Renewal
-    from bridle.credentials.store import BackEnd
-    from bridle.credentials.wrapping import KeyWrap
+    from bridle.credentials.token_renewal import Renewal
     from bridle.sessions.database import Database
 
 LOGIN = "bridle login"
@@ -232,7 +232,7 @@ class StoredKeys:
         )
 
     def _log_wrap(self) -> KeyWrap:
-        from bridle.credentials.wrapping import KeyWrap
+        from bridle.credentials.key_wrap import KeyWrap
 
         return KeyWrap(
             self.shared_keys(),
@@ -290,7 +290,7 @@ class StoredKeys:
 
     def _renewal(self, connections: Callable[[], HttpConnections]) -> Renewal:
         from bridle.credentials.forms import form_post
-        from bridle.credentials.renewing import Renewal
+        from bridle.credentials.token_renewal import Renewal
 
         lock_path = os.path.join(self._where.state, "renewing.lock")
         return Renewal(self.store, lock_path=lock_path, clock=self._clock, post=form_post(connections))

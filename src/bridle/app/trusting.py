@@ -21,7 +21,7 @@ from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers, Written, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.consent import Consent
-from bridle.context.sources import (
+from bridle.context.instruction_files import (
     DEFAULT_SOURCES,
     InstructionFile,
     find_instruction_files,
@@ -31,12 +31,12 @@ from bridle.engine.tools import RunTool, ToolCall, ToolOutput
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
 from bridle.safety.trust.approvals import Approvals, content_digest, read_lockfile
-from bridle.safety.trust.asking import Before, Reviewed, file_question, launch_question
 from bridle.safety.trust.lockfile import Kind
+from bridle.safety.trust.trust_questions import Before, Reviewed, file_question, launch_question
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
-    from bridle.safety.hooks.finding import WrittenHook
+    from bridle.safety.hooks.hook_sources import WrittenHook
     from bridle.safety.trust.launches import Launch
 
 LOCKFILE_VARIABLE = "BRIDLE_APPROVED_LOCK"
@@ -315,7 +315,7 @@ def _server_items(tiers: Tiers, *, root: str, env: Mapping[str, str]) -> Iterato
 def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[Item]:
     """The project's files that hooks would run, whoever wrote the hook; its settings file is an item of its own."""
     from bridle.config.workspace import project_folder
-    from bridle.safety.hooks.finding import Project, find_hooks
+    from bridle.safety.hooks.hook_sources import Project, find_hooks
     from bridle.safety.hooks.trusted import unapproved
 
     written = list(map(written_hook, tiers.written("hooks")))
@@ -346,7 +346,7 @@ def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterato
 
 def written_hook(entry: Written) -> WrittenHook:
     """An entry of a settings file as hooks read it."""
-    from bridle.safety.hooks.finding import WrittenHook
+    from bridle.safety.hooks.hook_sources import WrittenHook
 
     origin = entry.origin
     return WrittenHook(

@@ -16,13 +16,13 @@ import msgspec
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
+from bridle.base.paths import Target, is_beneath_any, session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
-from bridle.engine.slash import SlashCommand, SlashEvent
+from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.protocol.events import Notice
-from bridle.safety.paths import Target, is_beneath_any, session_folders
-from bridle.sessions.reading import LogName
+from bridle.sessions.log_reader import LogName
 from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
@@ -126,9 +126,9 @@ def stored_undo(
     store: SessionStore, env: Mapping[str, str], session: str, *, add_dirs: Sequence[str] = ()
 ) -> Generator[StoredUndo]:
     """Opens a stored session for undoing, and closes it. Raises `SessionBusy` where it runs elsewhere."""
+    from bridle.base.secret_files import SECRET_FILES
     from bridle.config.tiers import load
     from bridle.safety.path_guard import workspace_policy
-    from bridle.safety.sensitive import SECRET_FILES
     from bridle.safety.sight import sight
 
     where, clock = folders(env), SystemClock()
@@ -186,7 +186,7 @@ def changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
 
 
 def _ground(paths: PathPolicy, where: Folders) -> Ground:
-    from bridle.safety.sandbox.git_places import find_repository
+    from bridle.sandbox.git_places import find_repository
     from bridle.sessions.undo_keeper import Ground
 
     roots = tuple(dict.fromkeys((paths.folders.workspace, *paths.folders.added)))
@@ -213,7 +213,7 @@ def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Un
 
 def _with_destroyed(ground: Ground, store: UndoStore) -> Ground:
     """With the repositories elsewhere that are none any more, and that were looked after when they were."""
-    from bridle.safety.sandbox.git_places import named_repositories
+    from bridle.sandbox.git_places import named_repositories
 
     objects = store.objects()
     named = dict.fromkeys(

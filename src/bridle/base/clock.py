@@ -1,7 +1,7 @@
 """Time as a dependency: what the time is, waiting, and timestamps as text.
 
 Whoever needs time takes a `Clock`; only the entry point makes a `SystemClock`. A clock under test control is
-`bridle.conformance.clock.FakeClock`.
+`bridle.conformance.fake_clock.FakeClock`.
 """
 
 import time

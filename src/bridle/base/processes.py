@@ -33,7 +33,7 @@ from bridle.base.own_process import close_to_others
 
 if TYPE_CHECKING:
     from bridle.base.duplex import Inlet
-    from bridle.base.left_behind import Record
+    from bridle.base.surviving_processes import Record
 
 Output = Callable[[bytes], "asyncio.Future[None] | None"]
 """Takes a piece of output. Nothing more is read before what it returns is done."""
@@ -475,7 +475,7 @@ class Processes:
             self._escapees = Escapees()
             self._mark = os.urandom(12).hex()
             if self._records:
-                from bridle.base.left_behind import Record
+                from bridle.base.surviving_processes import Record
 
                 with contextlib.suppress(OSError):  # nobody will look then
                     self._record = Record(self._records, self._mark)

@@ -64,7 +64,7 @@ def _put_off_slow_imports() -> None:
     """
     import importlib
 
-    from bridle.cli.importing import import_less
+    from bridle.cli.lazy_imports import import_less
 
     import_less()
     if "msgspec" not in sys.modules and "typing_extensions" not in sys.modules:

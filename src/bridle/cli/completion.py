@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bridle.cli import say
+from bridle.cli.arguments import VERBS, Parser, parser
 from bridle.cli.help import topics
-from bridle.cli.words import VERBS, Parser, parser
-from bridle.config.schema import SETTINGS
+from bridle.config.setting_table import SETTINGS
 from bridle.providers.presets import PRESETS
 
 _FILES = frozenset({"FILE", "DIR"})

@@ -13,14 +13,14 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.stdin import typed_line
-from bridle.config.editing import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
+from bridle.config.file_to_edit import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders
+from bridle.config.origins import settable
 from bridle.config.problems import Problem
-from bridle.config.schema import key_of
-from bridle.config.showing import HIDDEN, rows, show, shown_value, validate
-from bridle.config.sources import settable
+from bridle.config.setting_table import key_of
+from bridle.config.settings_report import HIDDEN, rows, show, shown_value, validate
+from bridle.config.settings_writer import Change, set_value, unset, user_file
 from bridle.config.tiers import Tiers, load
-from bridle.config.writing import Change, set_value, unset, user_file
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 
 EXIT_NOT_SET = 1

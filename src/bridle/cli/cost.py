@@ -19,8 +19,8 @@ from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.config import settings_here
-from bridle.cli.unlocking import sessions_unlocked
-from bridle.clients.tally import LOCAL, short_number
+from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.interaction.tally import LOCAL, short_number
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import CostRow, CostSum
 

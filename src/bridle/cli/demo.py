@@ -14,9 +14,9 @@ from bridle.base.git import clean_environment, first_commit
 from bridle.base.processes import CannotStart, Processes
 from bridle.cli import safe
 from bridle.cli.run import run_prompt
-from bridle.cli.unlocking import sessions_unlocked
+from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.interaction.story import Story
 from bridle.clients.print import Printer
-from bridle.clients.story import Story
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError

@@ -26,8 +26,8 @@ from bridle.cli import say, say_json
 from bridle.cli.config import settings_here, working_folder
 from bridle.cli.models import ModelDesk
 from bridle.config.folders import Folders, folders
+from bridle.config.settings_writer import user_file
 from bridle.config.tiers import Tiers, load
-from bridle.config.writing import user_file
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
 
@@ -160,7 +160,7 @@ async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Fou
 
 def _store(found: _Found) -> Iterable[Row]:
     from bridle.cli.login_store import log_lock_row
-    from bridle.sessions.reading import tips_gone
+    from bridle.sessions.log_reader import tips_gone
 
     path = os.path.join(found.where.data, "sessions.db")
     if not os.path.lexists(path):

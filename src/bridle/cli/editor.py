@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from bridle.base.asked_for import run_in_foreground
 from bridle.base.processes import CannotStart
+from bridle.base.user_programs import run_in_foreground
 from bridle.base.visible import visible
 from bridle.protocol.errors import UsageError
 

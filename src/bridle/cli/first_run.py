@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from bridle.app.models import Models
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.clients.line.cells import width_of, wrapped
+from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
     from bridle.providers.endpoints import Endpoint
-    from bridle.providers.listing import ModelInfo
     from bridle.providers.local_servers import LocalServer
+    from bridle.providers.model_listing import ModelInfo
 
 DEMO = "demo"
 PASTE = "paste"
@@ -136,7 +136,7 @@ async def _chosen(
 
 async def _pasted(models: Models, ask: Ask, say: Say) -> str | None:
     """A key that is stored once it has shown that it is good, and a model to use it for."""
-    from bridle.cli.connecting import chosen_provider, connectable, listed_with, pasted_key
+    from bridle.cli.connect_provider import chosen_provider, connectable, listed_with, pasted_key
 
     name = chosen_provider(connectable(models), {}, ask, say)
     if name is None or models.stored is None:

@@ -367,7 +367,7 @@ def page(words: list[str]) -> tuple[str, int]:
     if topic in PAGES:
         return PAGES[topic], 0
     if topic == SETTINGS:
-        from bridle.config.showing import reference  # what it brings is too much for the other pages
+        from bridle.config.settings_report import reference  # what it brings is too much for the other pages
 
         return "\n".join(reference()) + "\n", 0
     return f'There is no help page "{topic}". Pages: {", ".join(topics())}', 2

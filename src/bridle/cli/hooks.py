@@ -21,14 +21,14 @@ from bridle.config.folders import folders
 from bridle.config.tiers import load
 from bridle.config.workspace import project_folder
 from bridle.protocol.errors import UsageError
-from bridle.safety.hooks.answers import Answer, Kept
 from bridle.safety.hooks.context import Actor, HookContext, context_of
 from bridle.safety.hooks.definitions import ABOUT_TOOLS, EVENTS, GATING, Hook, HookEvent, event_named
-from bridle.safety.hooks.finding import Found, IgnoredHook, Project, find_hooks
-from bridle.safety.hooks.running import Ran, run_command, started_by
+from bridle.safety.hooks.hook_answers import Answer, Kept
+from bridle.safety.hooks.hook_process import Ran, run_command, started_by
+from bridle.safety.hooks.hook_sources import Found, IgnoredHook, Project, find_hooks
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
-from bridle.safety.spawn import EnvOnlySpawn
 from bridle.safety.trust import Approvals
+from bridle.sandbox.plain_spawn import EnvOnlySpawn
 
 EXIT_BLOCKED = 3
 HEAD_LINES = 5

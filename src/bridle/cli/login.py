@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridle.base.visible import visible
 from bridle.cli import login_store, say, tell, tolerate_characters
-from bridle.cli.connecting import chosen_provider, connectable, listed_with, pasted_key
+from bridle.cli.connect_provider import chosen_provider, connectable, listed_with, pasted_key
 from bridle.cli.login_desk import LoginDesk
 from bridle.cli.stdin import typed_line
 from bridle.protocol.errors import BridleError, UsageError
@@ -17,7 +17,7 @@ from bridle.protocol.errors import BridleError, UsageError
 if TYPE_CHECKING:
     from bridle.credentials.records import Credential
     from bridle.providers.endpoints import Endpoint
-    from bridle.providers.listing import ModelInfo
+    from bridle.providers.model_listing import ModelInfo
 
 EXIT_CREDENTIALS = 4
 
@@ -105,7 +105,7 @@ def _stored(desk: LoginDesk, endpoint: Endpoint, listed: Sequence[ModelInfo]) ->
     if desk.tiers.get("model") or not desk.is_terminal or not listed:
         return say(f"Stored. Its models: bridle models {endpoint.name}\n")
     from bridle.cli.first_run import pick
-    from bridle.config.writing import set_value
+    from bridle.config.settings_writer import set_value
 
     say("Stored.\n")
     try:

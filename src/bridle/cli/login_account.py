@@ -18,7 +18,7 @@ from bridle.cli import say
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import OAuthClient, client_of
-from bridle.credentials.signing_in import DeviceCode, sign_in_by_browser, sign_in_by_device
+from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def _show_code(provider: str, code: DeviceCode) -> None:
 
 def open_in_browser(address: str, env: Mapping[str, str]) -> None:
     """Tries to; the address has been printed for when it does not work."""
-    from bridle.base.asked_for import start_detached
     from bridle.base.processes import CannotStart
+    from bridle.base.user_programs import start_detached
 
     program = env.get("BROWSER", "").partition(":")[0] or (
         "open" if os.uname().sysname == "Darwin" else "xdg-open"

@@ -13,7 +13,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.cli import tell
 from bridle.cli.config import settings_here
-from bridle.cli.hidden import hidden_line
+from bridle.cli.hidden_input import hidden_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError, UsageError
 

@@ -14,7 +14,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
-from bridle.cli.hidden import hidden_line, new_passphrase
+from bridle.cli.hidden_input import hidden_line, new_passphrase
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, Keys, LockKind
@@ -156,7 +156,7 @@ def export_stored(desk: LoginDesk, target: str) -> int:
 def _sealed(credentials: list[Credential], phrase: str) -> bytes:
     from bridle.credentials.locks import derived
     from bridle.credentials.records import encoded
-    from bridle.credentials.sealing import NONCE_BYTES, seal
+    from bridle.credentials.seal_format import NONCE_BYTES, seal
 
     lock = Keys(env={}, key_path="").new_lock("passphrase")
     plain = encoded({credential.provider: credential for credential in credentials})
@@ -192,7 +192,7 @@ def _imported_bytes(source: str) -> bytes:
 def _unsealed(data: bytes, source: str, desk: LoginDesk) -> list[Credential]:
     from bridle.credentials.locks import derived
     from bridle.credentials.records import decoded
-    from bridle.credentials.sealing import header_of, key_id, unseal
+    from bridle.credentials.seal_format import header_of, key_id, unseal
 
     name = "What came in" if source == "-" else visible(source, newlines=False)
     try:

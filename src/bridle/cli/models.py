@@ -26,8 +26,8 @@ from bridle.credentials.records import CredentialError
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.listing import ModelInfo
 from bridle.providers.local_servers import LocalServer, find_local_servers
+from bridle.providers.model_listing import ModelInfo
 
 USABLE = "✓"
 DEFAULT = "*"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.app.explaining import Explained, Standing, Unexplainable, explain, standing
+from bridle.app.explain import Explained, Standing, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
@@ -18,14 +18,14 @@ from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
 from bridle.cli.added_folders import added_folders
 from bridle.cli.config import settings_here, working_folder
-from bridle.clients.line.facts import MODE_WORDS
+from bridle.clients.line.start_info import MODE_WORDS
 from bridle.config.folders import Folders, folders
+from bridle.config.settings_writer import set_value, user_file
 from bridle.config.tiers import Tiers
-from bridle.config.writing import set_value, user_file
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
-from bridle.safety.asking import granted_words
 from bridle.safety.grants import Grant
 from bridle.safety.patterns import ALIASES, literal_pattern
+from bridle.safety.question_reasons import granted_words
 from bridle.safety.rules import COMMAND_TOOLS, Rule
 
 _DAY_MS = 24 * 60 * 60 * 1000

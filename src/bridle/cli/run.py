@@ -19,9 +19,9 @@ from bridle.cli.added_folders import added_folders
 from bridle.cli.env_file import with_env_file
 from bridle.cli.outlets import Outlets
 from bridle.cli.stdin import prompt_of
-from bridle.cli.unlocking import unlocked
+from bridle.cli.unlock import unlocked
+from bridle.clients.interaction.story import Story
 from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
-from bridle.clients.story import Story
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError, exit_code_of

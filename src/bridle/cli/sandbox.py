@@ -24,19 +24,19 @@ from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell, unwritten
 from bridle.cli.added_folders import added_folders
 from bridle.cli.config import working_folder
-from bridle.cli.sandbox_here import Here, version_of, why_not
-from bridle.clients.line.facts import CONFINED_WORDS
+from bridle.cli.sandbox_context import Here, version_of, why_not
+from bridle.clients.line.start_info import CONFINED_WORDS
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.safety.sandbox.choosing import GAPS, Chooser, Chosen
-from bridle.safety.sandbox.confinement import Confinement, confinement_of
-from bridle.safety.sandbox.container import container_around
-from bridle.safety.sandbox.control_group import Most, memory_mib, writable_parents
-from bridle.safety.sandbox.limits import OPEN_FILES, UNLIMITED
 from bridle.safety.sandboxed import makes_a_repository
-from bridle.safety.spawn import OWN_NETWORK
+from bridle.sandbox.adapter_choice import GAPS, Chooser, Chosen
+from bridle.sandbox.confinement import Confinement, confinement_of
+from bridle.sandbox.container import container_around
+from bridle.sandbox.control_group import Most, memory_mib, writable_parents
+from bridle.sandbox.limits import OPEN_FILES, UNLIMITED
+from bridle.sandbox.plain_spawn import OWN_NETWORK
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127

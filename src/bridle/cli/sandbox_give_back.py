@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from bridle.base.files import read_limited
+from bridle.base.git_config import MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.visible import visible
 from bridle.cli import say
 from bridle.cli.trust import typed_line
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.safety.sandbox.aftermath import PUT_ASIDE, put_aside
-from bridle.safety.sandbox.lookout import Came
-from bridle.safety.shell.git_config import MAX_CONFIG_BYTES, unproven_settings
+from bridle.sandbox.aftermath import PUT_ASIDE, put_aside
+from bridle.sandbox.lookout import Came
 
 _NAME = re.compile(rf"(.+){re.escape(PUT_ASIDE)}-\d+")
 _MOST_LINES = 200

@@ -14,13 +14,13 @@ from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli import say, say_json, tell
-from bridle.cli.sandbox_here import Here, version_of, why_not
+from bridle.cli.sandbox_context import Here, version_of, why_not
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.safety.sandbox.adapters import Adapter
-from bridle.safety.sandbox.choosing import Chooser, Chosen
-from bridle.safety.sandbox.container import container_around
-from bridle.safety.sandbox.probes import Outcome, Result, StartFor, probes_for, run_probes
-from bridle.safety.sandbox.spawn import SandboxSpawn
+from bridle.sandbox.adapter_choice import Chooser, Chosen
+from bridle.sandbox.adapters import Adapter
+from bridle.sandbox.container import container_around
+from bridle.sandbox.probes import Outcome, Result, StartFor, probes_for, run_probes
+from bridle.sandbox.sandbox_spawn import SandboxSpawn
 
 EXIT_LEAKS = 1
 _WORDS: dict[Outcome, str] = {

@@ -77,7 +77,7 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
 
     A file whose first line is no event is refused: nothing says that it was ever an export.
     """
-    from bridle.sessions.importing import UnreadableLine, import_lines
+    from bridle.sessions.import_session import UnreadableLine, import_lines
 
     try:
         return import_lines(store.shelf, lines, cwd=here, profile="default"), ""

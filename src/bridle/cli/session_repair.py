@@ -15,15 +15,15 @@ EXIT_DAMAGED = 1
 
 def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
     """Exit code 1 when something was damaged, repaired or not: whoever asked has something to read."""
-    from bridle.sessions import repairing
+    from bridle.sessions import repair
 
     database = store.shelf.database
-    report = repairing.examine(database) if parsed.check else repairing.repair(database)
+    report = repair.examine(database) if parsed.check else repair.repair(database)
     code = 0 if report.whole else EXIT_DAMAGED
     if parsed.json:
         say_json({"whole": report.whole, "report": report})
         return code
-    lines = [visible(line, newlines=False) for line in repairing.words(report)]
+    lines = [visible(line, newlines=False) for line in repair.words(report)]
     if parsed.check and not report.whole:
         lines.append("Nothing was changed. Save what is whole: bridle sessions repair")
     elif report.without_tip:
@@ -32,12 +32,12 @@ def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 
 def rekey(store: SessionStore) -> int:
-    from bridle.sessions import rekeying
+    from bridle.sessions import rekey
 
     database = store.shelf.database
     if not database.exists():
         raise BridleError("NothingStored")
-    rekeying.rekey(database)
+    rekey.rekey(database)
     return say(f"Everything is encrypted with a new key: {visible(database.key_path)}\n")
 
 

@@ -8,7 +8,7 @@ import time
 
 from bridle.cli import say
 from bridle.cli.stdin import typed_line
-from bridle.clients.replaying import frames
+from bridle.clients.replay import frames
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import clean
 from bridle.sessions.store import SessionStore

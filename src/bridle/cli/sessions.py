@@ -15,8 +15,8 @@ from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json
 from bridle.cli.session_words import day, notes
-from bridle.cli.unlocking import sessions_unlocked
-from bridle.clients.story import Story
+from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.interaction.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, is_expired
 from bridle.sessions.store import SessionRow, SessionStore

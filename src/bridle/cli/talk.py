@@ -26,15 +26,15 @@ from bridle.cli.run import session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.trust import review_settings
-from bridle.cli.unlocking import unlocked
+from bridle.cli.unlock import unlocked
+from bridle.clients.interaction.picker import Deed, Listed, Picker
 from bridle.clients.line.client import talk
-from bridle.clients.line.facts import Facts
-from bridle.clients.line.picker import Deed, Listed, Picker
-from bridle.clients.line.reach import Reach
+from bridle.clients.line.client_services import Reach
+from bridle.clients.line.start_info import Facts
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
-from bridle.config.writing import set_value
+from bridle.config.settings_writer import set_value
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.protocol.events import GrantAdded
@@ -287,7 +287,7 @@ def _text(path: str) -> str | None:
 
 
 def _listed(store: SessionStore, env: Mapping[str, str]) -> tuple[Listed, ...]:
-    from bridle.cli.listing import listed_sessions
+    from bridle.cli.session_list import listed_sessions
 
     return listed_sessions(store, env, ".")
 
@@ -303,7 +303,7 @@ def _tell_what_expires(store: SessionStore, env: Mapping[str, str]) -> None:
 
 
 async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:
-    from bridle.clients.line.picking import pick
+    from bridle.clients.line.session_picker import pick
 
     store = session_store(env)
     try:
@@ -318,7 +318,7 @@ async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:
 
 
 def _done(store: SessionStore, env: Mapping[str, str], deed: Deed) -> tuple[Listed, ...]:
-    from bridle.cli.listing import do_deed
+    from bridle.cli.session_list import do_deed
 
     do_deed(store, env, deed)
     return _listed(store, env)

@@ -14,9 +14,9 @@ from bridle.app.undoing import StoredUndo, stored_undo
 from bridle.base.visible import visible
 from bridle.cli import say, tell
 from bridle.cli.stdin import typed_line
-from bridle.cli.unlocking import sessions_unlocked
-from bridle.clients.interaction.undo import conflict_words, undo_headline, undo_lines
-from bridle.clients.story import Story
+from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.undo_question import conflict_words, undo_headline, undo_lines
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import ContextAdded
 from bridle.protocol.messages import TextBlock

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import msgspec
 
 from bridle.base.clock import iso_ms
-from bridle.clients.telling import Fields, Telling, Told, usage_fields
+from bridle.clients.dotted_events import Fields, Telling, Told, usage_fields
 from bridle.protocol import events as e
 
 VERSION = 1

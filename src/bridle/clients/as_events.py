@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.clients.telling import Telling, Told
+from bridle.clients.dotted_events import Telling, Told
 from bridle.protocol import events as e
 
 _encode = msgspec.json.Encoder().encode

@@ -14,7 +14,7 @@ from bridle.base.markdown import MarkdownStream, Span
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.as_markdown import gap_words
-from bridle.clients.passages import Call, Gap, Note, Passage, Words, passages
+from bridle.clients.interaction.passages import Call, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

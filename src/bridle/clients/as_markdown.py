@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
-from bridle.clients.passages import Call, Gap, Note, Passage, Words, passages
+from bridle.clients.interaction.passages import Call, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 
 _ACTIVE = compiled_later(r"\\[^\n]|<(?=[A-Za-z/!?])|\](?=[(\[:])|`{3,}|~{3,}")

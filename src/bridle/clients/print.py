@@ -14,8 +14,8 @@ import msgspec
 
 from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
-from bridle.clients.story import Story, describe_call, did_not_run
-from bridle.clients.tally import LOCAL, UNKNOWN_COST
+from bridle.clients.interaction.story import Story, describe_call, did_not_run
+from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, SendInput

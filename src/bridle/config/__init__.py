@@ -2,6 +2,6 @@
 
 Owns      the folders of an installation; the table of settings, their tiers, what a workspace may set, profiles.
 Imports   `base`, `protocol`.
-Start at  `tiers.py`, then `schema.py` for the table and `workspace.py` for what foreign files may do.
+Start at  `tiers.py`, then `setting_table.py` for the table and `workspace.py` for what foreign files may do.
 Is not    a global settings object: each package decodes its own section.
 """

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from bridle.config.schema import Table
+from bridle.config.setting_table import Table
 
 _PRESETS: dict[str, Table] = {
     "late": {"max_tokens": "off", "compact_at": 0.9, "recent_turns": 3, "summary": "model"},

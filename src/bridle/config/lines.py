@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from bridle.base.regex import compiled_later
-from bridle.config.schema import Lines, Path
+from bridle.config.setting_table import Lines, Path
 
 _BARE = compiled_later(r"[A-Za-z0-9_-]+")
 _SCALAR = compiled_later(r"[^\s,\]}#][^,\]}#\n]*")

@@ -20,13 +20,13 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from bridle.base.files import repository_root
-from bridle.config.checking import Checked, folded, validated
 from bridle.config.folders import Folders
-from bridle.config.presets import DEFAULT, read_profile
+from bridle.config.origins import Option, Origin, Source, environment_sources, flag_sources
 from bridle.config.problems import Problem
-from bridle.config.reading import LOCAL_NAMES, OWN_NAMES, Parsed, Place, Tier, overlooked, present, read
-from bridle.config.schema import JOINED, Path, Table, awaited, defaults, key_of, node_at, path_of
-from bridle.config.sources import Option, Origin, Source, environment_sources, flag_sources
+from bridle.config.profiles import DEFAULT, read_profile
+from bridle.config.setting_table import JOINED, Path, Table, awaited, defaults, key_of, node_at, path_of
+from bridle.config.settings_file import LOCAL_NAMES, OWN_NAMES, Parsed, Place, Tier, overlooked, present, read
+from bridle.config.value_check import Checked, folded, validated
 from bridle.config.workspace import (
     FOLDER,
     WorkspaceFile,

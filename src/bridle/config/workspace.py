@@ -18,8 +18,8 @@ import msgspec
 
 from bridle.base.files import repository_root
 from bridle.config.problems import Problem, shown, shown_names, written
-from bridle.config.reading import Place
-from bridle.config.schema import Lines, Path, Table, key_of
+from bridle.config.setting_table import Lines, Path, Table, key_of
+from bridle.config.settings_file import Place
 
 Answer: TypeAlias = Literal["always", "after ack", "never"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.context.sources import InstructionFile
+from bridle.context.instruction_files import InstructionFile
 from bridle.engine.ports import AskPerson
 from bridle.protocol.events import Notice
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from bridle.engine.questions import Client
+from bridle.engine.open_questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol.events import Mode
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from bridle.base.clock import Clock, Timer
-from bridle.engine.questions import Client
+from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError

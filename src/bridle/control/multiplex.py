@@ -27,7 +27,7 @@ from bridle.control.authority import (
     session_of,
 )
 from bridle.control.live import LiveSession, Run
-from bridle.engine.questions import Client
+from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.codec import kind_of_command
 from bridle.protocol.commands import (

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from bridle.base import files
 from bridle.credentials.locks import Keys, Lock, LockKind
 from bridle.credentials.records import Credential, CredentialError, decoded, encoded
-from bridle.credentials.sealing import NONCE_BYTES, Header, Newer, header_of, key_id, seal, unseal
+from bridle.credentials.seal_format import NONCE_BYTES, Header, Newer, header_of, key_id, seal, unseal
 
 MAX_BYTES = 1 << 20
 LOCK_WAIT_S = 10.0

@@ -22,7 +22,7 @@ from bridle.base.clock import Clock
 from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
 from bridle.base.http_routes import parse_url
 from bridle.base.processes import CannotStart, Process, Processes
-from bridle.credentials.words import (
+from bridle.credentials.helper_protocol import (
     BEAT_S,
     Ask,
     Channel,

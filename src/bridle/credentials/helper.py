@@ -20,9 +20,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.http import HttpConnections, HttpFault
 from bridle.base.http_routes import parse_url
 from bridle.base.own_process import close_to_others, leave_no_core
-from bridle.credentials.masking import Masking, masked
-from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
-from bridle.credentials.words import (
+from bridle.credentials.helper_protocol import (
     BEAT,
     BEAT_S,
     Ask,
@@ -42,9 +40,11 @@ from bridle.credentials.words import (
     Request,
     helpers_end,
 )
+from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
+from bridle.credentials.secret_mask import Masking, masked
 
 if TYPE_CHECKING:
-    from bridle.credentials.store import CredentialStore
+    from bridle.credentials.credential_store import CredentialStore
 
 
 def keep_to_ourselves() -> None:
@@ -123,7 +123,7 @@ class Holder:
     async def _renewed(self, store: CredentialStore) -> Credential | None:
         from bridle.credentials.forms import form_post
         from bridle.credentials.oauth import client_of
-        from bridle.credentials.renewing import Renewal
+        from bridle.credentials.token_renewal import Renewal
 
         vault, oauth = self._errand.vault, self._errand.oauth
         assert vault is not None

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from bridle.engine.conversation import OpenCall
 from bridle.engine.journal import Journal
-from bridle.engine.questions import GivenAnswer
+from bridle.engine.open_questions import GivenAnswer
 from bridle.engine.resume import Judgement, journal_of, judged, orphans
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice

@@ -14,9 +14,9 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.engine.deltas import ProgressWriter
 from bridle.engine.journal import Journal
-from bridle.engine.timing import Stopwatch
+from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Concurrency, RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.engine.watching import Watcher
+from bridle.engine.watcher import Watcher
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import (
     IdentityClass,

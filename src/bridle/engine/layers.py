@@ -17,7 +17,7 @@ from bridle.base.clock import Clock
 from bridle.engine.deadline import Deadline
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Room
-from bridle.engine.timing import Stopwatch
+from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Registry, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import ToolCallStarted

@@ -19,13 +19,13 @@ from bridle.engine.bus import Bus, Published
 from bridle.engine.conversation import PendingInput
 from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
+from bridle.engine.open_questions import Client, Questions
 from bridle.engine.ports import Room, SessionLog
-from bridle.engine.questions import Client, Questions
-from bridle.engine.slash import SlashCommand, SlashEvent
+from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
-from bridle.engine.timing import Stopwatch
+from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.turn import Ending, run_turn
-from bridle.engine.watching import Watcher
+from bridle.engine.watcher import Watcher
 from bridle.protocol.commands import ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (

@@ -34,7 +34,7 @@ from bridle.engine.ports import (
 )
 from bridle.engine.request import RequestBuffer
 from bridle.engine.sizes import CALL, TURN, AnswerRoom
-from bridle.engine.timing import Stopwatch
+from bridle.engine.stopwatch import Stopwatch
 from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import CostIncremented, DurableEvent, RequestedCall, StepEnded, StepStarted
 from bridle.protocol.messages import StopReason, ThinkingBlock, Usage

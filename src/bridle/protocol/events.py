@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.command_class import CommandClass
 from bridle.protocol import late
 from bridle.protocol.messages import (
     InputBlock,
@@ -32,7 +33,6 @@ GrantLife: TypeAlias = Literal["once", "session", "saved"]
 GrantMatch: TypeAlias = Literal["literal", "key"]
 KEY_COVERS = "with harmless arguments inside this folder"
 """What a grant by key covers, for people: options known to do no more, and no path that leads out."""
-CommandClass: TypeAlias = Literal["read_only", "writes", "network", "executes", "destructive", "unparseable"]
 EndCause: TypeAlias = Literal["idle", "user", "error", "binary-shutdown"]
 TurnStop: TypeAlias = Literal["end_turn", "max_tokens", "content_filter", "cancelled", "interrupted", "error"]
 

@@ -14,7 +14,7 @@ import msgspec
 
 from bridle.base.http import HttpConnections, HttpFault, Timeouts
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.listing import ModelInfo, count_of, mapping_of, read_listing, says, text_of
+from bridle.providers.model_listing import ModelInfo, count_of, mapping_of, read_listing, says, text_of
 from bridle.providers.presets import PRESETS
 
 TIMEOUTS: Final = Timeouts(connect_s=0.3, write_s=1, first_byte_s=1.5, idle_s=1.5)

@@ -27,7 +27,7 @@ from bridle.providers.failures import (
     unreachable,
     unreadable,
 )
-from bridle.providers.listing import ModelInfo, read_listing
+from bridle.providers.model_listing import ModelInfo, read_listing
 from bridle.providers.wires import dialect
 
 END_S: Final = 0.1

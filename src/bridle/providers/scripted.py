@@ -40,7 +40,7 @@ from bridle.providers.script import (
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.protocol.events import PrefixSet
-    from bridle.providers.listing import ModelInfo
+    from bridle.providers.model_listing import ModelInfo
 
 LABEL: Final = "[scripted] "
 """How the text of every answer begins."""
@@ -107,7 +107,7 @@ class ScriptedModel:
 
     async def models(self) -> tuple[ModelInfo, ...]:
         """The scripts that come with Bridle; one's own are named by their path."""
-        from bridle.providers.listing import ModelInfo
+        from bridle.providers.model_listing import ModelInfo
         from bridle.providers.script import shipped_scripts
 
         return tuple(ModelInfo(name=name) for name in shipped_scripts())

@@ -14,10 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridle.engine.tools import Subject
-from bridle.protocol.events import CommandPart
-from bridle.safety.path_guard import Blocked, PathPolicy, check_not_secret, check_own
-from bridle.safety.paths import (
+from bridle.base.paths import (
     PathRefused,
     Target,
     find,
@@ -26,8 +23,11 @@ from bridle.safety.paths import (
     is_beneath_any,
     leads_into_process,
 )
-from bridle.safety.queries import shown_parts
-from bridle.safety.shell.facts import SEVERITY, Part, PathUse, Understanding
+from bridle.engine.tools import Subject
+from bridle.protocol.events import CommandPart
+from bridle.safety.call_risk import shown_parts
+from bridle.safety.path_guard import Blocked, PathPolicy, check_not_secret, check_own
+from bridle.shell.command_facts import SEVERITY, Part, PathUse, Understanding
 
 Understand: TypeAlias = Callable[[str, str], Understanding]
 """What a command means when it starts in a folder."""
@@ -99,7 +99,7 @@ def _named(part: Part, cwd: str, policy: PathPolicy) -> Iterator[Subject]:
 
 
 def _check_address(url: str, part: Part) -> None:
-    from bridle.safety.addresses import metadata_problem
+    from bridle.base.addresses import metadata_problem
 
     if (problem := metadata_problem(url)) is not None:
         raise Blocked("NeverAllowed", "address", problem, matched=part.text)

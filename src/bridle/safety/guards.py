@@ -11,11 +11,12 @@ from hashlib import sha256
 import msgspec
 
 from bridle.base.files import read_limited
+from bridle.base.paths import PathRefused, find
 from bridle.engine.tools import RunTool, Subject, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
-from bridle.safety.closed import check_failed, fail_closed
 from bridle.safety.command_guard import NO_COMMAND, Checked, Understand, check_command, nothing_known
+from bridle.safety.fail_closed import check_failed, fail_closed
 from bridle.safety.path_guard import (
     Access,
     Blocked,
@@ -26,7 +27,6 @@ from bridle.safety.path_guard import (
     check_place,
     workspace_policy,
 )
-from bridle.safety.paths import PathRefused, find
 
 __all__ = [
     "Access",

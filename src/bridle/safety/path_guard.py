@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.safety.paths import (
+from bridle.base.paths import (
     SessionFolders,
     Target,
     is_beneath_any,
@@ -22,8 +22,8 @@ from bridle.safety.paths import (
     is_second_name,
     second_names,
 )
-from bridle.safety.sandbox.private_places import PrivatePlaces
-from bridle.safety.sensitive import SECRET_FILES, is_secret_like
+from bridle.base.private_places import PrivatePlaces
+from bridle.base.secret_files import SECRET_FILES, is_secret_like
 
 PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
 Access: TypeAlias = Literal["read", "write"]

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from bridle.base.regex import compiled_later
-from bridle.safety.shell.facts import Part
+from bridle.shell.command_facts import Part
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "edit": ("write_file", "edit_file", "apply_patch"),

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.engine.questions import PermissionAnswer
+from bridle.engine.open_questions import PermissionAnswer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import (
@@ -22,10 +22,10 @@ from bridle.protocol.events import (
     PermissionDecided,
     PermissionRequested,
 )
-from bridle.safety.asking import because, explanation, offers
-from bridle.safety.closed import fail_closed
-from bridle.safety.permissions import Decision, Permissions
-from bridle.safety.queries import Query, shown_parts
+from bridle.safety.call_risk import Query, shown_parts
+from bridle.safety.fail_closed import fail_closed
+from bridle.safety.permission_policy import Decision, Permissions
+from bridle.safety.question_reasons import because, explanation, offers
 
 SOURCE = "permission_engine"
 _HINT_CHARACTERS = 160

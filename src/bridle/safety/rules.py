@@ -13,9 +13,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.paths import SessionFolders
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import KEY_COVERS, Verdict
-from bridle.safety.paths import SessionFolders
+from bridle.safety.call_risk import PathName, Place, Query
 from bridle.safety.patterns import (
     ALIASES,
     command_matches_exactly,
@@ -26,8 +27,7 @@ from bridle.safety.patterns import (
     path_matches_generously,
     tool_matches,
 )
-from bridle.safety.queries import PathName, Place, Query
-from bridle.safety.shell.facts import Part
+from bridle.shell.command_facts import Part
 
 Tier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]
 TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "builtin")

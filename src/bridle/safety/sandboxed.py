@@ -10,7 +10,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.safety.command_guard import Understand, nothing_known
-from bridle.safety.shell.facts import Part
+from bridle.shell.command_facts import Part
 
 # fmt: off
 _WRITE_SETTINGS = frozenset({

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from bridle.base.secret_files import secret_matcher
 from bridle.engine.tools import Sight
 from bridle.safety.path_guard import PathPolicy
-from bridle.safety.sensitive import secret_matcher
 
 
 def sight(policy: PathPolicy, denied: Callable[[str], bool]) -> Sight:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.base.addresses import NOT_AN_ADDRESS, url_problem
 from bridle.base.hosts import WEB_PORTS, HostRule, host_rule, rule_for
-from bridle.safety.addresses import NOT_AN_ADDRESS, url_problem
 
 if TYPE_CHECKING:
     from bridle.base.http_routes import Url

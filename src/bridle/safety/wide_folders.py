@@ -7,7 +7,7 @@ import os
 import msgspec
 
 from bridle.base.files import Untrusted, private_folder, read_trusted, write_atomic
-from bridle.safety.paths import is_beneath, is_beneath_any
+from bridle.base.paths import is_beneath, is_beneath_any
 
 FILE = "wide_folders.json"
 MAX_BYTES = 1 << 20

@@ -17,11 +17,11 @@ import msgspec
 from bridle.base import files
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import StoreError, UsageError
-from bridle.sessions import reading
+from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
-from bridle.sessions.importing import import_lines
-from bridle.sessions.keys import KeyFile
-from bridle.sessions.reading import LogName
+from bridle.sessions.import_session import import_lines
+from bridle.sessions.log_key import KeyFile
+from bridle.sessions.log_reader import LogName
 from bridle.sessions.shelf import Shelf
 
 KEY = ".key"
@@ -87,7 +87,7 @@ def _verified(database: Database, partial: str, path: str) -> Backup:
             if connection.execute("pragma quick_check(1)").fetchall() != [("ok",)]:
                 raise StoreError("StoreDamaged", path=database.path, problem="the backup is not whole")
             for name in names:
-                reading.check_chain(connection, name)
+                log_reader.check_chain(connection, name)
             (events,) = connection.execute("select count(*) from events").fetchone() or (0,)
     except apsw.Error as problem:
         raise StoreError("StoreDamaged", path=database.path, problem=str(problem)) from problem
@@ -144,9 +144,9 @@ def _restored(shelf: Shelf, backup: Connection, name: LogName, cwd: str | None) 
     here = shelf.reader().execute(_IS_HERE, (name.session,)).fetchone() if shelf.database.exists() else None
     if row is None or here is not None:
         return None
-    reading.check_chain(backup, name)
+    log_reader.check_chain(backup, name)
     its_own, title, renamed, pinned = row
-    lines = (encode_envelope(record.envelope) for record in reading.all_records(backup, name))
+    lines = (encode_envelope(record.envelope) for record in log_reader.all_records(backup, name))
     session = import_lines(shelf, lines, cwd=its_own if cwd is None else cwd, profile="default")
 
     def keep_row(connection: Connection) -> None:

@@ -16,10 +16,10 @@ from typing import Any, Protocol, cast
 import apsw
 
 from bridle.base import files
-from bridle.base.mounts import network_filesystem
+from bridle.base.filesystem_kind import network_filesystem
 from bridle.protocol.errors import StoreError
-from bridle.sessions.keys import KeyFile, KeyWrap
-from bridle.sessions.schema import MIGRATIONS
+from bridle.sessions.log_key import KeyFile, KeyWrap
+from bridle.sessions.migrations import MIGRATIONS
 from bridle.sessions.tips import NO_ROOM
 
 BUSY_TIMEOUT_MS = 5_000

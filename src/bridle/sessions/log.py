@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from bridle.base.files import FileLock
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
-from bridle.sessions import reading
+from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
-from bridle.sessions.reading import LogName, Record
+from bridle.sessions.log_reader import LogName, Record
 from bridle.sessions.writer import Listener, LogTail, Writer
 
 if TYPE_CHECKING:
@@ -92,8 +92,10 @@ class StoredLog:
         await self.committed()
         found: list[Envelope] = []
         while len(found) < limit:
-            wanted = min(reading.PAGE_ROWS, limit - len(found))
-            page = [record.envelope for record in reading.records(self._reader(), self._name, after, wanted)]
+            wanted = min(log_reader.PAGE_ROWS, limit - len(found))
+            page = [
+                record.envelope for record in log_reader.records(self._reader(), self._name, after, wanted)
+            ]
             found += page
             if len(page) < wanted:
                 break
@@ -105,7 +107,7 @@ class StoredLog:
         """Everything appended so far with an id above `after`. Blocks for a commit; may run in another thread."""
         self._writer.wait_blocking(self._ticket, sync=False)
         with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
-            yield from reading.all_records(connection, self._name, after)
+            yield from log_reader.all_records(connection, self._name, after)
 
     def verify(self, last: int | None = None) -> None:
         """Checks content, chain and tip, of the whole log or of its `last` events. Blocks while it reads.
@@ -114,8 +116,8 @@ class StoredLog:
         """
         self._writer.wait_blocking(self._ticket, sync=False)
         with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
-            reading.check_chain(connection, self._name, last)
-            reading.check_tip(connection, self._name, self._tail.tip.read())
+            log_reader.check_chain(connection, self._name, last)
+            log_reader.check_tip(connection, self._name, self._tail.tip.read())
 
     def keep_fold(self, event_id: int, folded: bytes) -> None:
         """Keeps what the events up to `event_id` fold to. Blocks for a commit."""

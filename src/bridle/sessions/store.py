@@ -13,11 +13,11 @@ from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
-from bridle.sessions import reading
+from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database, keep_log
-from bridle.sessions.keys import KeyWrap
 from bridle.sessions.log import StoredLog
-from bridle.sessions.reading import LogName, Record
+from bridle.sessions.log_key import KeyWrap
+from bridle.sessions.log_reader import LogName, Record
 from bridle.sessions.tips import Tip, TipFile, tip_at
 from bridle.sessions.writer import LogTail, Writer
 
@@ -229,13 +229,13 @@ class SessionStore:
     def records(self, session_id: str, *, after: int = 0) -> Iterator[Record]:
         """The same, each with its payload bytes."""
         row = self._row(session_id)
-        return reading.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
+        return log_reader.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
 
     def costs(self, row: SessionRow, *, since_ms: int = 0) -> Iterator[Envelope]:
         """What a session paid since a time: its `CostIncremented` events. Nothing else of the log is decoded."""
         name = LogName(row.id, row.log, row.log_key)
         with self._database.errors():
-            yield from reading.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
+            yield from log_reader.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
 
     def last_kind(self, row: SessionRow) -> str | None:
         """The kind of the last event of a session."""
@@ -247,7 +247,7 @@ class SessionStore:
         """The last link of a session's chain, in hex."""
         row = self._row(session_id)
         with self._database.errors():
-            return reading.end_of(self._reader(), LogName(row.id, row.log, row.log_key)).chain.hex()
+            return log_reader.end_of(self._reader(), LogName(row.id, row.log, row.log_key)).chain.hex()
 
     def verify(self, session_id: str, *, last: int | None = None) -> None:
         """Checks content, chain and tip as `StoredLog.verify` does. Needs no lock: the session may run elsewhere."""
@@ -255,8 +255,8 @@ class SessionStore:
         name = LogName(row.id, row.log, row.log_key)
         with self._database.errors():
             tip = tip_at(os.path.join(self._folder, "tips", row.log))  # first: events may be ahead of it
-            reading.check_chain(self._reader(), name, last)
-            reading.check_tip(self._reader(), name, tip)
+            log_reader.check_chain(self._reader(), name, last)
+            log_reader.check_tip(self._reader(), name, tip)
 
     def fold(self, session_id: str) -> bytes | None:
         """The last kept fold of a session, if the log still holds the event it ends with."""
@@ -310,10 +310,10 @@ class SessionStore:
 
     def _end(self, name: LogName, tip: TipFile, *, accept_loss: bool) -> Tip:
         try:
-            end = reading.end_of(self._reader(), name)
+            end = log_reader.end_of(self._reader(), name)
             if accept_loss or tip.read() is None:
                 tip.write(end.event_id, end.chain)
-            reading.check_tip(self._reader(), name, tip.read())
+            log_reader.check_tip(self._reader(), name, tip.read())
         except BaseException:
             tip.close()
             raise
@@ -323,18 +323,18 @@ class SessionStore:
         """Says so before the folder is made again: it is there from the first session on."""
         if os.path.isdir(os.path.join(self._folder, "tips")):
             return False
-        if ended := reading.logs_without_tip(self._reader(), self._folder):
-            self._notice(reading.tips_gone(self._folder, len(ended)))
+        if ended := log_reader.logs_without_tip(self._reader(), self._folder):
+            self._notice(log_reader.tips_gone(self._folder, len(ended)))
         return bool(ended)
 
     def _tell_of_missing_tip(self, name: LogName) -> None:
-        if reading.end_of(self._reader(), name).event_id:
-            self._notice(reading.tips_gone(self._folder, 1))
+        if log_reader.end_of(self._reader(), name).event_id:
+            self._notice(log_reader.tips_gone(self._folder, 1))
 
     def without_tip(self) -> int:
         """How many logs have events and nothing that says where they ended."""
         with self._database.errors():
-            return len(reading.logs_without_tip(self._reader(), self._folder))
+            return len(log_reader.logs_without_tip(self._reader(), self._folder))
 
     def _refuse_gone(self, name: LogName) -> None:
         """Whoever had the run lock a moment ago may have deleted the log, and its key may be that of another one."""
@@ -344,7 +344,7 @@ class SessionStore:
     def _refuse_lost_logs(self) -> None:
         """Raises `LogsLost` where a log has a tip and is not in the database: the file lost more than an end."""
         connection = self._reader() if self._database.exists() else None
-        if lost := reading.lost_logs(connection, self._folder):
+        if lost := log_reader.lost_logs(connection, self._folder):
             raise StoreError("LogsLost", path=self._database.path, count=len(lost))
 
     def _row(self, session_id: str) -> SessionRow:

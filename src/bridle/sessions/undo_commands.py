@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.engine.ports import AskPerson
-from bridle.engine.slash import SlashEvent
+from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.events import ContextAdded, DurableEvent, Notice
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import (

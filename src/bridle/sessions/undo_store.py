@@ -16,9 +16,9 @@ import msgspec
 
 from bridle.base.files import KEPT_OBJECTS
 from bridle.protocol.events import InputAccepted, TurnStarted, text_of
-from bridle.sessions import reading
+from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
-from bridle.sessions.reading import LogName
+from bridle.sessions.log_reader import LogName
 from bridle.sessions.undo_states import ActionRow, CallRow, Item, Kept, Seen, State, tree_of
 from bridle.sessions.writer import Writer
 
@@ -259,9 +259,9 @@ class UndoStore:
         """What the turn was about: the words that began it."""
         connection = self._settled()
         found = connection.execute(_FIRST_OF_TURN, (self._name.key, turn)).fetchone()
-        for record in reading.records(connection, self._name, found[0] - 1, 1) if found else ():
+        for record in log_reader.records(connection, self._name, found[0] - 1, 1) if found else ():
             if isinstance(event := record.envelope.event, TurnStarted):
-                for begun in reading.records(connection, self._name, event.input - 1, 1):
+                for begun in log_reader.records(connection, self._name, event.input - 1, 1):
                     if isinstance(begun.envelope.event, InputAccepted):
                         return text_of(begun.envelope.event.content)
         return ""

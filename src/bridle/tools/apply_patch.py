@@ -21,8 +21,8 @@ from bridle.tools.names import relative_path
 from bridle.tools.text_files import is_storable
 
 if TYPE_CHECKING:
-    from bridle.tools.patching import FileReport, NotApplied, Plan
-    from bridle.tools.putting import NotPut
+    from bridle.tools.patch_plan import FileReport, NotApplied, Plan
+    from bridle.tools.put_files import NotPut
 
 MAX_PATCH_CHARACTERS = 1 << 20
 
@@ -41,9 +41,9 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
+    from bridle.tools.patch_plan import NotApplied, Planning
     from bridle.tools.patches import parse_patch
-    from bridle.tools.patching import NotApplied, Planning
-    from bridle.tools.putting import NotPut, put_all
+    from bridle.tools.put_files import NotPut, put_all
 
     planning = Planning(context.call.resolved, context.cwd)
     try:
@@ -64,9 +64,9 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
 
 def _changes(args: PatchArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
     """What the patch would make of the files; nothing where it does not fit."""
-    from bridle.tools.changes import bounded, file_change  # only when somebody is asked
+    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
+    from bridle.tools.patch_plan import NotApplied, Planning
     from bridle.tools.patches import parse_patch
-    from bridle.tools.patching import NotApplied, Planning
 
     try:
         plan = Planning(call.resolved, cwd).plan(parse_patch(args.patch))

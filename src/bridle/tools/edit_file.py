@@ -19,7 +19,7 @@ from bridle.protocol.events import FileChange
 from bridle.tools.diffs import diff_of
 from bridle.tools.names import relative_path
 from bridle.tools.nearest import Help, help_with
-from bridle.tools.replacing import replace_beneath
+from bridle.tools.replace_file import replace_beneath
 from bridle.tools.text_files import (
     MASK,
     NotEditable,
@@ -102,7 +102,7 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
 
 def _changes(args: EditArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
     """What the edit would make of the file; nothing where it would fail."""
-    from bridle.tools.changes import bounded, file_change  # only when somebody is asked
+    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
 
     resolved = call.resolved(args.path)
     try:

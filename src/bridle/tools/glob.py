@@ -70,8 +70,8 @@ async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
 
 def _search(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _Files:
     """Of all files that match only the newest are kept, so memory is bounded."""
+    from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk
     from bridle.tools.path_patterns import PathPattern, anywhere
-    from bridle.tools.walking import ALWAYS_SKIPPED, walk
 
     wanted = PathPattern(anywhere(pattern.removeprefix("./")))
     newest: list[tuple[int, _Backwards]] = []

@@ -23,7 +23,7 @@ from bridle.tools.glob import check_path_pattern
 from bridle.tools.names import left_out_note, relative_path, shown_path
 
 if TYPE_CHECKING:
-    from bridle.tools.searching import Answer, Match, Search, Start
+    from bridle.tools.file_search import Answer, Match, Search, Start
 
 MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
@@ -55,7 +55,7 @@ class Unsearchable(Exception):
 
 
 async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
-    from bridle.tools.searching import find_ripgrep, search
+    from bridle.tools.file_search import find_ripgrep, search
 
     try:
         wanted = await asyncio.to_thread(_wanted, args, context)
@@ -72,8 +72,8 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
 
 
 def _wanted(args: GrepArgs, context: ToolContext) -> Search:
+    from bridle.tools.file_search import MAX_FILE_BYTES, Search
     from bridle.tools.search_patterns import search_pattern
-    from bridle.tools.searching import MAX_FILE_BYTES, Search
 
     resolved = context.call.resolved(args.path)
     is_folder = _check(resolved, MAX_FILE_BYTES)

@@ -17,7 +17,7 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.diffs import Diff, diff_of
 from bridle.tools.names import relative_path
-from bridle.tools.replacing import replace_beneath
+from bridle.tools.replace_file import replace_beneath
 from bridle.tools.text_files import NotEditable, read_text, would_lose_secret
 
 MAX_COMPARED_BYTES = 1 << 20
@@ -82,7 +82,7 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
 
 def _changes(args: WriteArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
     """What a write would make of the file; nothing where what is there is no text of a size worth comparing."""
-    from bridle.tools.changes import bounded, file_change  # only when somebody is asked
+    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
 
     resolved = call.resolved(args.path)
     try:

@@ -18,10 +18,10 @@ from typing import Any
 
 from bridle.base.clock import Clock
 from bridle.clients.line.client import talk
-from bridle.clients.line.facts import Fact, Facts
-from bridle.clients.line.reach import Reach
+from bridle.clients.line.client_services import Reach
+from bridle.clients.line.start_info import Fact, Facts
 from bridle.clients.line.terminal import Look, Terminal
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e
 from bridle.protocol import queries as q
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession

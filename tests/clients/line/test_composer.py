@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.line.composer import (
+from bridle.clients.interaction.composer import (
     Composer,
     Effect,
     Fold,
@@ -20,7 +20,7 @@ from bridle.clients.line.composer import (
     shown,
     text_of,
 )
-from bridle.clients.line.keys import Key, Paste, Press, Text
+from bridle.clients.interaction.keys import Key, Paste, Press, Text
 
 
 def typed(*keys: Key | str, state: Composer | None = None) -> tuple[Composer, list[Effect]]:

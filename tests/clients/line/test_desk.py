@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.clients.line.card import Decided, Hint, Show
-from bridle.clients.line.composer import Composer, Send, shown
-from bridle.clients.line.desk import GRACE_S, QUIET_S, Desk, Effect
-from bridle.clients.line.keys import KeyDecoder, Paste, Press
-from bridle.clients.line.questions import Question, Setting, permission_question
+from bridle.clients.interaction.card import Decided, Hint, Show
+from bridle.clients.interaction.composer import Composer, Send, shown
+from bridle.clients.interaction.keys import KeyDecoder, Paste, Press
+from bridle.clients.interaction.question_card import Question, Setting, permission_question
+from bridle.clients.line.key_router import GRACE_S, QUIET_S, Desk, Effect
 from bridle.protocol.commands import Answer
 from bridle.protocol.events import Offer, PermissionRequested
 

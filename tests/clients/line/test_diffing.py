@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.visible import visible
-from bridle.clients.line.diffing import diff_rows
-from bridle.clients.line.questions import Row
+from bridle.clients.interaction.diff_lines import diff_rows
+from bridle.clients.interaction.question_card import Row
 
 DIFF = """\
 Changes since the last commit (git diff HEAD):

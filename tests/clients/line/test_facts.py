@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.clients.line.facts import sandbox_fact
+from bridle.clients.line.start_info import sandbox_fact
 from bridle.protocol.events import SessionCreated
 
 WRITES = "commands can write in this folder and a private /tmp"

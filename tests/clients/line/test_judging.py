@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from bridle.clients.line.asked import asked_question, given_answer
-from bridle.clients.line.card import Decided, Hint, Show, answered, drawn
-from bridle.clients.line.questions import Question
+from bridle.clients.interaction.card import Decided, Hint, Show, answered, drawn
+from bridle.clients.interaction.question_card import Question
+from bridle.clients.interaction.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.line.keys import Key, KeyDecoder, LineDecoder, Paste, Press, Text
+from bridle.clients.interaction.keys import Key, KeyDecoder, LineDecoder, Paste, Press, Text
 
 
 def decoded(*chunks: bytes) -> list[Key]:

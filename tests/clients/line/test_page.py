@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.line.cells import chopped, width_of, wrapped
+from bridle.clients.interaction.cells import chopped, width_of, wrapped
 from bridle.clients.line.page import Ink, Page, Prompt
 from clients.line.line_kit import Glass
 

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from bridle.clients.line.cells import width_of
-from bridle.clients.line.keys import Key, Paste, Press, Text
-from bridle.clients.line.picker import Choice, Deed, Gone, Listed, Picked, Picker, picker_lines, press
-from bridle.clients.line.picking import pick
+from bridle.clients.interaction.cells import width_of
+from bridle.clients.interaction.keys import Key, Paste, Press, Text
+from bridle.clients.interaction.picker import Choice, Deed, Gone, Listed, Picked, Picker, picker_lines, press
+from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.protocol.errors import CommandRefused
 from clients.line.line_kit import COLOURLESS, DEADLINE_S, DUMB, Person, check_golden

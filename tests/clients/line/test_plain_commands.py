@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridle.clients.line.reach import Reach
+from bridle.clients.line.client_services import Reach
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.conformance.models import scripted
 from bridle.engine.ports import Provider
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession

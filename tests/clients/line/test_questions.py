@@ -2,12 +2,12 @@
 
 import pytest
 
-from bridle.clients.line.asked import asked_question
-from bridle.clients.line.card import drawn
-from bridle.clients.line.questions import Question, Setting, permission_question
+from bridle.clients.interaction.card import drawn
+from bridle.clients.interaction.question_card import Question, Setting, permission_question
+from bridle.clients.interaction.question_forms import asked_question
 from bridle.protocol.events import CommandPart, FileChange, Offer, PermissionRequested, QuestionAsked, Risk
 from bridle.protocol.questions import OpenQuestion
-from bridle.tools.changes import file_change
+from bridle.tools.foreseen_changes import file_change
 from clients.line.line_kit import check_golden
 
 WHY = "mode=default tool=bash risk=shell action=ask; decided_by=mode"

@@ -3,10 +3,18 @@
 import msgspec
 import pytest
 
-from bridle.clients.line.engine_info import EngineInfo
-from bridle.clients.line.slash import Do, Lines, Standing, carry_out, names, nearest_words, next_mode
-from bridle.clients.line.view import SessionView
-from bridle.clients.tally import Tally
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.slash_table import (
+    Do,
+    Lines,
+    Standing,
+    carry_out,
+    names,
+    nearest_words,
+    next_mode,
+)
+from bridle.clients.interaction.tally import Tally
+from bridle.clients.interaction.view import SessionView
 from bridle.commands.prompts import DOES, PROMPTS
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel

@@ -15,9 +15,9 @@ import pytest
 from bridle.clients.line.client import talk
 from bridle.clients.line.footer import MARK
 from bridle.clients.line.terminal import Look, Terminal
-from bridle.conformance.clock import FakeClock
+from bridle.conformance.fake_clock import FakeClock
+from bridle.conformance.fake_models import SilentModel, scripted
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.conformance.models import SilentModel, scripted
 from bridle.engine.ports import ModelText, Provider
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, CreateSession, SendInput
@@ -391,10 +391,10 @@ PROGRAM = """
 import asyncio, os, sys
 from bridle.base.clock import SystemClock
 from bridle.clients.line.client import talk
-from bridle.clients.line.facts import Facts
+from bridle.clients.line.start_info import Facts
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.conformance.harness import harness
-from bridle.conformance.models import SilentModel
+from bridle.conformance.fake_models import SilentModel
 from bridle.protocol.commands import CreateSession
 
 async def main():

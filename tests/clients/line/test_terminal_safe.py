@@ -7,7 +7,7 @@ import pytest
 
 from bridle.base.line_diff import DiffLine
 from bridle.base.visible import visible
-from bridle.clients.line.facts import Fact
+from bridle.clients.line.start_info import Fact
 from bridle.clients.line.terminal import Look
 from bridle.clients.line.transcript import transcript
 from bridle.protocol import events as e

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bridle.base.line_diff import DiffLine
-from bridle.clients.line.asked import asked_question, given_answer
-from bridle.clients.line.card import Card, Decided, Hint, Show, answered, drawn
-from bridle.clients.line.questions import Row
+from bridle.clients.interaction.card import Card, Decided, Hint, Show, answered, drawn
+from bridle.clients.interaction.question_card import Row
+from bridle.clients.interaction.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import HiddenCharacters, TrustAnswer, TrustQuestion
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from bridle.safety.shell.facts import SEVERITY, Surroundings, Understanding
-from bridle.safety.shell.understanding import understand
+from bridle.shell.command_facts import SEVERITY, Surroundings, Understanding
+from bridle.shell.understanding import understand
 from safety.corpus.loading import SYSTEM_PATH, Ordinary, Scene, Tricky, named, ordinary, tricky
 
 TRICKY = tricky()

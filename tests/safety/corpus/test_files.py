@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bridle.base.paths import SessionFolders, session_folders
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.models import scripted
 from bridle.protocol.events import ToolResult
 from bridle.providers.script import call, say
 from bridle.safety.guards import guarded, workspace_policy
-from bridle.safety.paths import SessionFolders, session_folders
-from bridle.safety.permissions import Permissions
+from bridle.safety.permission_policy import Permissions
 from safety.corpus.loading import PathCase, PathOutcome, filled, named, path_layout, paths
 
 CASES = paths()

@@ -7,8 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
+from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.conformance.models import scripted
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import PermissionRequested
 from bridle.providers.script import call, say

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 
-from bridle.safety.shell.facts import Surroundings, Understanding
-from bridle.safety.shell.understanding import understand
+from bridle.shell.command_facts import Surroundings, Understanding
+from bridle.shell.understanding import understand
 from safety.corpus.loading import DAILY_FILES, SYSTEM_PATH, daily
 from safety.corpus.scripts import assignments, scripts, soups
 

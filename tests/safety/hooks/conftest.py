@@ -15,9 +15,9 @@ from bridle.engine.tools import Tool, ToolCall, ToolOutput
 from bridle.protocol.events import DurableEvent
 from bridle.safety.hooks.context import Actor
 from bridle.safety.hooks.definitions import Hook, hook_from
-from bridle.safety.hooks.hooks import Hooks, Surroundings
-from bridle.safety.hooks.running import started_by
-from bridle.safety.spawn import EnvOnlySpawn
+from bridle.safety.hooks.hook_process import started_by
+from bridle.safety.hooks.session_hooks import Hooks, Surroundings
+from bridle.sandbox.plain_spawn import EnvOnlySpawn
 
 
 class Bench:

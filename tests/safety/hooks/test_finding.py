@@ -8,7 +8,7 @@ import pytest
 
 from bridle.protocol.errors import BridleError
 from bridle.safety.hooks.definitions import HookDefaults
-from bridle.safety.hooks.finding import Found, Project, WrittenHook, find_hooks
+from bridle.safety.hooks.hook_sources import Found, Project, WrittenHook, find_hooks
 from bridle.safety.hooks.trusted import content_digest
 
 from .conftest import Bench

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridle.base.paths import session_folders
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import validated
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
@@ -14,10 +15,9 @@ from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Evidence, Notice, ToolResult
 from bridle.safety.guards import guarded, workspace_policy
 from bridle.safety.hooks.definitions import Hook, hook_from
-from bridle.safety.hooks.hooks import Block, Continue, Hooks, Modify
 from bridle.safety.hooks.layer import hooked, passing
+from bridle.safety.hooks.session_hooks import Block, Continue, Hooks, Modify
 from bridle.safety.hooks.trusted import content_digest
-from bridle.safety.paths import session_folders
 
 from .conftest import Bench, call_of
 

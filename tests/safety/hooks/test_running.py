@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from bridle.conformance.clock import FakeClock
-from bridle.safety.hooks.answers import CUT, LIMIT_BYTES, Answer, Unusable
+from bridle.conformance.fake_clock import FakeClock
 from bridle.safety.hooks.context import VARIABLE_BYTES, Actor, as_stdin, as_variables, context_of
 from bridle.safety.hooks.definitions import Hook
-from bridle.safety.hooks.running import KILL_AFTER_S, Ran, run_command
+from bridle.safety.hooks.hook_answers import CUT, LIMIT_BYTES, Answer, Unusable
+from bridle.safety.hooks.hook_process import KILL_AFTER_S, Ran, run_command
 from cli_kit import SignOfLife
 
 from .conftest import Bench, Ready

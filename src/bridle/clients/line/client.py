@@ -17,30 +17,38 @@ import msgspec
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.clients.line import picker as picking
-from bridle.clients.line import slash
-from bridle.clients.line.asked import asked_question
-from bridle.clients.line.asking import Asking
-from bridle.clients.line.card import Decided, Hint, Show
-from bridle.clients.line.completing import completed, options_words
-from bridle.clients.line.composer import Send, Wish, WishName, cleared, composer_with, rewritten, text_of
-from bridle.clients.line.desk import Desk, Effect
-from bridle.clients.line.engine_info import EngineInfo
-from bridle.clients.line.errands import Errands
-from bridle.clients.line.facts import Facts, sandbox_fact
+from bridle.clients.interaction import picker as picking
+from bridle.clients.interaction import slash_table
+from bridle.clients.interaction.card import Decided, Hint, Show
+from bridle.clients.interaction.composer import (
+    Send,
+    Wish,
+    WishName,
+    cleared,
+    composer_with,
+    rewritten,
+    text_of,
+)
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.keys import Key, Press, Text
+from bridle.clients.interaction.parse import Shell, Slash, Words, parse
+from bridle.clients.interaction.picker import Deed, Gone, Picked, Picker
+from bridle.clients.interaction.question_card import Setting, permission_question
+from bridle.clients.interaction.question_forms import asked_question
+from bridle.clients.interaction.tally import Tally
+from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.word_completion import completed, options_words
+from bridle.clients.line.client_services import Reach
 from bridle.clients.line.footer import HINT_S, MARK, Footer
-from bridle.clients.line.keys import Key, Press, Text
+from bridle.clients.line.key_router import Desk, Effect
 from bridle.clients.line.outbox import Outbox
 from bridle.clients.line.page import Page, Prompt
-from bridle.clients.line.parse import Shell, Slash, Words, parse
-from bridle.clients.line.picker import Deed, Gone, Picked, Picker
-from bridle.clients.line.picking import picker_prompt
-from bridle.clients.line.questions import Setting, permission_question
-from bridle.clients.line.reach import Reach
+from bridle.clients.line.question_queue import Asking
 from bridle.clients.line.screen import START_HINT, Screen, Standing
+from bridle.clients.line.session_picker import picker_prompt
+from bridle.clients.line.slash_actions import Errands
+from bridle.clients.line.start_info import Facts, sandbox_fact
 from bridle.clients.line.terminal import Terminal
-from bridle.clients.line.view import SessionView
-from bridle.clients.tally import Tally
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     AnyCommand,
@@ -421,7 +429,7 @@ class _Client:
             case "complete":
                 self._complete()
             case "mode":
-                mode = slash.next_mode(self._view.mode)
+                mode = slash_table.next_mode(self._view.mode)
                 self._outbox.put(SetMode(session=self._session, mode=mode))
 
     def _decided(self, decided: Decided, answer_line: str) -> None:
@@ -479,7 +487,7 @@ class _Client:
 
     def _complete(self) -> None:
         """Tab: puts in what is certain and shows the choices that are left."""
-        found = completed(self._desk.composer, names=slash.names(self._info), paths=self._reach.paths)
+        found = completed(self._desk.composer, names=slash_table.names(self._info), paths=self._reach.paths)
         self._desk.composer = found.composer
         if found.options:
             self._offered = True
@@ -553,19 +561,19 @@ class _Client:
                 pass
 
     def _slash(self, name: str, arguments: str) -> None:
-        now = slash.Standing(
+        now = slash_table.Standing(
             session=self._session, view=self._view, used=self._screen.session, info=self._info
         )
-        match slash.carry_out(name, arguments, now):
-            case slash.Do(what=what, arguments=words):
+        match slash_table.carry_out(name, arguments, now):
+            case slash_table.Do(what=what, arguments=words):
                 self._do(what, words)
-            case slash.Lines(lines=lines, indent=indent):
+            case slash_table.Lines(lines=lines, indent=indent):
                 for line in lines:
                     self._screen.say(line, indent=indent)
             case command:
                 self._outbox.put(command)
 
-    def _do(self, what: slash.Deed, words: str) -> None:
+    def _do(self, what: slash_table.Deed, words: str) -> None:
         match what:
             case "quit":
                 self._leave(0)
@@ -686,11 +694,11 @@ class _Client:
         message = refusal.message
         if refusal.reason == "TurnInProgress" and refusal.data.get("originator") == self._connection.client:
             what = f"/{command.name}" if isinstance(command, RunSlash) else "that"
-            message = slash.busy_words(what, self._view)
+            message = slash_table.busy_words(what, self._view)
         elif isinstance(command, RunSlash):
             message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
             if refusal.reason in ("UnknownSlash", "NotSupported"):
-                message += slash.nearest_words(command.name, self._info)
+                message += slash_table.nearest_words(command.name, self._info)
         self._screen.say(visible(message), indent="  ")
 
     def _sent(self) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from bridle.base.clock import Clock, Timer
-from bridle.clients.line.composer import search_words
-from bridle.clients.line.desk import Desk
+from bridle.clients.interaction.composer import search_words
+from bridle.clients.line.key_router import Desk
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.terminal import Look
 

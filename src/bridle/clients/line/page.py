@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from bridle.clients.line.cells import cells_of, width_of, wrapped
-from bridle.clients.line.composer import Cells, shown_cell
+from bridle.clients.interaction.cells import cells_of, width_of, wrapped
+from bridle.clients.interaction.composer import Cells, shown_cell
 
 _ERASE: Final = "\x1b[K"
 _MAX_PROMPT_ROWS: Final = 12

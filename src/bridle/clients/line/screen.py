@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 from bridle.base.markdown import MarkdownStream, Span, Style
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.clients.compacting import WHERE_IT_WENT
-from bridle.clients.line.cells import width_of, wrapped
-from bridle.clients.line.diffing import diff_rows
-from bridle.clients.line.facts import MODE_WORDS, Fact, Facts
+from bridle.clients.interaction.cells import width_of, wrapped
+from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
+from bridle.clients.interaction.diff_lines import diff_rows
+from bridle.clients.interaction.question_card import Row, RowStyle
+from bridle.clients.interaction.slash_table import grant_words
+from bridle.clients.interaction.story import Story, describe_call
+from bridle.clients.interaction.tally import Tally, cost_words
 from bridle.clients.line.page import Ink, Page
-from bridle.clients.line.questions import Row, RowStyle
-from bridle.clients.line.slash import grant_words
+from bridle.clients.line.start_info import MODE_WORDS, Fact, Facts
 from bridle.clients.line.terminal import Look
-from bridle.clients.story import Story, describe_call
-from bridle.clients.tally import Tally, cost_words
 from bridle.protocol import events as e
 
 START_HINT: Final = "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves"

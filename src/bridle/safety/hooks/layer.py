@@ -18,10 +18,10 @@ from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence, Notice
 from bridle.protocol.messages import TextBlock
-from bridle.safety.closed import fail_closed
-from bridle.safety.hooks.answers import patched
+from bridle.safety.fail_closed import fail_closed
 from bridle.safety.hooks.definitions import Phase
-from bridle.safety.hooks.hooks import Hooks, Word
+from bridle.safety.hooks.hook_answers import patched
+from bridle.safety.hooks.session_hooks import Hooks, Word
 
 SOURCE = "hook"
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from bridle.base.files import read_limited
+from bridle.base.paths import is_beneath_any
 from bridle.safety.hooks.definitions import Hook
-from bridle.safety.paths import is_beneath_any
 
 IsTrusted: TypeAlias = Callable[[str, str], bool]
 """Whether the content with this SHA-256 may be used from this path."""

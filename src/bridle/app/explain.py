@@ -1,0 +1,234 @@
+"""What would become of a call, without running it or asking anybody: the gates of a session, and the decision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from bridle.app.composition import session_registry
+from bridle.app.gates import Gates, gates, understanding
+from bridle.app.settings import SessionOptions, SessionSettings, session_settings
+from bridle.base.clock import Clock, SystemClock
+from bridle.base.command_class import CommandClass
+from bridle.base.paths import session_folders
+from bridle.config.folders import Folders, folders
+from bridle.engine.dispatch import ToolLayers
+from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.errors import sentence
+from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
+from bridle.safety.call_risk import Query, Understand
+from bridle.safety.fail_closed import fail_closed
+from bridle.safety.grants import SavedGrants
+from bridle.safety.permission_policy import STEPS, Decision, Permissions
+from bridle.safety.permitted import SOURCE, question
+from bridle.safety.question_reasons import remembers
+from bridle.tools.builtin import builtin_tools
+from bridle.tools.exit_plan_mode import exit_plan_tool
+from bridle.tools.jobs import Jobs
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer a person could give, and what it would remember."""
+
+    answer: Literal["once", "pattern", "tool", "always"]
+    remembers: str
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What would become of a call: the verdict, the step of the order that decided, and what it rests on.
+
+    `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say; `limits`
+    what the rules do not hold back, where somebody might think that they do. `for_person`: only their own answer
+    counts. `flags` are those that lift that, or have lifted it.
+    """
+
+    tool: str
+    verdict: Verdict
+    mode: Mode
+    step: int
+    step_name: str
+    decided_by: str
+    rule: str | None = None
+    origin: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    why: str = ""
+    because: str = ""
+    risk: Risk | None = None
+    quiet: bool = False
+    command_class: CommandClass | None = None
+    parts: tuple[CommandPart, ...] = ()
+    paths: tuple[str, ...] = ()
+    evidence: Evidence | None = None
+    answers: tuple[Answer, ...] = ()
+    for_person: bool = False
+    flags: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+
+class Unexplainable(Exception):
+    """There is no such call: no tool of that name, or not with that input. `message` is the engine's own sentence."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Standing(NamedTuple):
+    """What holds in a folder right now: settings, saved grants, gates. `foreseen` looks at what git would bring."""
+
+    settings: SessionSettings
+    mode: Mode
+    saved: SavedGrants
+    gates: Gates
+    foreseen: ToolLayer
+
+    @property
+    def permissions(self) -> Permissions:
+        return self.gates.permissions
+
+
+def standing(
+    env: Mapping[str, str],
+    *,
+    cwd: str,
+    options: SessionOptions | None = None,
+    mode: Mode | None = None,
+    clock: Clock | None = None,
+    understand: Understand | None = None,
+) -> Standing:
+    """The gates a session in `cwd` would have now. Nothing is created by looking."""
+    where, options = folders(env), options or SessionOptions()
+    cwd = os.path.realpath(cwd)
+    settings = session_settings(options, where=where, cwd=cwd, env=env)
+    chosen = mode or settings.mode
+    saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
+    tools = (*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen))
+    made = gates(
+        settings,
+        session_registry(tools, settings, mode=lambda: chosen),
+        where=where,
+        here=session_folders(cwd, settings.options.add_dirs),
+        understand=understand or understanding(env, cwd),
+        mode=lambda: chosen,
+        saved=saved if settings.persist_grants else None,
+        env=env,
+    )
+    return Standing(settings, chosen, saved, made, _foreseen(made.understand, where, env))
+
+
+def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) -> ToolLayer:
+    """As in a session: the calls of git that look may only read, as far as this machine can hold them to it."""
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if not any("git" in part.text for part in call.parts):
+            return await proceed(call)
+        from bridle.app.looking import repository_of
+        from bridle.app.sandboxing import machine_spawn
+        from bridle.base.processes import Processes
+        from bridle.safety.git_arrivals import foreseen
+
+        processes = Processes()
+        try:
+            spawn = machine_spawn(processes, where=where, env=env)
+            look = foreseen(understand, lambda folder: repository_of(spawn, cwd=folder, env=env))
+            return await look(call, proceed)
+        finally:
+            await processes.close()
+
+    return layer
+
+
+async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained:
+    """What would become of this call. Raises `Unexplainable` where there is no such call."""
+    found: list[Explained] = []
+
+    async def decided(call: ToolCall, _proceed: RunTool) -> ToolOutput:
+        query = here.permissions.query(call)
+        found.append(_explained(here, call, query, here.permissions.decide(query)))
+        return ToolOutput()
+
+    layers = (*here.gates.checks, here.foreseen, fail_closed(SOURCE, decided))
+    output = await ToolLayers(one_at_a_time=layers, together=()).around(_not_run)(_call(tool, given))
+    if found:
+        return found[0]
+    if output.outcome == "error":
+        raise Unexplainable(output.reason or "", output.content)
+    return Explained(
+        tool=tool,
+        verdict="deny",
+        mode=here.mode,
+        step=1,
+        step_name=STEPS[1],
+        decided_by=output.evidence.source if output.evidence is not None else "guard",
+        rule=output.evidence.rule if output.evidence is not None else None,
+        reason=output.reason,
+        message=output.content,
+        evidence=output.evidence,
+    )
+
+
+def _explained(here: Standing, call: ToolCall, query: Query, decision: Decision) -> Explained:
+    asked = question(call, query, decision, here.permissions)
+    answers = [Answer(answer=offer.answer, remembers=remembers(offer)) for offer in asked.offers]
+    ask = decision.verdict == "ask"
+    return Explained(
+        tool=call.name,
+        verdict=decision.verdict,
+        mode=here.mode,
+        step=decision.step,
+        step_name=STEPS[decision.step],
+        decided_by=decision.decided_by,
+        rule=decision.rule,
+        origin=decision.origin,
+        reason=decision.reason,
+        message=decision.note,
+        why=asked.why,
+        because=asked.because if ask else "",
+        risk=query.risk,
+        quiet=query.quiet,
+        command_class=query.script.command_class if query.script is not None else None,
+        parts=asked.parts,
+        paths=tuple(path.shown for path in query.paths),
+        answers=(Answer(answer="once", remembers="nothing"), *answers) if ask else (),
+        for_person=decision.for_person,
+        flags=query.lifting if decision.for_person else query.lifted,
+        limits=tuple(_limits(here, query, decision)),
+    )
+
+
+def _limits(here: Standing, query: Query, decision: Decision) -> Iterator[str]:
+    """What rules cannot do about this call."""
+    runs = query.script is not None and query.script.command_class not in ("read_only", "writes")
+    if decision.verdict != "deny" and runs and here.permissions.names_programs:
+        yield "a rule that denies commands does not hold what the programs of this one start"
+    if here.settings.options.allow and here.mode == "yolo":
+        yield sentence("AllowIsNoLimit", {})
+
+
+async def _not_run(_call: ToolCall) -> ToolOutput:
+    """Behind the decision there is nothing."""
+    return ToolOutput()
+
+
+def _call(tool: str, given: dict[str, Any]) -> ToolCall:
+    def nowhere(_text: str) -> None:
+        """Nothing runs, so nothing is printed."""
+
+    async def at_once() -> None:
+        """There is no other call to wait for."""
+
+    return ToolCall(
+        id="call_explained",
+        name=tool,
+        input=given,
+        step=1,
+        originator="",
+        write=nowhere,
+        passed_gates=at_once,
+        partial=[],
+    )

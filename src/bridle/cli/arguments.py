@@ -1,0 +1,522 @@
+"""Every verb and option there is: the one argument parser. `completion` reads from it what can be typed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, get_args
+
+from bridle.cli.help import PAGES
+from bridle.protocol.errors import UsageError
+from bridle.protocol.events import Mode
+
+VERBS = (
+    "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
+    "sandbox", "hooks", "doctor", "redact", "completion", "help",
+)  # fmt: skip
+TALK = "talk"
+"""The verb of a call without one: nothing at all, options, or a prompt of several words."""
+DEFAULT_ACTIONS = {
+    "sessions": "list",
+    "config": "show",
+    "permissions": "list",
+    "trust": "list",
+    "sandbox": "show",
+    "hooks": "list",
+}
+"""What a verb does when no action is named."""
+OTHER_NAMES = {
+    "-p": "run", "--print": "run", "exec": "run", "list-tools": "tools", "policy": "permissions",
+    "ack": "trust ack", "verify-ack": "trust verify",
+}  # fmt: skip
+"""What other tools taught people to type."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Argument errors in our words; help pages instead of generated lists."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.arguments: list[argparse.Action] = []
+        """Its own options and positional arguments, in order."""
+        self.below: dict[str, Parser] = {}
+        """The parsers of its verbs or actions, by name."""
+        # A fixed width: asking the terminal would import `shutil` for lists that are never shown. No abbreviations:
+        # a flag that lifts a question is written out, and a script goes on to mean the same when another flag comes.
+        super().__init__(
+            *arguments,
+            formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+            allow_abbrev=False,
+            **options,
+        )
+
+    def add_argument(self, *arguments: Any, **options: Any) -> argparse.Action:
+        action = super().add_argument(*arguments, **options)
+        self.arguments.append(action)
+        return action
+
+    def add_below(self, dest: str, *, required: bool = False) -> Callable[[str], Parser]:
+        """What makes the parsers one level down: verbs, or the actions of a verb."""
+        group = self.add_subparsers(dest=dest, required=required, parser_class=Parser)
+
+        def add(name: str) -> Parser:
+            self.below[name] = group.add_parser(name)
+            return self.below[name]
+
+        return add
+
+    def parse_words(self, words: list[str]) -> argparse.Namespace:
+        """What was typed. A word that means nothing is named with the option that was probably meant."""
+        parsed, rest = self.parse_known_args(words)
+        if rest:
+            verb = self.below[words[0]]
+            verb.below.get(getattr(parsed, "action", None) or "", verb).refuse(rest[0])
+        return parsed
+
+    def refuse(self, word: str) -> NoReturn:
+        """There is no such word here."""
+        from bridle.config.setting_table import nearest
+
+        name = word.partition("=")[0]
+        options = {
+            option.lstrip("-"): option for action in self.arguments for option in action.option_strings
+        }
+        near = nearest(name.lstrip("-"), options) if name.startswith("-") else None
+        hint = f" Did you mean {options[near]}?" if near else ""
+        what = f'There is no option "{name}" here' if name.startswith("-") else f'"{word}" means nothing here'
+        raise UsageError(f"{what}.{hint} See: bridle help {self._topic}".rstrip())
+
+    def error(self, message: str) -> NoReturn:
+        missing = message.removeprefix("the following arguments are required: ")
+        said = message.removeprefix("argument ") if missing == message else f"{missing} is missing"
+        option, sign, _ = said.partition(": ignored explicit argument")
+        said = f"{option} takes no value" if sign else said
+        raise UsageError(f"{said}. See: bridle help {self._topic}".rstrip())
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """A word that is none of those there are is named with them, and with the one that was probably meant."""
+        if action.choices is None or value in action.choices:
+            return
+        from bridle.config.setting_table import nearest
+
+        known = [str(choice) for choice in action.choices]
+        near = nearest(str(value), known)
+        hint = f" Did you mean {near}?" if near else ""
+        name = "/".join(action.option_strings) or self._topic
+        raise UsageError(
+            f'{name}: "{value}" is none of {", ".join(known)}.{hint} See: bridle help {self._topic}'.rstrip()
+        )
+
+    def format_help(self) -> str:
+        return PAGES[self._topic]
+
+    @property
+    def _topic(self) -> str:
+        """The help page of this verb; `sessions list` has that of `sessions`."""
+        return next((word for word in self.prog.split() if word in PAGES), "")
+
+
+def parser(only: str | None = None) -> Parser:
+    """The parser of every verb, or of one: each costs time before the first word.
+
+    `completion` reads from the whole one what can be typed.
+    """
+    root = Parser(prog="bridle", add_help=False)
+    verb = root.add_below("verb", required=True)
+    for name, add_words in _WORDS.items():
+        if only in (None, name):
+            add_words(verb(name))
+    return root
+
+
+class _NamedFolder(argparse.Action):
+    """A folder that was named, not one that somebody happens to be in."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        namespace.cwd, namespace.folder_named = values, True
+
+
+def _session_options(verb: Parser) -> None:
+    """What opens or resumes a session, for talking and for a run alike."""
+    verb.add_argument("prompt", nargs="*")
+    verb.add_argument("-m", "--model")
+    verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
+    _personal_answers(verb)
+    verb.add_argument("--mode", choices=get_args(Mode))
+    for mode in ("plan", "yolo"):
+        verb.add_argument(
+            f"--{mode}", dest="mode", action="store_const", const=mode, default=argparse.SUPPRESS
+        )
+    verb.add_argument("--strict-permissions", action="store_true")
+    verb.add_argument("--append-system-prompt", metavar="TEXT|@FILE")
+    verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
+    verb.add_argument("-s", "--sandbox", choices=("auto", "off", "read-only", "workspace-write"))
+    _network_options(verb)
+    verb.add_argument("-C", "--cwd", default=".", metavar="DIR", action=_NamedFolder)
+    verb.set_defaults(folder_named=False)
+    verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
+    verb.add_argument("--fork", action="store_true")
+    verb.add_argument("--session", metavar="KEY")
+    verb.add_argument("-n", "--name", metavar="TITLE")
+    verb.add_argument("--allow", action="append", default=[], metavar="RULE")
+    verb.add_argument("--deny", action="append", default=[], metavar="RULE")
+    verb.add_argument("--max-steps", "--max-turns", type=_positive)
+    verb.add_argument("--max-cost", type=_dollars, metavar="USD")
+    verb.add_argument("--effort", choices=("off", "low", "medium", "high", "max"))
+    verb.add_argument("--dry-run", action="store_true")
+    verb.add_argument("--no-transcript", dest="transcript", action="store_const", const="off")
+    verb.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    verb.add_argument("--env-file", metavar="FILE")
+    verb.add_argument("--lockfile", metavar="FILE")
+    verb.add_argument("--require-trust", action="store_true")
+    verb.add_argument("--allow-project-hooks", action="store_true")
+    verb.add_argument("--verbose", action="store_true")
+    verb.add_argument("--log-level", metavar="LEVELS")
+    verb.add_argument("--log-to-stderr", action="store_true")
+    verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
+    _settings_options(verb)
+
+
+def _personal_answers(verb: Parser) -> None:
+    """What a person may say at the start and nobody but them: `-y`, a mode or a file never means it."""
+    verb.add_argument("--allow-policy-changes", action="store_true")
+    verb.add_argument("--allow-unsandboxed", action="store_true")
+
+
+def _talk_words(talk: Parser) -> None:
+    _session_options(talk)
+    talk.add_argument("-r", "--resume", metavar="ID", nargs="?", const="")
+    talk.add_argument("--plain", action="store_true")
+    talk.add_argument("--no-color", action="store_true")
+    talk.set_defaults(on_ask="deny", on_orphan="ask")
+
+
+def _run_words(run: Parser) -> None:
+    _session_options(run)
+    run.add_argument("-r", "--resume", metavar="ID")
+    run.add_argument("--json", action="store_true")
+    run.add_argument("--stream-json", action="store_true")
+    run.add_argument("--output-format", choices=("text", "json", "stream-json"))
+    run.add_argument("-q", "--quiet", action="store_true")
+    run.add_argument("--timeout", type=_seconds, metavar="S")
+    run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")
+    run.add_argument("-i", "--image", action="append", default=[], metavar="FILE")
+    run.add_argument("--prompt-file", metavar="FILE")
+    run.add_argument("--output-schema", metavar="FILE")
+    run.add_argument("-o", "--output", metavar="FILE")
+
+
+def _no_words(_demo: Parser) -> None:
+    """It takes none."""
+
+
+def _sessions_words(sessions: Parser) -> None:
+    action = sessions.add_below("action")
+    listed = action("list")
+    listed.add_argument("--all", action="store_true")
+    listed.add_argument("--json", action="store_true")
+    show = action("show")
+    show.add_argument("id", metavar="ID")
+    show.add_argument("--json", action="store_true")
+    replay = action("replay")
+    replay.add_argument("id", metavar="ID")
+    replay.add_argument("--pace", type=_pace, metavar="N")
+    replay.add_argument("--step", action="store_true")
+    search = action("search")
+    search.add_argument("words", nargs="+", metavar="WORDS")
+    search.add_argument("--all", action="store_true")
+    search.add_argument("--limit", type=_positive, default=20, metavar="N")
+    search.add_argument("--json", action="store_true")
+    export = action("export")
+    export.add_argument("id", nargs="?")
+    export.add_argument("--json", action="store_true")  # the default form is JSON
+    export.add_argument("--session", dest="id_option", metavar="ID")
+    export.add_argument(
+        "--format", choices=("jsonl", "envelope", "events", "chain", "markdown", "md", "html")
+    )
+    export.add_argument("-o", "--output", metavar="FILE")
+    export.add_argument("--force", action="store_true")
+    diff = action("diff")
+    diff.add_argument("id", metavar="ID")
+    diff.add_argument("other", nargs="?", metavar="ID")
+    diff.add_argument("--stat", action="store_true")
+    diff.add_argument("--json", action="store_true")
+    _session_changes_words(action)
+
+
+def _session_changes_words(action: Callable[[str], Parser]) -> None:
+    branch = action("branch")
+    branch.add_argument("id", metavar="ID")
+    branch.add_argument("--at", type=_positive, metavar="TURN")
+    branch.add_argument("-n", "--name", metavar="TITLE")
+    branch.add_argument("--json", action="store_true")
+    imported = action("import")
+    imported.add_argument("file", metavar="FILE")
+    imported.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    imported.add_argument("--json", action="store_true")
+    rename = action("rename")
+    rename.add_argument("id", metavar="ID")
+    rename.add_argument("title", nargs="*", metavar="TITLE")
+    pin = action("pin")
+    pin.add_argument("id", metavar="ID")
+    pin.add_argument("--off", action="store_true")
+    delete = action("delete")
+    delete.add_argument("id", nargs="+", metavar="ID")
+    delete.add_argument("-y", "--yes", action="store_true")
+    action("prune").add_argument("--dry-run", action="store_true")
+    repair = action("repair")
+    repair.add_argument("--check", action="store_true")
+    repair.add_argument("--json", action="store_true")
+    backup = action("backup")
+    backup.add_argument("file", metavar="FILE")
+    backup.add_argument("--json", action="store_true")
+    action("rekey")
+
+
+def _undo_words(undo: Parser) -> None:
+    undo.add_argument("what", nargs="?", metavar="TURN|CALL|SESSION")
+    undo.add_argument("--redo", action="store_true")
+    undo.add_argument("--dry-run", action="store_true")
+    undo.add_argument("-y", "--yes", action="store_true")
+    undo.add_argument("--conflicts", choices=("skip", "overwrite", "stop"))
+    undo.add_argument("--session", metavar="ID")
+    undo.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    undo.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+
+
+def _cost_words(cost: Parser) -> None:
+    cost.add_argument("--since", metavar="7d")
+    cost.add_argument("--by", choices=("model", "session", "day"), default="model")
+    cost.add_argument("--session", metavar="ID")
+    cost.add_argument("--json", action="store_true")
+    _settings_options(cost)
+
+
+def _login_words(login: Parser) -> None:
+    login.add_argument("provider", nargs="?", metavar="PROVIDER")
+    what = login.add_mutually_exclusive_group()
+    for option in ("--key", "--device", "--browser", "--list", "--check"):
+        login.arguments.append(what.add_argument(option, action="store_true"))
+    login.arguments.append(what.add_argument("--export", metavar="FILE"))
+    login.arguments.append(what.add_argument("--import", dest="import_file", metavar="FILE"))
+    login.arguments.append(what.add_argument("--lock", choices=("passphrase", "machine", "automatic")))
+    login.add_argument("--stdin", action="store_true")  # a key; what is piped in is read anyway
+    login.add_argument("--no-check", action="store_true")
+    login.add_argument("--no-open", action="store_true")
+    login.add_argument("--account", metavar="NAME")
+    login.add_argument("--json", action="store_true")
+    _settings_options(login)
+
+
+def _logout_words(logout: Parser) -> None:
+    logout.add_argument("provider", nargs="?", metavar="PROVIDER")
+    logout.add_argument("--all", action="store_true")
+    _settings_options(logout)
+
+
+def older_words(words: list[str]) -> list[str]:
+    """`creds add|list|delete|import|export` as the verbs of today. Raises `UsageError` for anything else."""
+    match words:
+        case [] | ["list", *_]:
+            return ["login", "--list", *words[1:]]
+        case ["add", provider]:
+            return ["login", provider]
+        case ["add", provider, account]:
+            return ["login", provider, "--account", account]
+        case ["add", _, _, *_]:
+            raise UsageError(
+                "A key is never a word of a command: others on this machine could read it. bridle login asks for it"
+            )
+        case ["delete", provider, *_]:
+            return ["logout", provider]
+        case ["import" | "export" as action, file]:
+            return ["login", f"--{action}", file]
+        case _:
+            raise UsageError("See: bridle help login")
+
+
+def _models_words(models: Parser) -> None:
+    models.add_argument("filter", nargs="?", metavar="PROVIDER")
+    models.add_argument("--keys", action="store_true")
+    models.add_argument("--refresh", action="store_true")
+    models.add_argument("--json", action="store_true")
+    _settings_options(models)
+
+
+def _tools_words(tools: Parser) -> None:
+    tools.add_argument("--json", action="store_true")
+
+
+def _config_words(config: Parser) -> None:
+    action = config.add_below("action")
+    show = action("show")
+    show.add_argument("--origin", action="store_true")
+    show.add_argument("--json", action="store_true")
+    _settings_options(show)
+    get = action("get")
+    get.add_argument("key", metavar="KEY")
+    _settings_options(get)
+    change = action("set")
+    change.add_argument("key", metavar="KEY")
+    change.add_argument("value", metavar="VALUE")
+    action("unset").add_argument("key", metavar="KEY")
+    edit = action("edit")
+    edit.add_argument("--project", action="store_true")
+    edit.add_argument("--local", action="store_true")
+    validate = action("validate")
+    validate.add_argument("--json", action="store_true")
+    _settings_options(validate)
+    action("path")
+
+
+def _permissions_words(permissions: Parser) -> None:
+    action = permissions.add_below("action")
+    listed = action("list")
+    listed.add_argument("--json", action="store_true")
+    explain = action("explain")
+    explain.add_argument("tool", nargs="?", metavar="TOOL")
+    explain.add_argument("input", nargs="?", metavar="JSON")
+    explain.add_argument("--batch", action="store_true")
+    explain.add_argument("--json", action="store_true")
+    explain.add_argument("--mode", choices=get_args(Mode))
+    _personal_answers(explain)
+    explain.add_argument("--allow", action="append", default=[], metavar="RULE")
+    explain.add_argument("--deny", action="append", default=[], metavar="RULE")
+    explain.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    for verb in (listed, explain):
+        _settings_options(verb)
+    action("revoke").add_argument("grant", metavar="ID|all")
+    action("promote").add_argument("grant", metavar="ID")
+
+
+def _trust_words(trust: Parser) -> None:
+    action = trust.add_below("action")
+    listed = action("list")
+    listed.add_argument("--all", action="store_true")
+    listed.add_argument("--json", action="store_true")
+    ack = action("ack")
+    ack.add_argument("path", nargs="*", metavar="PATH")
+    ack.add_argument("--all", action="store_true")
+    ack.add_argument("--emit-lockfile", nargs="?", const="approved.lock", metavar="FILE")
+    action("verify").add_argument("--lockfile", metavar="FILE")
+    action("diff").add_argument("path", metavar="PATH")
+    action("revoke").add_argument("what", metavar="PATH|ID|all")
+
+
+def _network_options(verb: Parser) -> None:
+    verb.add_argument("--network", choices=("inherit", "filtered", "deny"))
+    verb.add_argument("--allow-host", action="append", default=[], metavar="HOST")
+
+
+def _sandbox_words(sandbox: Parser) -> None:
+    action = sandbox.add_below("action")
+    show = action("show")
+    show.add_argument("--json", action="store_true")
+    run = action("run")
+    run.add_argument("command", nargs="*", metavar="CMD")
+    run.add_argument("--mode", choices=("auto", "off", "read-only", "workspace-write"))
+    run.add_argument("-C", "--cwd", default=".", metavar="DIR")
+    run.add_argument("--add-dir", action="append", default=[], metavar="DIR")
+    probe = action("probe")
+    probe.add_argument("--adapter", choices=("bubblewrap", "landlock", "unshare", "sandbox-exec"))
+    probe.add_argument("--json", action="store_true")
+    back = action("give-back")
+    back.add_argument("path", nargs="+", metavar="PATH")
+    for verb in (run, probe):
+        _network_options(verb)
+    for verb in (show, run, probe):
+        _settings_options(verb)
+
+
+def _hooks_words(hooks: Parser) -> None:
+    action = hooks.add_below("action")
+    listed = action("list")
+    listed.add_argument("--json", action="store_true")
+    test = action("test")
+    test.add_argument("event", metavar="EVENT")
+    test.add_argument("--tool", metavar="NAME")
+    test.add_argument("--input", metavar="JSON")
+    for verb in (listed, test):
+        verb.add_argument("--allow-project-hooks", action="store_true")
+        _settings_options(verb)
+
+
+def _doctor_words(doctor: Parser) -> None:
+    doctor.add_argument("--offline", action="store_true")
+    doctor.add_argument("--json", action="store_true")
+    _settings_options(doctor)
+
+
+def _redact_words(redact: Parser) -> None:
+    redact.add_argument("--kinds", action="store_true")
+
+
+def _completion_words(completion: Parser) -> None:
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
+
+
+_WORDS: Mapping[str, Callable[[Parser], None]] = {
+    "talk": _talk_words,
+    "run": _run_words,
+    "demo": _no_words,
+    "sessions": _sessions_words,
+    "undo": _undo_words,
+    "cost": _cost_words,
+    "login": _login_words,
+    "logout": _logout_words,
+    "models": _models_words,
+    "tools": _tools_words,
+    "config": _config_words,
+    "permissions": _permissions_words,
+    "trust": _trust_words,
+    "sandbox": _sandbox_words,
+    "hooks": _hooks_words,
+    "doctor": _doctor_words,
+    "redact": _redact_words,
+    "completion": _completion_words,
+}
+"""What may follow each verb."""
+
+
+def _settings_options(verb: Parser) -> None:
+    verb.add_argument("--config", metavar="FILE")
+    verb.add_argument("--profile", metavar="NAME")
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < 1e7:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds above 0')
+    return number
+
+
+def _pace(text: str) -> float:
+    try:
+        number = float(text.removesuffix("x"))
+    except ValueError:
+        number = 0
+    if not 0 < number <= 1e6:
+        raise argparse.ArgumentTypeError(f'"{text}" is not how many times as fast')
+    return number
+
+
+def _dollars(text: str) -> float:
+    try:
+        number = float(text.removeprefix("$"))
+    except ValueError:
+        number = 0
+    if not 0 < number < 1e9:
+        raise argparse.ArgumentTypeError(f'"{text}" is not an amount of dollars above 0')
+    return number
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0')
+    return number

@@ -1,0 +1,78 @@
+"""Connecting a provider at a terminal: which one, its key, and whether the key is good."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridle.app.models import Models
+from bridle.base.clock import SystemClock
+from bridle.base.visible import visible
+from bridle.cli.hidden_input import secret_from
+from bridle.credentials.records import ApiKey
+from bridle.protocol.errors import BridleError, UsageError
+
+if TYPE_CHECKING:
+    from bridle.credentials.records import Credential
+    from bridle.providers.endpoints import Endpoint
+    from bridle.providers.model_listing import ModelInfo
+
+Ask = Callable[[str], str]
+"""Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""
+Say = Callable[[str], None]
+
+
+def connectable(models: Models) -> list[Endpoint]:
+    """Every provider that a key or an account is for."""
+    found: list[Endpoint] = []
+    for name in models.names():
+        with contextlib.suppress(BridleError):
+            found.append(models.endpoint(name))
+    return [endpoint for endpoint in found if endpoint.needs_key]
+
+
+def chosen_provider(endpoints: Sequence[Endpoint], env: Mapping[str, str], ask: Ask, say: Say) -> str | None:
+    """The provider a person picks from a list, by number, by name or by a part of it that fits only one.
+
+    None when they leave.
+    """
+    shown = list(endpoints)
+    while True:
+        width = max((len(endpoint.name) for endpoint in shown), default=0)
+        for number, endpoint in enumerate(shown, 1):
+            variable = endpoint.key_env or ""
+            note = f"{variable} (set)" if variable and env.get(variable) else variable
+            name = visible(endpoint.name, newlines=False)
+            say(f"  {number:>2}  {name:<{width}}   {endpoint.title or name:<16} {note}".rstrip())
+        typed = ask("Which provider? (number, name or a part of it; q leaves) › ").strip()
+        if typed.lower() in ("q", "quit", ""):
+            return None
+        if typed.isascii() and typed.isdigit() and 1 <= int(typed) <= len(shown):
+            return shown[int(typed) - 1].name
+        fitting = [one for one in endpoints if typed.lower() in f"{one.name} {one.title}".lower()]
+        exact = [one for one in fitting if one.name == typed]
+        if exact or len(fitting) == 1:
+            return (exact or fitting)[0].name
+        if not fitting:
+            say(f'No provider has "{visible(typed, newlines=False)}" in its name.')
+        shown = fitting or list(endpoints)
+
+
+def pasted_key(endpoint: Endpoint, *, account: str = "") -> ApiKey:
+    """A key that a person pasted or piped in. Raises `UsageError` for what can be none."""
+    from bridle.providers.endpoints import is_usable_key
+
+    secret = secret_from("Key (hidden) › ", what="key")
+    if not is_usable_key(secret):
+        raise UsageError("That is no key: it holds characters that no key has. Nothing was stored")
+    return ApiKey(provider=endpoint.name, secret=secret, account=account, saved_ms=SystemClock().now_ms())
+
+
+async def listed_with(models: Models, endpoint: Endpoint, credential: Credential) -> tuple[ModelInfo, ...]:
+    """The provider's models, asked for with this credential: what shows that it is good, and costs nothing."""
+    from bridle.credentials.records import secret_of
+    from bridle.providers.remote import RemoteModel
+
+    secret = secret_of(credential)
+    return await RemoteModel(endpoint, lambda: secret, models.connections).models()

@@ -1,0 +1,143 @@
+"""A session as passages to read: who said what, which calls were made, what came of them. Pure.
+
+Every page made of a session, as Markdown or as HTML, is made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from bridle.clients.interaction.story import Story, describe_call
+from bridle.protocol import events as e
+from bridle.protocol.codec import is_expired
+from bridle.protocol.messages import ImageBlock
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person or the model said. `images` are the addresses of what a person added."""
+
+    who: Literal["you", "bridle"]
+    text: str
+    ts_ms: int
+    images: tuple[str, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A call and what came of it. `told` is the line every client shows; `input` is what `what` leaves out."""
+
+    what: str
+    told: str
+    outcome: str
+    input: str = ""
+    output: str = ""
+    diff: str = ""
+    ts_ms: int
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened around the conversation."""
+
+    text: str
+    ts_ms: int
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """Events whose content is not kept any more."""
+
+    first: int
+    last: int
+    ts_ms: int
+
+
+Passage: TypeAlias = Words | Call | Note | Gap
+
+
+def passages(envelopes: Iterable[e.Envelope]) -> Iterator[Passage]:
+    """The session in order. A failed attempt of the model is left out, as the model itself never sees it again."""
+    telling = _Telling()
+    for envelope in envelopes:
+        yield from telling.of(envelope)
+    yield from telling.rest()
+
+
+class _Telling:
+    def __init__(self) -> None:
+        self._story = Story()
+        self._said: list[str] = []
+        self._inputs: dict[str, dict[str, Any]] = {}
+        self._gap: Gap | None = None
+
+    def of(self, envelope: e.Envelope) -> Iterator[Passage]:
+        event, ts_ms, number = envelope.event, envelope.ts_ms, envelope.id or 0
+        if is_expired(event):
+            first = number if self._gap is None else self._gap.first
+            self._gap = Gap(first=first, last=number, ts_ms=ts_ms)
+            return
+        if not e.concerns(envelope):
+            yield from self._notes(envelope)
+            return
+        if self._gap is not None and isinstance(event, e.InputAccepted):
+            yield from self.rest()
+        match event:
+            case e.InputAccepted(content=content):
+                images = tuple(block.url for block in content if isinstance(block, ImageBlock))
+                yield Words(who="you", text=e.text_of(content), ts_ms=ts_ms, images=images)
+            case e.TextDelta(text=text):
+                self._said.append(text)
+            case e.StepStarted() | e.StepFailed():
+                self._said.clear()
+                yield from self._notes(envelope)
+            case e.StepEnded():
+                yield from self._words(ts_ms)
+            case e.TurnEnded(stop=stop, message=message):
+                yield from self._words(ts_ms)
+                if stop != "end_turn":
+                    yield Note(text=f"ended: {message or stop}", ts_ms=ts_ms)
+            case e.ToolCallRequested():
+                self._inputs[event.call_id] = event.input
+                self._story.lines(event)
+            case e.ToolResult():
+                yield self._call(event, ts_ms)
+            case e.Branched(at=at):
+                yield Note(text=f"branched here (event {at})", ts_ms=ts_ms)
+            case _:
+                yield from self._notes(envelope)
+
+    def rest(self) -> Iterator[Passage]:
+        if self._gap is not None:
+            yield self._gap
+            self._gap = None
+
+    def _words(self, ts_ms: int) -> Iterator[Words]:
+        text = "".join(self._said)
+        self._said.clear()
+        if text.strip():
+            yield Words(who="bridle", text=text, ts_ms=ts_ms)
+
+    def _notes(self, envelope: e.Envelope) -> Iterator[Note]:
+        for line in self._story.told(envelope):
+            yield Note(text=line, ts_ms=envelope.ts_ms)
+
+    def _call(self, result: e.ToolResult, ts_ms: int) -> Call:
+        given = self._inputs.pop(result.call_id, {})
+        diff = result.metadata.get("diff")
+        told = self._story.lines(result)
+        return Call(
+            what=describe_call(result.tool, given),
+            told=" ".join(told[-1].split()),
+            outcome=result.outcome,
+            input=_whole(given),
+            output=result.content,
+            diff=diff if isinstance(diff, str) else "",
+            ts_ms=ts_ms,
+        )
+
+
+def _whole(given: dict[str, Any]) -> str:
+    """The input as text: a command as it is, anything else as JSON."""
+    if set(given) == {"command"} and isinstance(given["command"], str):
+        return given["command"]
+    return msgspec.json.format(msgspec.json.encode(given), indent=2).decode() if given else ""

@@ -1,0 +1,288 @@
+"""The commands this client carries out itself. Every other `/name` goes to the engine, which knows its own. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.tally import Tally, money_words, token_words
+from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.word_completion import closest
+from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
+from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
+from bridle.protocol.messages import Usage
+
+Local: TypeAlias = Literal[
+    "help",
+    "keys",
+    "stop",
+    "clear",
+    "resume",
+    "sessions",
+    "rename",
+    "model",
+    "mode",
+    "plan",
+    "permissions",
+    "queue",
+    "jobs",
+    "context",
+    "cost",
+    "status",
+    "copy",
+    "export",
+    "doctor",
+    "quit",
+]
+Deed: TypeAlias = Literal[
+    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote"
+]
+
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+CYCLE: Final[tuple[Mode, ...]] = ("default", "auto", "plan")
+"""The modes Shift-Tab goes through; it never leads into `yolo`."""
+
+_COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
+    ("help", ("help",), "this list"),
+    ("keys", ("keys",), "what the keys do"),
+    ("stop", ("stop", "cancel"), "stop the running turn"),
+    ("clear", ("clear", "new"), "a new session; this one stays listed"),
+    ("resume", ("resume",), "another session, picked from the list or by its id"),
+    ("sessions", ("sessions",), "the sessions of this folder; this one: /sessions pin [off], branch [TURN]"),
+    ("rename", ("rename",), "give this session a title: /rename words"),
+    ("model", ("model",), "show the model, or change it: /model provider:model"),
+    ("mode", ("mode",), f"show the mode, or change it: {' '.join(MODES)}"),
+    ("plan", ("plan",), "reading only, until another mode is chosen"),
+    (
+        "permissions",
+        ("permissions",),
+        "what is allowed without asking; /permissions revoke or promote NUMBER",
+    ),
+    ("queue", ("queue",), "what waits for the running turn"),
+    ("jobs", ("jobs",), "commands that run in the background"),
+    ("context", ("context",), "what the model is sent, and how large it is"),
+    ("cost", ("cost",), "what this session has used"),
+    ("status", ("status",), "model, mode, what runs, what it cost"),
+    ("copy", ("copy",), "the last answer to the clipboard"),
+    ("export", ("export",), "this conversation as a Markdown file: /export [path]"),
+    ("doctor", ("doctor",), "how to check this installation"),
+    ("quit", ("quit", "exit"), "leave"),
+)
+_NAME_COLUMNS: Final = 14
+_KEYS: Final = (
+    "Enter      send; during a turn it waits until the turn ends",
+    "Ctrl-S     say it now, during a turn",
+    "Ctrl-J     new line, also Alt-Enter or a backslash before Enter",
+    "Tab        complete /names and @paths; answer a waiting question",
+    "Shift-Tab  next mode: default, auto, plan",
+    "Up, Down   earlier prompts",
+    "Ctrl-R     search earlier prompts",
+    "Ctrl-G     write in your editor, also Ctrl-X Ctrl-E",
+    "Ctrl-L     draw the line again",
+    "Ctrl-Z     suspend; fg comes back",
+    "Ctrl-C     stop the turn; twice within 2 s leaves",
+    "Ctrl-D     leave",
+    "@path      show the model a file",
+    "!command   run a command yourself; !!command also shows it to the model",
+    "As text    begin with a blank, or with //",
+)
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Something to read; nothing is sent."""
+
+    lines: tuple[str, ...]
+    indent: str = "  "
+
+
+class Do(msgspec.Struct, frozen=True):
+    """Something the client does itself."""
+
+    what: Deed
+    arguments: str = ""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command may need to know: the session, what it has used, and what the engine said."""
+
+    session: str
+    view: SessionView
+    used: Tally
+    info: EngineInfo
+
+
+Outcome: TypeAlias = Lines | Do | AnyCommand
+
+
+def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
+    """What `/name arguments` comes to as things stand."""
+    view, session = now.view, now.session
+    name, arguments = _spelled(name, arguments)
+    match command := _command(name):
+        case "help":
+            return Lines(_help(now.info), " " * _NAME_COLUMNS)
+        case "keys":
+            return Lines(_KEYS, " " * 11)
+        case "stop":
+            return CancelTurn(session=session) if view.running else Lines(("No turn is running.",))
+        case "clear" | "resume" if view.running:
+            return Lines((busy_words(f"/{name}", view),))
+        case "clear" | "resume" | "copy" | "export" | "quit":
+            return Do(command, arguments)
+        case "sessions":
+            return _sessions(arguments, now)
+        case "rename":
+            return Do("rename", arguments) if arguments else Lines(("Which title? /rename words",))
+        case "model":
+            return _model(arguments, now)
+        case "mode":
+            return _mode(arguments, view, session)
+        case "plan":
+            return SetMode(session=session, mode="plan")
+        case "permissions":
+            return _permissions(arguments, view, session)
+        case "queue":
+            return Lines(tuple(view.queued) or ("Nothing is queued.",))
+        case "jobs":
+            running = tuple(visible(job, newlines=False) for job in view.jobs.values())
+            return Lines(running or ("No command runs in the background.",))
+        case "context":
+            return Lines(tuple(view.contents.lines(now.info.window_of(view.model))), " " * 4)
+        case "cost":
+            return Lines(_cost(now), " " * 9)
+        case "status":
+            return Lines(_status(now), " " * 9)
+        case "doctor":
+            return Lines(("In a shell: bridle doctor   It looks at the model, the store and this terminal.",))
+        case None:
+            return RunSlash(session=session, name=name, arguments=arguments)
+
+
+def next_mode(mode: Mode) -> Mode:
+    """The mode after this one; any mode outside the cycle leads back to its beginning."""
+    return CYCLE[(CYCLE.index(mode) + 1) % len(CYCLE)] if mode in CYCLE else CYCLE[0]
+
+
+def names(info: EngineInfo) -> tuple[str, ...]:
+    """Every name there is, ours and the engine's."""
+    own = [name for _, spellings, _ in _COMMANDS for name in spellings]
+    return (*own, *(prompt.name for prompt in info.prompts))
+
+
+def nearest_words(name: str, info: EngineInfo) -> str:
+    """What somebody is told about a name they may have meant; empty where none is near."""
+    near = closest(name, names(info))
+    return f" Close: /{near}" if near else ""
+
+
+def busy_words(what: str, view: SessionView) -> str:
+    """What somebody is told who asks for something while their own turn or command runs."""
+    return f"A {'turn' if view.in_turn else 'command'} is running. /stop ends it, then {what} goes on."
+
+
+def _spelled(name: str, arguments: str) -> tuple[str, str]:
+    """`/permissions:revoke 2` is `/permissions revoke 2`."""
+    lead, colon, verb = name.partition(":")
+    spaced = colon and lead in ("permissions", "sessions")
+    return (lead, f"{verb} {arguments}".strip()) if spaced else (name, arguments)
+
+
+def _command(name: str) -> Local | None:
+    return next((command for command, spellings, _ in _COMMANDS if name in spellings), None)
+
+
+def _model(wanted: str, now: Standing) -> Outcome:
+    if wanted:
+        return SetModel(session=now.session, model=wanted)
+    return Lines((f"model    {visible(now.view.model)}    Change it: /model provider:model",))
+
+
+def _mode(name: str, view: SessionView, session: str) -> Outcome:
+    for mode in MODES:
+        if name == mode:
+            return SetMode(session=session, mode=mode)
+    if name:
+        return Lines((f'"{visible(name, newlines=False)}" is not a mode ({", ".join(MODES)}).',))
+    return Lines((f"mode     {view.mode}    Change it: /mode NAME ({' '.join(MODES)})",))
+
+
+def _sessions(arguments: str, now: Standing) -> Outcome:
+    """The list, or what one may do with this session and with others."""
+    verb, _, words = arguments.partition(" ")
+    match verb, words.strip():
+        case (("" | "list"), ""):
+            return Do("sessions")
+        case (("resume" | "export"), words):
+            return carry_out(verb, words, now)
+        case "pin", "" | "off" as words:
+            return Do("pin", words)
+        case "branch", words if not words or _is_number(words):
+            return Do("branch", words)
+        case "branch", _:
+            return Lines(("After which turn? /sessions branch NUMBER",))
+        case _:
+            return Lines(
+                ("What about them? /sessions list, resume ID, pin [off], branch [TURN], export [path]",)
+            )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _permissions(arguments: str, view: SessionView, session: str) -> Outcome:
+    grants = list(view.grants.values())
+    verb, _, number = arguments.partition(" ")
+    if verb in ("revoke", "promote"):
+        at = int(number) if number.strip().isdecimal() else 0
+        if not 1 <= at <= len(grants):
+            return Lines(("Which one? /permissions lists them with their numbers.",))
+        chosen = grants[at - 1].grant_id
+        return RevokeGrant(session=session, grant_id=chosen) if verb == "revoke" else Do("promote", chosen)
+    lines = [f"mode     {view.mode}"]
+    lines += [f"{index:<8} {grant_words(grant)}" for index, grant in enumerate(grants, 1)]
+    if not grants:
+        lines.append("Nothing is allowed beyond the mode in this session.")
+    return Lines((*lines, "Rules of your settings: bridle permissions"), " " * 9)
+
+
+def grant_words(grant: GrantAdded) -> str:
+    """What is allowed from now on, and for how long."""
+    tool = visible(grant.tool, newlines=False)
+    pattern = visible(grant.pattern, newlines=False)
+    what = f"{tool}({pattern})" if pattern else f"every {tool} call"
+    arguments = f" {KEY_COVERS}" if grant.match == "key" else ""
+    until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
+    return f"{what}{arguments}, {until}"
+
+
+def _cost(now: Standing) -> tuple[str, ...]:
+    used = now.used
+    if used.usage == Usage():
+        return ("Nothing used yet.",)
+    money = money_words(used, used, local=used.is_local(now.info.is_local))[0]
+    return (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible(money, newlines=False)}")
+
+
+def _status(now: Standing) -> tuple[str, ...]:
+    view = now.view
+    state = "a turn is running" if view.in_turn else "a command runs" if view.running else "idle"
+    lines = [f"model    {visible(view.model)}", f"mode     {view.mode}", f"now      {state}", *_cost(now)]
+    return (*lines, *(f"! {visible(event.message)}" for event in view.degraded.values()))
+
+
+def _help(info: EngineInfo) -> tuple[str, ...]:
+    commands = [_entry(spellings[0], f"{does}{_also(spellings[1:])}") for _, spellings, does in _COMMANDS]
+    prompts = [_entry(prompt.name, prompt.does) for prompt in info.prompts]
+    return (*commands, *prompts)
+
+
+def _entry(name: str, does: str) -> str:
+    return f"{'/' + name:<{_NAME_COLUMNS - 1}} {does}"
+
+
+def _also(spellings: tuple[str, ...]) -> str:
+    return f"  (also {', '.join('/' + name for name in spellings)})" if spellings else ""

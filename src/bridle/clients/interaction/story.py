@@ -1,0 +1,325 @@
+"""What happens in a session, told in short lines: the same words in every client.
+
+A call *ran*, was *not run*, or its end is *unknown*; a line about a call that did not run never has an exit code or a
+duration.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from bridle.base.phrases import counted
+from bridle.base.visible import visible
+from bridle.clients.interaction.compaction_report import compacted_lines
+from bridle.protocol import events as e
+from bridle.protocol.errors import sentence
+from bridle.protocol.messages import TextBlock
+
+COMMAND_WIDTH = 60
+REASON_WIDTH = 120
+
+
+class Story:
+    """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them.
+
+    What a command printed is shown only if a person typed it: the model's own are for the model. `hint` says where to
+    see what a compaction dropped; `undo` and `redo` are what one types here for either.
+    """
+
+    def __init__(
+        self,
+        *,
+        diffs: bool = False,
+        words: bool = False,
+        hint: str = "",
+        undo: str = "/undo",
+        redo: str = "/redo",
+    ) -> None:
+        self._diffs = diffs
+        self._words = words
+        self._hint = hint
+        self._undo = undo
+        self._redo = redo
+        self._prefix: e.PrefixSet | None = None
+        self._inputs: dict[str, dict[str, Any]] = {}
+        self._allowed: dict[str, str] = {}
+        self._denied: dict[str, e.PermissionDecided] = {}
+        self._text: list[str] = []
+        self._typed: set[str] = set()
+        self._started: set[str] = set()
+        self._background: dict[str, str] = {}
+        self._provider = "the provider"
+        self._children: dict[str, Story] = {}
+
+    def told(self, envelope: e.Envelope) -> list[str]:
+        """The lines this event adds to the story of its session: what a child does stands behind its path."""
+        if isinstance(envelope.event, e.ChildEnded):
+            self._children.pop(envelope.event.invocation, None)
+        if envelope.invocation is None:
+            return self.lines(envelope.event)
+        child = self._children.get(envelope.invocation)
+        if child is None:
+            child = self._children[envelope.invocation] = Story(diffs=self._diffs, hint=self._hint)
+        path = visible(" > ".join(envelope.agent_path), newlines=False)
+        return [f"{path}: {line}" for line in child.lines(envelope.event)]
+
+    def lines(self, event: e.AnyEvent) -> list[str]:
+        """The lines this event adds, mostly none."""
+        match event:
+            case e.ToolCallRequested():
+                self._inputs[event.call_id] = event.input
+                if event.step == 0 and event.tool == "bash":
+                    self._typed.add(event.call_id)
+                return []
+            case e.PermissionDecided():
+                self._take_decision(event)
+                return []
+            case e.ToolCallStarted():
+                self._started.add(event.call_id)
+                return []
+            case e.ToolResult():
+                return self._result(event)
+            case e.TextDelta():
+                self._text.append(event.text)
+                return []
+            case e.StepStarted():
+                self._text.clear()
+                self._provider = event.provider
+                return []
+            case e.StepEnded():
+                said = "".join(self._text)
+                self._text.clear()
+                return visible(said).splitlines() if self._words and event.calls and said else []
+            case e.StepFailed():
+                self._text.clear()
+                return [visible(self.failure(event))]
+            case e.PrefixSet():
+                self._prefix = event
+                return []
+            case e.Compacted():
+                return compacted_lines(event, self._prefix, hint=self._hint)
+            case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
+                return [f"pinned   {_short(words)}"]
+            case e.Notice(reason="NothingToUndo", data={"preview": preview}):
+                return [visible(event.message), *_in_the_way(preview)]
+            case e.Degraded() | e.Notice():
+                return [visible(event.message)]
+            case e.HookTimeout():
+                data = {
+                    "event": event.event,
+                    "command": event.command,
+                    "timeout_s": f"{event.timeout_ms / 1000:g}",
+                }
+                return [visible(sentence("HookTimeout", data))]
+            case e.HookError():
+                return [visible(f"Hook {event.command} failed at {event.event}: {event.message}")]
+            case e.MCPServerDown():
+                return [visible(str(event))]
+            case e.BackgroundStarted():
+                what = self._background[event.call_id] = f"{_short(event.command)} (in the background)"
+                return [f"started  {what:<30} {self._allowed.pop(event.call_id, '')}".rstrip()]
+            case e.BackgroundEnded():
+                what = self._background.pop(event.call_id, "background command")
+                return [f"{'stopped' if event.outcome == 'cancelled' else 'ended':<8} {what}"]
+            case e.UndoApplied():
+                return self._undone(event)
+            case e.Cancelled():
+                return ["stopped"]
+            case e.StreamGap():
+                return [f"{event.last - event.first + 1} events were skipped here"]
+            case e.Error():
+                return [visible(event.message)]
+            case (
+                e.SessionCreated()
+                | e.InputAccepted()
+                | e.TurnStarted()
+                | e.TurnEnded()
+                | e.TurnTiming()
+                | e.SessionEnded()
+                | e.Branched()
+                | e.ContextAdded()
+                | e.ThinkingDelta()
+                | e.CostIncremented()
+                | e.PermissionRequested()
+                | e.ToolCallProgress()
+                | e.QuestionAsked()
+                | e.QuestionAnswered()
+                | e.TodosChanged()
+                | e.ModelChanged()
+                | e.ModeChanged()
+                | e.GrantAdded()
+                | e.GrantRevoked()
+                | e.ChildStarted()
+                | e.ChildEnded()
+                | e.CustomEvent()
+                | e.TokenExpiring()
+                | e.Presence()
+                | e.ClientRequest()
+                | e.UnknownEvent()
+            ):
+                return []
+            case _:
+                assert_never(event)
+
+    def failure(self, failed: e.StepFailed, *, left_s: float | None = None) -> str:
+        """An attempt that failed: shorter than its sentence, which is for programs, where a person waits.
+
+        `left_s` is what is left of the wait, where somebody looks on.
+        """
+        if failed.retry_in_ms is None:
+            return failed.message
+        wait = f"{failed.retry_in_ms / 1000 if left_s is None else left_s:.3g} s"
+        if failed.attempts is None:
+            return f"{failed.message} Trying again in {wait}."
+        tried = f"try {failed.attempt + 1} of {failed.attempts}"
+        match failed.reason:
+            case "RateLimited":
+                return f"{self._provider} asks us to wait {wait} (rate limit, {tried}). Ctrl-C stops."
+            case "StreamSilent":  # its sentence says so itself
+                return failed.message
+            case _:
+                return f"{failed.message} Trying again in {wait} ({tried})."
+
+    def _take_decision(self, decided: e.PermissionDecided) -> None:
+        if decided.verdict == "deny":
+            self._denied[decided.call_id] = decided
+        elif decided.decided_by == "rule":
+            rule, origin = _shown(decided.rule), _shown(decided.origin) or "rule"
+            self._allowed[decided.call_id] = f"allowed by {origin} '{rule}'"
+        elif decided.decided_by == "yes":
+            self._allowed[decided.call_id] = "allowed by --yes"
+        elif decided.answered_by:
+            self._allowed[decided.call_id] = "allowed by you"
+
+    def _result(self, result: e.ToolResult) -> list[str]:
+        what = describe_call(result.tool, self._inputs.pop(result.call_id, {}))
+        if (judged := result.metadata.get("judged")) and "judged_by" in result.metadata:
+            return [f"judged   {what:<30} you said: {_SAID.get(str(judged), 'it is not known')}"]
+        if result.outcome == "unknown":
+            return [f"unknown  {what:<30} Bridle stopped while it ran"]
+        if result.outcome == "cancelled" and result.call_id not in self._started:
+            return [f"not run  {what:<30} stopped before it began"]
+        if result.outcome == "cancelled":
+            return [f"stopped  {what}"]
+        if did_not_run(result):
+            return [f"not run  {what:<30} {self._why_not(result)}"]
+        if result.call_id in self._background and result.outcome == "ok":
+            return []  # it was said when it started, and still runs
+        if result.call_id in self._typed:
+            return [
+                *visible(result.content).splitlines(),
+                f"ran      {what:<30} {'   '.join(_facts(result))}".rstrip(),
+            ]
+        facts = [*_facts(result), *filter(None, (self._allowed.pop(result.call_id, ""),))]
+        line = f"ran      {what:<30} {'   '.join(facts)}".rstrip()
+        return [line, *self._diff(result)]
+
+    def _diff(self, result: e.ToolResult) -> list[str]:
+        diff = result.metadata.get("diff")
+        if not self._diffs or not isinstance(diff, str):
+            return []
+        return ["    " + line for line in visible(diff).splitlines() if not line.startswith(("---", "+++"))]
+
+    def _undone(self, applied: e.UndoApplied) -> list[str]:
+        done = (
+            f"Done again. {self._undo} takes it back."
+            if applied.redone
+            else f"Undone. {self._redo} brings it back."
+        )
+        lines = [f"{done} The conversation is unchanged; the model has been told."]
+        if applied.left:
+            lines.append(f"Left as they are: {', '.join(_shown(path) for path in applied.left)}")
+        return lines
+
+    def _why_not(self, result: e.ToolResult) -> str:
+        decided = self._denied.pop(result.call_id, None)
+        match result.reason:
+            case "NoApprover":
+                why = f": {visible(decided.note, newlines=False)}" if decided and decided.note else ""
+                return f"nobody is here to ask{why}"
+            case "PermissionTimeout":
+                waited_s = result.metadata.get("timeout_s", 60)
+                return f"nobody answered in {waited_s:g} s (no one was attached)"
+            case "PermissionDenied":
+                note = decided.note if decided else None
+                return f'you said no: "{visible(note)}"' if note else "you said no"
+            case "RuleDenied" if decided:
+                rule = _shown(decided.rule)
+                pattern = rule.partition("(")[2].removesuffix(")") or rule
+                return f'rule deny "{pattern}" ({_shown(decided.origin) or "rule"})'
+            case "HookBlocked" if result.evidence:
+                evidence = result.evidence
+                return visible(f"hook {evidence.rule}: {evidence.matched}", newlines=False)
+            case _:
+                return visible(result.content.partition("\n")[0])
+
+
+_SAID = {"happened": "it happened", "did not happen": "it did not", "undone": "undone"}
+_VERBS = {
+    "read_file": "read",
+    "write_file": "write",
+    "edit_file": "edit",
+    "apply_patch": "patch",
+    "ask_user": "ask",
+    "web_fetch": "fetch",
+}
+_NEVER_RAN = frozenset({"UnknownTool", "InvalidInput", "CannotStart"})
+
+
+def did_not_run(result: e.ToolResult) -> bool:
+    """Whether nothing of the call happened: refused, impossible, or it could not even be started."""
+    return result.outcome in ("denied", "blocked") or result.reason in _NEVER_RAN
+
+
+def describe_call(tool: str, given: dict[str, Any]) -> str:
+    """A call in a few words: the command itself, or the tool's verb and its path."""
+    if tool == "bash":
+        command, job = str(given.get("command", "")), str(given.get("job", ""))
+        return (
+            f"{'stop' if given.get('stop') else 'look at'} {_short(job)}" if job else _short(command) or tool
+        )
+    verb = _VERBS.get(tool, visible(tool, newlines=False))
+    about = next(
+        (given[name] for name in ("pattern", "path", "question", "url") if isinstance(given.get(name), str)),
+        "",
+    )
+    return f"{verb} {_short(about)}" if about else verb
+
+
+def _shown(text: str | None) -> str:
+    return visible(text or "", newlines=False)
+
+
+def _short(text: str, width: int = COMMAND_WIDTH) -> str:
+    shown = visible(text.strip(), newlines=False)
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def _facts(result: e.ToolResult) -> list[str]:
+    facts: list[str] = []
+    metadata = result.metadata
+    if isinstance(code := metadata.get("exit_code"), int):
+        facts.append(f"exit {code}")
+    if metadata.get("blocked") is True:
+        facts.append("the sandbox blocked something")
+    if isinstance(metadata.get("added"), int):
+        facts.append(f"+{metadata['added']} -{metadata.get('removed', 0)}")
+    if result.tool == "read_file" and isinstance(last := metadata.get("last_line"), int):
+        facts.append(counted(last - metadata.get("first_line", 1) + 1 if last else 0, "line"))
+    if result.outcome == "timeout":
+        facts.append("stopped: it took too long")
+    elif result.outcome == "error" and "exit_code" not in metadata:
+        facts.append(_short(result.content.strip().partition("\n")[0], REASON_WIDTH))
+    if result.duration_ms is not None and result.duration_ms >= 100:
+        facts.append(f"{result.duration_ms / 1000:.1f} s")
+    return facts
+
+
+def _in_the_way(preview: dict[str, Any]) -> list[str]:
+    """What keeps an undo from changing anything."""
+    import msgspec
+
+    from bridle.clients.interaction.undo_question import undo_lines  # only for this
+    from bridle.protocol.questions import UndoPreview
+
+    return undo_lines(msgspec.convert(preview, UndoPreview))

@@ -1,0 +1,163 @@
+"""What a session is right now, folded from its events: title, model, mode, what runs and what waits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridle.base.visible import visible
+from bridle.clients.interaction.context_parts import Contents
+from bridle.protocol import events as e
+from bridle.protocol.commands import AnyCommand, SendInput
+from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+
+_TITLE_CHARACTERS: Final = 60
+
+
+class SessionView:
+    """The fold. `client` is our own id; nothing here is shown by itself."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self._waiting: dict[int, str] = {}
+        self._queued: set[int] = set()
+        self._begun = ""
+        self._in_turn = False
+        self._sending: list[tuple[str, bool]] = []
+        self._typed_calls: set[str] = set()
+        self._compacting = False
+        self.title = ""
+        self.model = ""
+        self.asked = ""
+        self.mode: e.Mode = "default"
+        self.turns = 0
+        self.last_id = 0
+        self._early: list[tuple[str | None, e.AnyEvent]] = []
+        self.degraded: dict[str, e.Degraded] = {}
+        self.created: e.SessionCreated | None = None
+        self.grants: dict[str, e.GrantAdded] = {}
+        self.jobs: dict[str, str] = {}
+        self.contents = Contents()
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn runs, or input is on its way that will start one, or a command the person typed."""
+        return self._in_turn or self._compacting or bool(self._waiting or self._sending or self._typed_calls)
+
+    @property
+    def in_turn(self) -> bool:
+        return self._in_turn
+
+    @property
+    def queued(self) -> list[str]:
+        """What waits for the running turn, also what is still on its way there."""
+        return [*self._waiting.values(), *(words for words, _ in self._sending)]
+
+    def sending(self, words: str) -> None:
+        """Input of ours is on its way. If a turn runs, the person was told that it waits, however that ends."""
+        self._sending.append((words, self.running))
+
+    def refused(self, command: AnyCommand) -> None:
+        if isinstance(command, SendInput):
+            del self._sending[:1]
+
+    def begun_from_queue(self, number: int) -> str:
+        """The words of an input that had to wait and whose turn begins now; "" for one that did not."""
+        found = number in self._queued
+        self._queued.discard(number)
+        return self._begun if found else ""
+
+    def was_shown_early(self, envelope: e.Envelope) -> bool:
+        """Whether this is the second coming of an event: on a full disk it is shown before it has an id."""
+        seen = envelope.invocation, envelope.event
+        if envelope.id is None:
+            if not isinstance(envelope.event, e.LiveEvent):
+                self._early.append(seen)
+            return False
+        if seen not in self._early:
+            return False
+        self._early.remove(seen)
+        self.last_id = envelope.id
+        return True
+
+    def take(self, envelope: e.Envelope) -> None:
+        """One more event. What a child said is none of this."""
+        self.last_id = envelope.id or self.last_id
+        if not e.concerns(envelope):
+            return
+        self.contents.take(envelope.event)
+        match envelope.event:
+            case e.SessionCreated(mode=mode) as created:
+                self.mode = mode
+                self.created = created
+                self.degraded.clear()
+                self._begin_run()
+            case e.ModeChanged(mode=mode):
+                self.mode = mode
+            case e.ModelChanged(holds="this_turn"):
+                pass
+            case e.ModelChanged() as changed:
+                self.model = f"{changed.provider}:{changed.model}"
+            case e.StepStarted(provider=provider, model=model):
+                self.asked = f"{provider}:{model}"
+            case e.Degraded() as degraded:
+                self.degraded[degraded.what] = degraded
+            case e.InputAccepted(content=content):
+                self._accepted(envelope, content)
+            case e.ContextAdded(input=number) if number is not None:
+                self._waiting.pop(number, None)
+            case e.TurnStarted(input=number):
+                self._begun = self._waiting.pop(number, "")
+                self._in_turn = True
+                self.turns += 1
+            case e.TurnEnded():
+                self._in_turn = self._compacting = False
+            case e.Notice(reason="Compacting"):
+                self._compacting = True
+            case e.Compacted() | e.Cancelled() | e.Notice(reason="EngineFault"):
+                self._compacting = False
+            case e.ToolCallRequested(step=0, call_id=call):
+                self._typed_calls.add(call)
+            case e.ToolResult(call_id=call):
+                self._typed_calls.discard(call)
+            case e.GrantAdded(grant_id=grant) as added:
+                self.grants[grant] = added
+            case e.GrantRevoked(grant_id=grant):
+                self.grants.pop(grant, None)
+            case e.BackgroundStarted(call_id=call, command=command):
+                self.jobs[call] = command
+            case e.BackgroundEnded(call_id=call):
+                self.jobs.pop(call, None)
+            case _:
+                pass
+
+    def _begin_run(self) -> None:
+        """The session is opened again: what lived only as long as the program that had it before is gone."""
+        self._typed_calls.clear()
+        self._compacting = False
+        self.jobs.clear()
+        self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
+
+    def _accepted(self, envelope: e.Envelope, content: tuple[InputBlock, ...]) -> None:
+        words = _words(content)
+        self.title = self.title or _title(words)
+        waits = self._in_turn or bool(self._waiting)
+        if envelope.originator == self._client and self._sending:
+            waits = self._sending.pop(0)[1]
+        if envelope.id is not None:
+            if waits:
+                self._queued.add(envelope.id)
+            self._waiting[envelope.id] = words
+
+
+def _words(content: tuple[InputBlock, ...]) -> str:
+    parts = [
+        block.text if isinstance(block, TextBlock) else f"@{block.path}"
+        for block in content
+        if isinstance(block, TextBlock | FileMention)
+    ]
+    return visible("".join(parts))
+
+
+def _title(words: str) -> str:
+    line = " ".join(words.split())
+    return line if len(line) <= _TITLE_CHARACTERS else line[: _TITLE_CHARACTERS - 1] + "…"

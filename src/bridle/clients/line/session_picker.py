@@ -1,0 +1,106 @@
+"""The list of sessions at a terminal: drawn below what is there, gone when somebody has chosen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bridle.base.clock import Clock, SystemClock, Timer
+from bridle.clients.interaction.keys import Key
+from bridle.clients.interaction.picker import (
+    Deed,
+    Gone,
+    Listed,
+    Picked,
+    Picker,
+    picker_lines,
+    press,
+    relisted,
+    unwarned,
+)
+from bridle.clients.line.footer import HINT_S, MARK
+from bridle.clients.line.page import Ink, Page, Prompt
+from bridle.clients.line.terminal import Terminal
+from bridle.protocol.errors import BridleError
+
+Do = Callable[[Deed], tuple[Listed, ...]]
+"""Does something to a session and lists what there is now; after a fork the new one stands first."""
+
+
+async def pick(
+    picker: Picker, terminal: Terminal, clock: Clock | None = None, *, do: Do | None = None
+) -> str | None:
+    """The id of the session a person chose, or None if they left. A fork of one is chosen by making it.
+
+    Where nobody can choose, the list is printed and the answer is None, at once. Where nothing can be redrawn, it is
+    printed again after each change.
+    """
+    clock = clock or SystemClock()
+    page = Page(
+        terminal.write,
+        columns=lambda: terminal.columns,
+        rows=lambda: terminal.rows,
+        moves=terminal.look.moves,
+    )
+    if not terminal.interactive:
+        page.lines([Ink(line) for line in picker_lines(picker, columns=terminal.columns)])
+        return None
+    chosen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    warning: Timer | None = None
+
+    def draw() -> None:
+        page.prompt(picker_prompt(picker, columns=terminal.columns, rows=terminal.rows))
+
+    def forget_warning() -> None:
+        nonlocal picker
+        picker = unwarned(picker)
+        draw()
+
+    def on_keys(keys: list[Key]) -> None:
+        nonlocal picker, warning
+        for key in keys:
+            picker, choice = press(picker, key)
+            match choice:
+                case Picked(id=session) if not chosen.done():
+                    chosen.set_result(session)
+                case Deed() as deed if do is not None and not chosen.done():
+                    picker = done(deed, do)
+                case Gone() if not chosen.done():
+                    chosen.set_result(None)
+                case _:
+                    pass
+        if warning is not None:
+            warning.cancel()
+        if picker.warned:
+            warning = clock.call_later(HINT_S, forget_warning)
+        if not chosen.done():
+            draw()
+
+    def done(deed: Deed, do: Do) -> Picker:
+        try:
+            sessions = do(deed)
+        except BridleError as failure:
+            return relisted(picker, picker.sessions, failure.message)
+        if deed.what == "fork":
+            chosen.set_result(sessions[0].id)
+        return relisted(picker, sessions)
+
+    def on_end() -> None:
+        if not chosen.done():
+            chosen.set_result(None)
+
+    with terminal.raw(), terminal.listening(on_keys, on_end):
+        draw()
+        try:
+            return await chosen
+        finally:
+            if warning is not None:
+                warning.cancel()
+            page.leave()
+
+
+def picker_prompt(picker: Picker, *, columns: int, rows: int) -> Prompt:
+    """The list above the line that filters it."""
+    lines = tuple(picker_lines(picker, columns=max(columns - 1, 0), rows=rows))
+    return Prompt(lead=MARK, cells=tuple(picker.filter), at=len(picker.filter), hints=lines)

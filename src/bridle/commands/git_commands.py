@@ -1,0 +1,85 @@
+"""Slash commands about the repository a session works in. They only look, and only people give them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.protocol.errors import UsageError
+from bridle.protocol.events import ContextAdded, Notice
+from bridle.protocol.messages import TextBlock
+
+if TYPE_CHECKING:
+    from bridle.base.git_repository import Repository
+    from bridle.base.git_status import Changed
+
+MAX_DIFF_BYTES = 32 * 1024
+MAX_NAMES = 20
+"""How many file names stand in one list."""
+GIT_DOES: Mapping[str, str] = {
+    "diff": "what changed since the last commit, for you and the model: /diff [path]"
+}
+"""What each of them does, for the list of commands."""
+
+
+def diff_command(
+    repository: Callable[[], Repository], *, cwd: str, shows: Callable[[str], bool]
+) -> SlashCommand:
+    """`/diff [path]`: `git diff HEAD`, shown and put into the conversation.
+
+    `shows` says whether the content of an absolute path may be seen; changed files it hides are named and left out.
+    """
+
+    async def run(path: str) -> SlashEvent:
+        from bridle.base.git_repository import GitFailed  # not before the first such command
+
+        try:
+            text = await _changes(repository(), _absolute(cwd, path), shows)
+        except GitFailed as failure:
+            raise UsageError(f"{failure.problem[0].upper()}{failure.problem[1:]}.") from None
+        if not text:
+            return Notice(reason="NoChanges", message="Nothing has changed since the last commit.")
+        return ContextAdded(source="diff", content=(TextBlock(text=text),))
+
+    return SlashCommand(name="diff", does=GIT_DOES["diff"], run=run)
+
+
+async def _changes(repository: Repository, below: str, shows: Callable[[str], bool]) -> str:
+    """What changed at or below the path `below`, or anywhere; empty where nothing did."""
+    root = await repository.root()
+
+    def is_meant(change: Changed) -> bool:
+        path = os.path.join(root, change.path)
+        return not below or path == below or path.startswith(f"{below}/")
+
+    def may_be_seen(change: Changed) -> bool:
+        return all(shows(os.path.join(root, path)) for path in (change.path, change.before) if path)
+
+    changes = list(filter(is_meant, (await repository.status()).changes))
+    known = [change for change in changes if not change.untracked]
+    seen = list(filter(may_be_seen, known))
+    parts: list[str] = []
+    if seen:
+        every = not below and len(seen) == len(known)
+        paths = [os.path.join(root, path) for change in seen for path in (change.path, change.before) if path]
+        diff = await repository.diff(paths=() if every else paths, max_bytes=MAX_DIFF_BYTES)
+        parts.append(f"Changes since the last commit (git diff HEAD):\n\n{diff.text}".rstrip("\n"))
+        if diff.truncated:
+            parts.append(f"There is more: this is the beginning, {MAX_DIFF_BYTES // 1024} KB.")
+    parts += _listed("Changed, not shown because it may hold secrets", [c for c in known if c not in seen])
+    parts += _listed("New, not known to git", [change for change in changes if change.untracked])
+    return "\n\n".join(parts)
+
+
+def _absolute(cwd: str, path: str) -> str:
+    return os.path.normpath(os.path.join(cwd, path)) if path else ""
+
+
+def _listed(lead: str, changes: list[Changed]) -> list[str]:
+    if not changes:
+        return []
+    names = ", ".join(change.path for change in changes[:MAX_NAMES])
+    more = len(changes) - MAX_NAMES
+    return [f"{lead}: {names}{f' and {more} more' if more > 0 else ''}"]

@@ -1,0 +1,243 @@
+"""Where settings come from besides files: the environment and the command line. And what a source is.
+
+Every variable and every option is a source of its own, so that the origin of a value can be named exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bridle.config.problems import Problem, Severity, shown
+from bridle.config.setting_table import (
+    Lines,
+    Node,
+    Path,
+    Setting,
+    Table,
+    canonical,
+    key_of,
+    nearest,
+    node_at,
+    path_of,
+    tree,
+)
+from bridle.config.settings_file import Tier
+from bridle.config.value_check import Report, folded, line_of, unknown_clause, validated, wrong_value
+
+VARIABLES: Mapping[str, str] = {
+    "BRIDLE_MODEL": "model",
+    "BRIDLE_API_KEY": "api_key",
+    "BRIDLE_MODE": "mode",
+    "BRIDLE_PROFILE": "profile",
+    "BRIDLE_SANDBOX": "sandbox.mode",
+    "BRIDLE_MAIN_MAX_CONTEXT_TOKENS": "context.max_tokens",
+    "BRIDLE_MAIN_COMPACT_AT_RATIO": "context.compact_at",
+    "BRIDLE_MAIN_SUMMARY_TARGET_TOKENS": "context.summary_tokens",
+}
+"""The variables that are settings."""
+
+OTHER_VARIABLES = (
+    "BRIDLE_HOME", "BRIDLE_CONFIG", "BRIDLE_NO_ATTACH", "BRIDLE_URL", "BRIDLE_TOKEN_FILE", "BRIDLE_MACHINE_KEY",
+    "BRIDLE_PASSPHRASE", "BRIDLE_LOG", "BRIDLE_PLAIN", "BRIDLE_APPROVED_LOCK",
+)  # fmt: skip
+"""The variables that mean something else."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a value comes from. `name` is how people call the place: a file, a variable, an option."""
+
+    tier: Tier
+    name: str
+    path: str | None = None
+    line: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """`user config, line 12`, `BRIDLE_MODE`, `default`."""
+        place = f"{self.tier} config" if self.tier in {"user", "project", "local"} else self.name
+        return place if self.line is None else f"{place}, line {self.line}"
+
+
+class Source:
+    """Checked values under our names, from one place. Nobody changes them."""
+
+    def __init__(
+        self,
+        tier: Tier,
+        name: str,
+        values: Table,
+        *,
+        path: str | None = None,
+        lines: Lines | None = None,
+    ) -> None:
+        self.tier: Tier = tier
+        self.name = name
+        self.path = path
+        self.values = values
+        self._lines = lines or {}
+
+    def origin(self, path: Path) -> Origin:
+        return Origin(tier=self.tier, name=self.name, path=self.path, line=line_of(self._lines, path))
+
+    def __repr__(self) -> str:  # without values: there may be keys among them
+        return f"Source({self.tier!r}, {self.name!r})"
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A value given with an option of its own, like `--mode`."""
+
+    name: str
+    key: str
+    value: Any
+
+
+class Given(msgspec.Struct, frozen=True):
+    sources: list[Source]
+    problems: list[Problem]
+
+
+def environment_sources(env: Mapping[str, str]) -> Given:
+    """The settings among the variables; an empty one counts as unset. An unknown `BRIDLE_` variable is named."""
+    given = Given([], [])
+    for name in sorted(env):
+        if not name.startswith("BRIDLE_") or not env[name]:
+            continue
+        if name in VARIABLES:
+            path = path_of(VARIABLES[name])
+            _add(given, "environment", name, path, _typed(env[name], path))
+        elif name not in OTHER_VARIABLES:
+            close = nearest(name, (*VARIABLES, *OTHER_VARIABLES))
+            clause = "is not a variable Bridle knows" + (f" (nearest: {close})" if close else "")
+            given.problems.append(Problem(severity="warning", source=shown(name), problem=clause))
+    return given
+
+
+def flag_sources(sets: Sequence[str], options: Iterable[Option]) -> Given:
+    """The settings of the command line: `--set key=value`, then options of their own, which are the plainer words."""
+    given = Given([], [])
+    for text in sets:
+        _add_set(given, text)
+    for option in options:
+        _add(given, "flags", option.name, path_of(option.key), option.value)
+    return given
+
+
+class Settable(NamedTuple):
+    """One setting named by a person: where it stands, and its row in the table."""
+
+    path: tuple[str, ...]
+    setting: Setting | None
+
+
+def settable(key: str) -> Settable:
+    """The place a dotted key names, under our names. Raises ValueError with a clause that says what is wrong.
+
+    A list of tables may be named as a whole; it has no row of its own.
+    """
+    try:
+        parts = path_of(key)
+    except ValueError:
+        raise ValueError(f'"{shown(key)}" is not a key; write it as in budget.max_steps') from None
+    node: Node = tree()
+    path: tuple[str, ...] = ()
+    for part in parts:
+        if node.setting is not None and node.setting.kind.wanted.startswith("a table"):
+            return Settable((*path, *parts[len(path) :]), None)
+        name = canonical(node, part)
+        if name is None or node.listed is not None:
+            raise ValueError(unknown_clause(node, (*path, part)))
+        path = (*path, name)
+        node = node.named or node.children[name]
+    if node.setting is None and node.listed is None:
+        names = ", ".join(f"{key}.{child}" for child in node.children if child != "*") or f"{key}.NAME"
+        raise ValueError(f"{shown(key)} is a section; name one of its settings ({names})")
+    return Settable(path, node.setting)
+
+
+def value_of(text: str, setting: Setting | None) -> Any:
+    """The value a person typed: TOML where it parses, else the text itself.
+
+    What parses as something else but is wanted as text (a model called `5`) stays text.
+    """
+    import tomllib
+
+    try:
+        value: Any = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+    except (ValueError, RecursionError):
+        value = text
+    if setting is not None and not setting.kind.accepts(value) and setting.kind.accepts(text):
+        return text
+    return value
+
+
+def _typed(text: str, path: tuple[str, ...]) -> Any:
+    """What a variable holds: its text where the setting takes that, else the number or flag it spells."""
+    node = node_at(path)
+    setting = None if node is None else node.setting
+    return text if setting is None or setting.kind.accepts(text) else value_of(text, setting)
+
+
+def nested(path: Sequence[str], value: Any) -> Table:
+    """A table that holds one value at a path."""
+    for name in reversed(path):
+        value = {name: value}
+    return value
+
+
+def checked_value(path: tuple[str, ...], value: Any, setting: Setting | None) -> list[Problem]:
+    """What is wrong with a value for a setting, as problems without a place; empty if nothing is."""
+    if setting is not None:
+        if setting.kind.accepts(value):
+            return []
+        return [Problem(severity="error", source="", problem=wrong_value(setting, value, path))]
+    return _check(nested(path, value), _reporter("")).problems
+
+
+def _add_set(given: Given, text: str) -> None:
+    key, equals, value = text.partition("=")
+    key, value = key.strip(), value.strip()
+    if not equals:
+        given.problems.append(_wrong("--set", f'"{shown(text)}" is not key=value'))
+        return
+    try:
+        path, setting = settable(key)
+    except ValueError as problem:
+        given.problems.append(_wrong("--set", str(problem)))
+        return
+    if setting is not None and setting.secret:
+        clause = f"{key_of(path)} cannot be given on the command line, where others can read it"
+        given.problems.append(_wrong("--set", clause))
+        return
+    _add(given, "flags", "--set", path, value_of(value, setting))
+
+
+def _add(given: Given, tier: Tier, name: str, path: tuple[str, ...], value: Any) -> None:
+    checked = _check(nested(path, value), _reporter(name))
+    given.problems.extend(checked.problems)
+    if not checked.problems:
+        given.sources.append(Source(tier, name, checked.values))
+
+
+class _CheckedTable(msgspec.Struct, frozen=True):
+    values: Table
+    problems: list[Problem]
+
+
+def _check(values: Table, report: Report) -> _CheckedTable:
+    names = folded(values, {}, report, unknown="error")
+    kept = validated(names.values, {}, report, in_file=False)
+    return _CheckedTable(kept.values, [*names.problems, *kept.problems])
+
+
+def _reporter(source: str) -> Report:
+    def report(severity: Severity, problem: str, _line: int | None, key: str) -> Problem:
+        return Problem(severity=severity, source=source, problem=problem, key=key)
+
+    return report
+
+
+def _wrong(source: str, problem: str) -> Problem:
+    return Problem(severity="error", source=source, problem=problem)

@@ -1,0 +1,103 @@
+"""Settings as people and programs read them: every value with its origin, every problem in a sentence. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from bridle.base.redact import redact
+from bridle.base.visible import visible
+from bridle.config.origins import Origin
+from bridle.config.problems import Problem, written
+from bridle.config.setting_table import JOINED, SETTINGS, Node, Path, Setting, key_of, node_at, path_of, tree
+from bridle.config.tiers import Tiers
+
+HIDDEN = "(hidden)"
+_PASSWORD = re.compile(r"(://)[^/\s@]+@")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting in force. `value` is ready to be shown: secrets are not in it."""
+
+    key: str
+    value: Any
+    origin: Origin
+
+
+def rows(tiers: Tiers) -> list[Row]:
+    """Every setting that has a value, in the order of the table; lists of rules entry by entry."""
+    return list(_rows(tiers, tree(), tiers.values, ()))
+
+
+def show(tiers: Tiers, *, origin: bool = False) -> list[str]:
+    """One line for each setting, `key = value`; with `origin`, where the value comes from behind it."""
+    lines = [(f"{row.key} = {_shown(row.value)}", row.origin.shown) for row in rows(tiers)]
+    if not origin:
+        return [line for line, _origin in lines]
+    width = min(max((len(line) for line, _origin in lines), default=0), 60)
+    return [f"{line:<{width}}  # {visible(where, newlines=False)}" for line, where in lines]
+
+
+def shown_value(tiers: Tiers, key: str | Path) -> str | None:
+    """One value the way `show` writes it; None if it is not set."""
+    value = tiers.get(key)
+    if value is None:
+        return None
+    node = node_at(path_of(key) if isinstance(key, str) else key)
+    return _shown(_hidden(node.setting if node else None, value))
+
+
+def validate(tiers: Tiers) -> list[Problem]:
+    """Everything that is wrong, errors first. `msgspec.to_builtins` makes it data for `--json`."""
+    return sorted(tiers.problems, key=lambda problem: problem.severity != "error")
+
+
+def reference() -> list[str]:
+    """The table of settings, one line each, for help."""
+    width = max(len(setting.key) for setting in SETTINGS)
+    return [f"{setting.key:<{width}}  {setting.help}{_more(setting)}" for setting in SETTINGS]
+
+
+def _more(setting: Setting) -> str:
+    if setting.awaits:
+        return " (not used yet)"
+    return f" ({', '.join(setting.kind.choices)})" if setting.kind.choices else ""
+
+
+def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: Path) -> Iterator[Row]:
+    names = values if node.named is not None else [name for name in node.children if name in values]
+    for name in names:
+        path = (*place, name)
+        child = node.named or node.children[name]
+        if child.listed is not None and child.key in JOINED:
+            for index, entry in enumerate(tiers.written(child.key)):
+                yield Row(key=f"{child.key}[{index}]", value=_plain(entry.value), origin=entry.origin)
+        elif child.setting is not None:
+            where = tiers.origin(path)
+            assert where is not None
+            yield Row(key=key_of(path), value=_hidden(child.setting, values[name]), origin=where)
+        else:
+            yield from _rows(tiers, child, cast("Mapping[str, Any]", values[name]), path)
+
+
+def _hidden(setting: Setting | None, value: Any) -> Any:
+    if setting is not None and setting.secret:
+        return HIDDEN
+    if setting is not None and setting.private and isinstance(value, Mapping):
+        return dict.fromkeys(cast("Mapping[str, Any]", value), HIDDEN)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+    return _PASSWORD.sub(r"\1…@", redact(value)) if isinstance(value, str) else value
+
+
+def _shown(value: Any) -> str:
+    return visible(value if value == HIDDEN else written(value), newlines=False)

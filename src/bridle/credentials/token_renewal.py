@@ -1,0 +1,103 @@
+"""Access tokens that run out, renewed once for all processes that need them.
+
+A refresh token is often good for a single use, so two processes must not use the same one, and the new one must be
+on disk before anybody goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from bridle.base import files
+from bridle.base.clock import Clock
+from bridle.credentials.credential_store import CredentialStore
+from bridle.credentials.oauth import OAuthClient, Post, Refused, refresh
+from bridle.credentials.records import Credential, CredentialError, SignIn
+
+EARLY_MS = 60_000
+"""A token is renewed so long before it ends: a request may be under way for a while."""
+LOCK_WAIT_S = 60.0
+ENDED = frozenset({"invalid_grant", "invalid_token"})
+"""What servers call a refresh token that is of no use any more. Some take a second use of one for a theft and end
+everything that came of it, so it is not kept: the next run says that the sign-in has ended, and asks nobody."""
+
+
+class Renewal:
+    """The credentials of a store, renewed where they must be. `lock_path` is the one lock around renewals."""
+
+    def __init__(self, store: CredentialStore, *, lock_path: str, clock: Clock, post: Post) -> None:
+        self._store = store
+        self._lock_path = lock_path
+        self._clock = clock
+        self._post = post
+
+    async def current(self, provider: str, client: OAuthClient | None) -> Credential | None:
+        """The credential of a provider, good for a request now. Raises `CredentialError`.
+
+        Once a renewal has begun it is finished and stored, even if whoever asked has gone.
+        """
+        found = await asyncio.to_thread(self._store.get, provider)
+        if not isinstance(found, SignIn) or not self._is_due(found):
+            return found
+        return await asyncio.shield(asyncio.ensure_future(self._renewed(found, client)))
+
+    async def _renewed(self, before: SignIn, client: OAuthClient | None) -> Credential | None:
+        async with self._alone():
+            found = await asyncio.to_thread(self._store.get, before.provider)
+            if not isinstance(found, SignIn) or not self._is_due(found):
+                return found  # another process has done it
+            if client is None or not found.refresh_token:
+                return self._as_it_is(found, CredentialError("SignInEnded", provider=found.provider))
+            try:
+                after = await refresh(client, self._post, found, now_ms=self._clock.now_ms())
+            except Refused as refusal:
+                if refusal.code in ENDED:
+                    return await self._ended(found)
+                error = CredentialError("SignInFailed", provider=found.provider, problem=refusal.clause)
+                return self._as_it_is(found, error)
+            except CredentialError as error:
+                return self._as_it_is(found, error)
+            return await self._exchanged(found, after)
+
+    async def _ended(self, found: SignIn) -> Credential | None:
+        """Lets go of a refresh token that the server does not know any more."""
+        after = msgspec.structs.replace(found, refresh_token=None)
+        stored = await self._exchanged(found, after)
+        if stored is not after:
+            return stored
+        return self._as_it_is(after, CredentialError("SignInEnded", provider=found.provider))
+
+    async def _exchanged(self, before: SignIn, after: SignIn) -> Credential | None:
+        """What is stored now: the new one, unless a person has signed in or out in the meantime."""
+        if await asyncio.to_thread(self._store.exchange, before, after):
+            return after
+        return await asyncio.to_thread(self._store.get, before.provider)
+
+    def _is_due(self, found: SignIn) -> bool:
+        return found.expires_at_ms is not None and self._clock.now_ms() >= found.expires_at_ms - EARLY_MS
+
+    def _as_it_is(self, found: SignIn, error: CredentialError) -> SignIn:
+        """The old token as long as it lasts."""
+        if found.expires_at_ms is not None and self._clock.now_ms() >= found.expires_at_ms:
+            raise error
+        return found
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        lock = files.FileLock(self._lock_path)
+        try:
+            files.private_folder(os.path.dirname(self._lock_path))
+            taken = await asyncio.to_thread(lock.acquire, timeout_s=LOCK_WAIT_S)
+        except OSError as problem:
+            raise CredentialError(
+                "CredentialsUnusable", path=self._lock_path, problem=problem.strerror
+            ) from None
+        if not taken:
+            raise CredentialError("CredentialsBusy", path=self._lock_path)
+        with lock:
+            yield

@@ -1,0 +1,96 @@
+"""What models a server has, as it lists them itself: read from its JSON, tolerant of what is missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from bridle.providers.model_facts import PER, ModelFacts
+
+
+class ModelInfo(ModelFacts, frozen=True, kw_only=True):
+    """One model of a server. What the server does not say is None, and never guessed.
+
+    `context_tokens` is what the server serves, `longest_context_tokens` what the model could have.
+    """
+
+    name: str
+    longest_context_tokens: int | None = None
+    size_bytes: int | None = None
+    can_chat: bool = True
+    owner: str = ""
+
+
+def read_listing(body: bytes) -> tuple[ModelInfo, ...] | None:
+    """The models of `GET /models` in OpenAI's shape, with what OpenRouter, vLLM and llama.cpp add to it.
+
+    None if it is no such listing.
+    """
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    rows = cast("dict[str, Any]", found).get("data") if isinstance(found, dict) else found
+    if not isinstance(rows, list):
+        return None
+    listed = [cast("dict[str, Any]", row) for row in cast("list[Any]", rows) if isinstance(row, dict)]
+    return tuple(_model(row) for row in listed if text_of(row, "id"))
+
+
+def _model(row: dict[str, Any]) -> ModelInfo:
+    meta = mapping_of(row, "meta")
+    top = mapping_of(row, "top_provider")
+    pricing = mapping_of(row, "pricing")
+    return ModelInfo(
+        # Gemini lists `models/NAME` and is asked for NAME.
+        name=text_of(row, "id").removeprefix("models/"),
+        context_tokens=count_of(row, "max_model_len", "context_length", "context_window", "max_input_tokens")
+        or count_of(top, "context_length")
+        or count_of(meta, "n_ctx"),
+        max_output_tokens=count_of(row, "max_completion_tokens", "max_output_tokens")
+        or count_of(top, "max_completion_tokens"),
+        longest_context_tokens=count_of(meta, "n_ctx_train"),
+        can_chat=text_of(row, "type") not in {"embedding", "embeddings", "image", "rerank", "audio"},
+        tools=says(row.get("supported_parameters"), "tools"),
+        images=says(mapping_of(row, "architecture").get("input_modalities"), "image"),
+        price_in=_price(pricing.get("prompt")),
+        price_out=_price(pricing.get("completion")),
+        price_cache_read=_price(pricing.get("input_cache_read")),
+        price_cache_write=_price(pricing.get("input_cache_write")),
+        owner=text_of(row, "owned_by"),
+    )
+
+
+def says(listed: Any, word: str) -> bool | None:
+    """Whether a list of what a model can do has this word; None where there is no such list."""
+    return word in cast("list[Any]", listed) if isinstance(listed, list) else None
+
+
+def count_of(row: Mapping[str, Any], *names: str) -> int | None:
+    """The first of these that is a whole number above zero."""
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def text_of(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def mapping_of(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = row.get(name)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _price(value: Any) -> float | None:
+    """Dollars for a million tokens; vendors write those for one, as text. A price below zero means that it varies."""
+    try:
+        price = float(value)
+    except (TypeError, ValueError):
+        return None
+    return round(price * PER, 6) if 0 <= price < 1 else None

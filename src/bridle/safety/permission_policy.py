@@ -1,0 +1,327 @@
+"""Who decides whether a call may run, in which order, and why. Pure but for the saved grants it is given.
+
+The first that has something to say:
+  1  guards and hooks: they have spoken before anything here is asked
+  2  any rule that denies
+  3  a grant: a yes this session remembers, or one saved for this project
+  4  the first matching rule, tiers from flags down to built-in
+  5  the agent's own default
+  6  the mode's table
+  7  ask
+Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
+and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
+wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over grants and allow rules: a
+person says yes to each one. So does, where a rule denies commands, one that hides what it runs from that rule: the rule
+asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`: no mode, no
+agent's default, no broad rule and no `yes` says it for them. A person who means it says so at the start, by a flag of
+its own (`Lifted`).
+
+`evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from bridle.base.paths import SessionFolders
+from bridle.base.private_places import PrivatePlaces
+from bridle.base.secret_files import SECRET_FILES
+from bridle.engine.tools import ToolCall
+from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
+from bridle.safety.call_risk import NOTHING_LIFTED, Lifted, Place, Query, Understand, query_of
+from bridle.safety.grants import Grant, SavedGrants
+from bridle.safety.patterns import ALIASES, tool_matches
+from bridle.safety.rules import Rule, Tier, evaluate, first_match, in_tier_order, matches, parse_rule
+
+__all__ = [
+    "MODE_TABLE",
+    "SILENT_MODES",
+    "STEPS",
+    "Decision",
+    "Permissions",
+    "Rule",
+    "Tier",
+    "decide",
+    "evaluate",
+    "parse_rule",
+]
+
+DecidedBy: TypeAlias = Literal["rule", "grant", "agent", "mode", "default", "hook", "yes", "person", "nobody"]
+
+STEPS: Mapping[int, str] = {
+    1: "a guard or a hook",
+    2: "a rule that denies",
+    3: "a grant",
+    4: "a rule",
+    5: "the agent's default",
+    6: "the mode",
+    7: "nothing, so somebody is asked",
+}
+SILENT_MODES: frozenset[Mode] = frozenset({"safe", "plan"})
+"""Modes in which nobody is asked: what would ask is denied."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict and what decided.
+
+    `step` is the one of the order above; it stays when a person answers. `reason` is the stable one of a denial, `note`
+    what the rule's author wrote. `for_person`: only the yes of a person counts, not that of a hook or a flag.
+    """
+
+    verdict: Verdict
+    decided_by: DecidedBy
+    step: int
+    rule: str | None = None
+    origin: str | None = None
+    reason: str | None = None
+    note: str | None = None
+    for_person: bool = False
+
+
+class Cell(NamedTuple):
+    """One cell of the mode table: the verdict for quiet calls, and for all others."""
+
+    quiet: Verdict
+    otherwise: Verdict
+
+
+_ALLOW = Cell("allow", "allow")
+_ASK = Cell("ask", "ask")
+_DENY = Cell("deny", "deny")
+_QUIET_OR_ASK = Cell("allow", "ask")
+_QUIET_OR_DENY = Cell("allow", "deny")
+_SAFE: Mapping[Risk, Cell] = {
+    "read": _QUIET_OR_DENY, "write": _DENY, "shell": _QUIET_OR_DENY, "network": _DENY, "dangerous": _DENY,
+}  # fmt: skip
+
+MODE_TABLE: Mapping[Mode, Mapping[Risk, Cell]] = {
+    "strict": {"read": _ASK, "write": _ASK, "shell": _ASK, "network": _ASK, "dangerous": _ASK},
+    "default": {
+        "read": _QUIET_OR_ASK, "write": _ASK, "shell": _QUIET_OR_ASK, "network": _ASK, "dangerous": _ASK,
+    },
+    "safe": _SAFE,
+    "auto": {"read": _ALLOW, "write": _ALLOW, "shell": _ALLOW, "network": _ALLOW, "dangerous": _ASK},
+    "yolo": {"read": _ALLOW, "write": _ALLOW, "shell": _ALLOW, "network": _ALLOW, "dangerous": _ALLOW},
+    "plan": _SAFE,
+}  # fmt: skip
+
+
+def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iterable[Grant] = ()) -> Decision:
+    """The verdict on one call. `rules` are in tier order (see `in_tier_order`)."""
+    decision = _decide(query, mode, rules, grants)
+    if decision.verdict != "ask":
+        return decision
+    if mode in SILENT_MODES:
+        return Decision(
+            verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
+        )
+    return msgspec.structs.replace(decision, for_person=True) if _is_for_person(query, mode) else decision
+
+
+def _is_for_person(query: Query, mode: Mode) -> bool:
+    """`yolo` means secrets in files too; it does not mean what runs later without anybody looking."""
+    return query.asks_person or (query.private and mode != "yolo")
+
+
+def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
+    for rule in rules:
+        if rule.verdict == "deny" and matches(rule, query):
+            return _by_rule(rule, step=2)
+    if query.hides and (guarding := _guarding(rules, query.tool)):
+        return _by_hidden(query, guarding)
+    if query.must_ask:
+        return _by_agent(query, "ask") or Decision(
+            verdict="ask", decided_by="hook", step=1, note=query.must_ask
+        )
+    if query.escalates or query.discloses or query.brings:
+        return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
+    if grant := _granted(query, grants):
+        return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)
+    if rule := first_match(query, rules):
+        return _by_rule(rule, step=4)
+    return _by_agent(query, "ask" if query.for_person else "allow") or _by_mode(query, mode)
+
+
+class Permissions:
+    """The permissions of one session: what was configured, and what changes while it runs.
+
+    `yes` answers every question with yes but those for a person alone; it lifts no denial. `lifted` are the questions a
+    person answered at the start, `private` where secrets are on this machine. `mode` is asked at every decision: a
+    session's mode is a fold over its events and may change while it runs. `understand` reads commands; without it none
+    is quiet. `saved` are the grants kept on disk, None where nothing is kept; those of the workspace's root count here.
+    `names_programs` says that a rule denies commands, so that each program of one must be known by name.
+    """
+
+    def __init__(
+        self,
+        *,
+        folders: SessionFolders,
+        mode: Callable[[], Mode] = lambda: "default",
+        rules: Iterable[Rule] = (),
+        yes: bool = False,
+        agent_default: Verdict | None = None,
+        understand: Understand | None = None,
+        protected: tuple[str, ...] = (),
+        secret_files: tuple[str, ...] = SECRET_FILES,
+        saved: SavedGrants | None = None,
+        lifted: Lifted = NOTHING_LIFTED,
+        private: PrivatePlaces | None = None,
+    ) -> None:
+        self._mode = mode
+        self.yes = yes
+        self._place = Place(
+            folders=folders, protected=protected, secret_files=secret_files, lifted=lifted, private=private
+        )
+        self._rules = in_tier_order(rules)
+        self.names_programs = any(map(_denies_commands, self._rules))
+        self._agent_default: Verdict | None = agent_default
+        self._understand = understand
+        self._saved = saved
+        self._grants: dict[str, Grant] = {}
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode()
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return self._rules
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """Those of this session, then the saved ones."""
+        return (*self._grants.values(), *(self._saved.of(self.root) if self._saved is not None else ()))
+
+    @property
+    def persists(self) -> bool:
+        """Whether a yes may be kept for later sessions."""
+        return self._saved is not None
+
+    @property
+    def root(self) -> str:
+        """The folder that saved grants belong to."""
+        return self._place.folders.workspace
+
+    def query(self, call: ToolCall) -> Query:
+        """What there is to decide about a guarded call."""
+        return query_of(
+            call,
+            self._place,
+            understand=self._understand,
+            agent_default=self._agent_default,
+            named=self.names_programs,
+        )
+
+    def decide(self, query: Query) -> Decision:
+        return decide(query, mode=self.mode, rules=self._rules, grants=self.grants)
+
+    def remember(self, grant: GrantAdded) -> GrantAdded:
+        """Takes a grant into this session and, if it is to be saved, into the file; returns it with its end.
+
+        An empty pattern stands for the whole tool. Where it cannot be saved it holds for this session, and the reason
+        is raised (OSError or `BridleError`).
+        """
+        if grant.life == "saved" and self._saved is not None:
+            try:
+                return self._saved.add(self.root, grant)
+            except Exception:
+                self._hold(grant)
+                raise
+        self._hold(grant)
+        return grant
+
+    def revoke(self, grant_id: str) -> bool:
+        """Forgets a grant, also on disk. False when there is none of this id."""
+        if self._grants.pop(grant_id, None) is not None:
+            return True
+        return self._saved is not None and self._saved.revoke(self.root, grant_id)
+
+    def _hold(self, grant: GrantAdded) -> None:
+        self._grants[grant.grant_id] = Grant(
+            grant_id=grant.grant_id, tool=grant.tool, subject=grant.pattern or None, match=grant.match
+        )
+
+
+def _granted(query: Query, grants: Iterable[Grant]) -> Grant | None:
+    """A grant that covers the call: literal ones for everything it is about, one for its key, one for the tool.
+
+    What is exceptional passes with literal ones only.
+    """
+    mine = [grant for grant in grants if query.tool in ALIASES.get(grant.tool, (grant.tool,))]
+    subjects = query.subjects
+    literal = {
+        grant.subject: grant for grant in mine if grant.match == "literal" and grant.subject is not None
+    }
+    if subjects and all(subject in literal for subject in subjects):
+        return literal[subjects[0]]
+    if query.exceptional:
+        return None
+    key = query.key
+    for grant in mine:
+        if grant.subject is None or (grant.match == "key" and grant.subject == key):
+            return grant
+    return None
+
+
+def _by_rule(rule: Rule, *, step: int) -> Decision:
+    return Decision(
+        verdict=rule.verdict,
+        decided_by="rule",
+        step=step,
+        rule=rule.shown,
+        origin=rule.origin or rule.tier,
+        reason="RuleDenied" if rule.verdict == "deny" else None,
+        note=rule.reason,
+    )
+
+
+def _denies_commands(rule: Rule) -> bool:
+    """Whether somebody, not Bridle itself, wrote down commands that must not run."""
+    return rule.verdict == "deny" and rule.command is not None and rule.tier != "builtin"
+
+
+def _guarding(rules: Sequence[Rule], tool: str) -> Rule | None:
+    return next((rule for rule in rules if _denies_commands(rule) and tool_matches(rule.tool, tool)), None)
+
+
+def _by_hidden(query: Query, rule: Rule) -> Decision:
+    """A person says what becomes of a command that a rule about commands cannot see through."""
+    if query.agent_default == "deny":
+        return Decision(verdict="deny", decided_by="agent", step=5, reason="AgentDenied")
+    return Decision(
+        verdict="ask",
+        decided_by="rule",
+        step=2,
+        rule=rule.shown,
+        origin=rule.origin or rule.tier,
+        note=f"{query.hides}, so nobody can tell whether {rule.shown} denies it",
+        for_person=True,
+    )
+
+
+def _by_agent(query: Query, at_most: Verdict = "allow") -> Decision | None:
+    """The agent's own default, if it has one that says no more than `at_most`."""
+    verdict = query.agent_default
+    if verdict is None or (at_most == "ask" and verdict == "allow"):
+        return None
+    reason = "AgentDenied" if verdict == "deny" else None
+    return Decision(verdict=verdict, decided_by="agent", step=5, reason=reason)
+
+
+def _by_mode(query: Query, mode: Mode) -> Decision:
+    cell = MODE_TABLE[mode].get(query.risk)
+    if cell is None:
+        return Decision(verdict="ask", decided_by="default", step=7)
+    verdict = cell.quiet if query.quiet else cell.otherwise
+    if verdict == "allow" and _is_for_person(query, mode):
+        verdict = "ask"
+    return Decision(
+        verdict=verdict,
+        decided_by="mode",
+        step=6,
+        rule=mode,
+        reason="ModeDenied" if verdict == "deny" else None,
+    )

@@ -1,0 +1,129 @@
+"""What a person is asked before something of a workspace is obeyed: the text or the change in it, and what is odd.
+
+Every line is part of the question, as it is; what of it a screen would not show is said besides. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from bridle.base.visible import hidden_characters
+from bridle.safety.trust.lockfile import Kind
+
+if TYPE_CHECKING:
+    from bridle.protocol.questions import HiddenCharacters, TrustKind, TrustQuestion
+    from bridle.safety.trust.launches import Launch
+
+_SUSPECT_LINES: Final = 10
+
+
+class Before(msgspec.Struct, frozen=True, kw_only=True):
+    """What was approved at the same place; `text` is None where no copy of it is left."""
+
+    approved_ms: int
+    text: str | None = None
+
+
+class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that wants to be obeyed. `shown` is its path as people read it, `wishes` what its settings ask for.
+
+    `runs` is the command that would run it, where it is a program, and `when` says at which moment.
+    """
+
+    shown: str
+    text: str
+    kind: Kind = "instructions"
+    before: Before | None = None
+    changed_ms: int | None = None
+    owner: str = ""
+    wishes: tuple[str, ...] = ()
+    runs: str = ""
+    when: str = "Bridle starts"
+    truncated: bool = False
+
+
+def file_question(file: Reviewed, *, sha256: str = "", now_ms: int) -> TrustQuestion:
+    """The question about a file: as a whole where it is new, as a change where an older content was approved."""
+    from bridle.base.line_diff import DiffLine, line_diff, lines_of
+    from bridle.protocol.questions import TrustQuestion
+
+    before = file.before
+    lines = lines_of(file.text)
+    hidden = _hidden(file.text)
+    question = TrustQuestion(
+        kind=file.kind,
+        path=file.shown,
+        sha256=sha256,
+        asked_ms=now_ms,
+        lines=tuple(DiffLine(" ", number, line) for number, line in enumerate(lines, 1)),
+        line_count=len(lines),
+        trusted_ms=None if before is None else before.approved_ms,
+        changed_ms=file.changed_ms,
+        owner=file.owner,
+        wishes=file.wishes,
+        runs=file.runs,
+        when=file.when,
+        truncated=file.truncated,
+        hidden=hidden[:_SUSPECT_LINES],
+        hidden_lines=len(hidden),
+    )
+    if before is None or before.text is None:
+        return question
+    from bridle.safety.trust.change_kind import change_of
+
+    diff = line_diff(lines_of(before.text), lines)
+    return msgspec.structs.replace(
+        question,
+        lines=diff.lines,
+        compared=True,
+        added=diff.added,
+        removed=diff.removed,
+        touches_code=change_of(file.kind, before.text, file.text) == "code",
+    )
+
+
+def launch_question(
+    launch: Launch,
+    *,
+    kind: TrustKind,
+    name: str,
+    when: str = "Bridle starts",
+    trusted_ms: int | None,
+    now_ms: int,
+) -> TrustQuestion:
+    """The question about a program: the command whole, everything around it, and what of it nobody can pin.
+
+    `trusted_ms` is when another program was trusted at the same place.
+    """
+    from bridle.protocol.questions import LaunchShown, TrustQuestion
+
+    return TrustQuestion(
+        kind=kind,
+        path=name,
+        sha256=launch.digest,
+        asked_ms=now_ms,
+        trusted_ms=trusted_ms,
+        when=when,
+        launch=LaunchShown(
+            argv=launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
+            program=launch.program,
+            files=tuple(path for path, _digest in launch.files),
+            fetched=launch.fetched,
+            command=launch.shown,
+        ),
+    )
+
+
+def _hidden(text: str) -> tuple[HiddenCharacters, ...]:
+    from bridle.protocol.questions import HiddenCharacters
+
+    by_line: dict[int, list[int]] = {}
+    for line, code in hidden_characters(text):
+        by_line.setdefault(line, []).append(code)
+    return tuple(
+        HiddenCharacters(line=line, code=codes[0], count=len(codes)) for line, codes in by_line.items()
+    )

@@ -1,0 +1,139 @@
+"""Undoing what no border can stop, once a command is over: files that would lead git or an agent to other settings,
+settings of git that came to name programs, submodules that would run theirs when somebody looks at the whole.
+
+Some names cannot be kept missing while git runs, because git would stumble over whatever stands there; and a link
+cannot be held in its place. What came to be is renamed where it is, so nothing is lost and nobody obeys it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bridle.base.files import open_beneath, read_limited
+from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
+from bridle.base.paths import is_beneath_any
+from bridle.base.stand_ins import is_stand_in
+from bridle.sandbox.confinement import Confinement, Kept, Watched
+
+if TYPE_CHECKING:
+    from bridle.sandbox.lookout import Came
+
+PUT_ASIDE = ".put-aside"
+_MAX_BYTES = 4_096
+_MAX_NAME_BYTES = 255
+_MOST_NUMBERED = 100
+_MOST_DIGITS = 24
+
+
+def put_right(
+    confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None
+) -> tuple[str, ...]:
+    """Puts everything back that a command must not have changed. Returns the paths that had been tampered with.
+
+    `cannot` hears of each that could not be put back.
+    """
+    missing = (*confinement.unwanted, *(path for path, _ in confinement.filled))
+    tampered = [path for path in dict.fromkeys(missing) if os.path.lexists(path) and not is_stand_in(path)]
+    tampered += [kept.path for kept in confinement.kept if not _is_as_it_was(kept)]
+    tampered += [watched.path for watched in confinement.watched if _names_new_programs(watched)]
+    for tree in confinement.working_trees:
+        came = set(filter(is_odd, submodule_folders(tree.top, tree.git_dir))) - tree.odd
+        tampered += [
+            os.path.join(folder, ".git")
+            for folder in sorted(came)
+            if is_beneath_any(folder, confinement.writable)
+        ]
+    by_path = {kept.path: kept for kept in confinement.kept}
+    by_path |= {
+        watched.path: Kept(path=watched.path, content=watched.content)
+        for watched in confinement.watched
+        if watched.content is not None
+    }
+    for path in tampered:
+        try:
+            _put_back(path, by_path.get(path))
+        except OSError as problem:
+            # Where a folder on the way was moved, the name means nothing any more.
+            if cannot is not None and os.path.lexists(path):
+                cannot(path, problem)
+    return tuple(tampered)
+
+
+def _is_as_it_was(kept: Kept) -> bool:
+    try:
+        if kept.link:
+            return os.readlink(kept.path) == kept.link
+        if not os.path.lexists(kept.path):
+            return True
+        return not os.path.islink(kept.path) and read_limited(kept.path, _MAX_BYTES).data == kept.content
+    except OSError:
+        return False
+
+
+def _names_new_programs(watched: Watched) -> bool:
+    try:
+        now = read_limited(watched.path, MAX_CONFIG_BYTES)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    before = unproven_settings(os.fsdecode(watched.content or b""))
+    return now.truncated or not unproven_settings(os.fsdecode(now.data)) <= before
+
+
+def put_aside(came: Came) -> str:
+    """Renames what came to be and puts back what was there. Its new path; empty where there is nothing any more.
+
+    Raises `OSError` where that cannot be: the folder is somebody else's, or nothing in it can be changed.
+    """
+    before = came.before
+    kept = None
+    if before is not None and (before.link or before.content is not None):
+        kept = Kept(path=came.path, link=before.link, content=before.content or b"", mode=before.mode)
+    try:
+        return _put_back(came.path, kept)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def _put_back(path: str, kept: Kept | None) -> str:
+    """Works on the folder itself: a command may have put a link to somewhere else in its place."""
+    aside = ""
+    folder, name = os.path.split(path)
+    where = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if (
+            mode := os.fstat(where).st_mode & 0o7777
+        ) & 0o300 != 0o300:  # the command took the right to rename
+            os.fchmod(where, mode | 0o300)
+        with contextlib.suppress(FileNotFoundError):
+            free = _free_name(name, where)
+            os.rename(name, free, src_dir_fd=where, dst_dir_fd=where)
+            aside = os.path.join(folder, free)
+        if kept is not None and kept.link:
+            os.symlink(kept.link, name, dir_fd=where)
+        elif kept is not None:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=where)
+            with os.fdopen(fd, "wb") as file:
+                file.write(kept.content)
+                os.fchmod(fd, kept.mode)
+    finally:
+        os.close(where)
+    return aside
+
+
+def _free_name(name: str, where: int) -> str:
+    """A command may have taken the first names, or made this one so long that none fits behind it."""
+    room = _MAX_NAME_BYTES - len(PUT_ASIDE) - _MOST_DIGITS
+    short = os.fsdecode(os.fsencode(name)[:room])
+    for number in range(1, _MOST_NUMBERED):
+        candidate = f"{short}{PUT_ASIDE}-{number}"
+        try:
+            os.lstat(candidate, dir_fd=where)
+        except FileNotFoundError:
+            return candidate
+    return f"{short}{PUT_ASIDE}-{time.time_ns()}"

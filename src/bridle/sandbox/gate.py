@@ -1,0 +1,176 @@
+"""Holding a command of bubblewrap back until its mounts have been looked at, from outside.
+
+bubblewrap makes mounts in the order in which it is told. The last thing it is told is to copy a file from a pipe that
+is full and stays open. That it can be written to again says that all mounts are made; until it is closed none is added
+or taken away, and the kernel's table of them can be read. While bubblewrap then does the rest, we compare.
+
+A pipe also closes when we die. So there is a second one, from which bubblewrap reads before it runs the command and
+whose other end it holds itself: only a byte of ours lets it go on. No byte, no command.
+
+What to mount comes through a third one. Starting the program takes a while, in which we find out what it is to mount.
+Making namespaces takes a while, too: the folders on which something will be mounted are made meanwhile. Until they are
+there bubblewrap waits for the end of what a socket has to say. If we die before, that is no end: it holds something
+that we never read, so that the other side is told of an error. No folder is made by bubblewrap itself, to stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import socket
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from bridle.sandbox.adapters import NeverRan
+from bridle.sandbox.limits import Limits
+from bridle.sandbox.mount_check import Expected, first_difference, read_table
+
+_NEW_ROOT = "/newroot"
+"""Where bubblewrap puts a command's file system together."""
+_MADE, _COPY = "/dev/.made", "/dev/.mounted"
+"""Mean nothing, and are in a command's own /dev."""
+_MAX_INFO_BYTES = 4_096
+_PIPE_BYTES = 64 * 1024
+"""What a pipe takes before somebody reads from it."""
+_CHILD = re.compile(rb'"child-pid": (\d+)\b')
+
+
+class Prepared(NamedTuple):
+    """What bubblewrap is to do, as options of it, and what its mounts will look like then.
+
+    `make` makes the folders on which something is mounted by the options that come after the `wait` of the gate.
+    """
+
+    options: Sequence[str]
+    make: Callable[[], None]
+    expected: Callable[[], Expected]
+
+
+class Mounted(NamedTuple):
+    """The process that will become the command, its mounts as the kernel lists them, and as they were meant."""
+
+    child: int
+    table: bytes
+    expected: Expected
+
+
+class Gate:
+    """For one command. `theirs` are to be open in bubblewrap, and belong to whoever starts it, with these `arguments`.
+
+    `prepare` is called once it has been started. `wait` stands among the options it gives.
+    """
+
+    def __init__(self, prepare: Callable[[], Prepared]) -> None:
+        self._prepare = prepare
+        self._ours: list[int] = []
+        self._made, made = socket.socketpair()
+        self.theirs = [made.detach()]
+        self.wait = ("--file", str(self.theirs[0]), _MADE)
+        try:
+            os.write(self.theirs[0], b"?")  # which is never read
+            options, self._options = self._pipe(theirs=0)
+            copied, self._copy = self._pipe(theirs=0)
+            os.write(self._copy, bytes(fcntl.fcntl(self._copy, fcntl.F_SETPIPE_SZ, 1)))
+            block, self._block = self._pipe(theirs=0)
+            self._info, info = self._pipe(theirs=1)
+            self.theirs.append(os.dup(self._block))
+        except BaseException:
+            for fd in self.theirs:
+                os.close(fd)
+            self.close()
+            raise
+        self.arguments = (
+            *("--args", str(options), "--file", str(copied), _COPY),
+            *("--block-fd", str(block), "--sync-fd", str(self.theirs[-1]), "--info-fd", str(info)),
+        )
+
+    async def opened(self, limits: Limits | None) -> None:
+        """Returns once the command runs. Raises `NeverRan` if a mount is not as expected, or bubblewrap has ended; and
+        what `prepare` and the functions it gives raise."""
+        try:
+            mounted = await self.mounted()
+            difference = first_difference(os.fsdecode(mounted.table), mounted.expected, beneath=_NEW_ROOT)
+            if difference:
+                raise NeverRan(
+                    f"sandbox: {difference} was changed by another command in this moment; nothing was run"
+                )
+            if limits is not None:
+                limits.set_on(mounted.child)
+            os.write(self._block, b"\n")
+        except (BrokenPipeError, ProcessLookupError):
+            raise NeverRan from None
+        self.close()
+
+    def close(self) -> None:
+        """What waits at the gate does so for ever, or ends. Harmless when called again."""
+        self._made.close()
+        ours, self._ours = self._ours, []
+        for fd in ours:
+            os.close(fd)
+
+    async def mounted(self) -> Mounted:
+        """Has the mounts made, and looks at them once they are there. Raises `NeverRan` if bubblewrap has ended."""
+        prepared = self._prepare()
+        self._tell(prepared.options)
+        prepared.make()
+        self._made.shutdown(socket.SHUT_WR)
+        expected = prepared.expected()
+        loop = asyncio.get_running_loop()
+        seen: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+
+        def look() -> None:
+            loop.remove_writer(self._copy)
+            if seen.done():  # nobody waits any more
+                return
+            try:
+                seen.set_result(self._look())
+            except NeverRan as never:
+                seen.set_exception(never)
+            self._let_go(self._copy)
+
+        loop.add_writer(self._copy, look)  # called as well when nobody is left to read
+        try:
+            return Mounted(*await seen, expected)
+        finally:
+            if self._copy in self._ours:
+                loop.remove_writer(self._copy)
+
+    def _tell(self, options: Sequence[str]) -> None:
+        data = os.fsencode("\0".join(options))
+        if len(data) > _PIPE_BYTES:
+            with contextlib.suppress(
+                PermissionError
+            ):  # a user may have so much of pipes: then bubblewrap is waited for
+                fcntl.fcntl(self._options, fcntl.F_SETPIPE_SZ, len(data))
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._options, rest) :]
+        self._let_go(self._options)
+
+    def _look(self) -> tuple[int, bytes]:
+        """The process that will become the command, and its mounts as it sees them now."""
+        told = _CHILD.search(os.read(self._info, _MAX_INFO_BYTES))
+        if told is None:
+            raise NeverRan
+        child = int(told[1])
+        try:
+            return child, read_table(f"/proc/{child}/mountinfo")
+        except PermissionError as error:
+            raise NeverRan(
+                f"sandbox: its mounts are out of sight ({error.strerror}); nothing was run"
+            ) from error
+        except OSError:
+            raise NeverRan from None
+
+    def _let_go(self, fd: int) -> None:
+        self._ours.remove(fd)
+        os.close(fd)
+
+    def _pipe(self, *, theirs: int) -> tuple[int, int]:
+        ends = os.pipe()
+        self.theirs.append(ends[theirs])
+        self._ours.append(ends[1 - theirs])
+        return ends

@@ -1,0 +1,201 @@
+"""Commands held by Landlock, a system call filter and limits: nothing to install, no namespaces needed.
+
+Everything a command could do with a file's contents is decided by the kernel, by the file and not by its name. What
+Landlock cannot do is said as data: `Landlock.covers` are the parts of a confinement that are enforced, and besides them
+
+- the names of files can be listed everywhere, also of those that cannot be read;
+- mode, owner and times of a person's own files can be changed outside too, but none can be made to run as its owner;
+- there are no Unix sockets (only pairs of connected ones) and no pseudo-terminals, because those of other programs
+  could not be told apart;
+- shared memory works only while nobody else keeps any;
+- System V shared memory is shared with the person's other programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+
+import msgspec
+
+from bridle.sandbox import seccomp, thread_limits
+from bridle.sandbox.adapters import CannotConfine, Launch
+from bridle.sandbox.caches import cache_variables
+from bridle.sandbox.confinement import Confinement
+from bridle.sandbox.landlock_rules import Access, Rules, rules_of, still_hold
+
+EXECUTE, WRITE_FILE, READ_FILE = 1 << 0, 1 << 1, 1 << 2
+REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
+SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
+
+_READ = EXECUTE | READ_FILE
+_CHANGE = WRITE_FILE | TRUNCATE | REFER | REMOVE_DIR | REMOVE_FILE
+_MAKE = MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
+_RIGHTS: dict[Access, int] = {
+    "none": 0,
+    "read": _READ,
+    "write": _READ | _CHANGE | _MAKE,
+    "device": READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV,
+}
+_ONLY_FOLDERS = REFER | REMOVE_DIR | REMOVE_FILE | _MAKE
+_HANDLED = _READ | _CHANGE | _MAKE | MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV
+
+_SINCE_REFER, _SINCE_TRUNCATE, _SINCE_PORTS, _SINCE_IOCTL, _SINCE_SCOPES = 2, 3, 4, 5, 6
+_KEPT = 8
+"""How many sets of rules are kept for the next command."""
+
+
+@cache
+def available() -> int:
+    """The version of Landlock's interface here; 0: commands cannot be held this way."""
+    return thread_limits.landlock_version() if seccomp.supported() else 0
+
+
+class Landlock:
+    """The adapter. Holds a confinement except for what must stay as it is inside a writable folder.
+
+    `temporary` is where the scratch folder of a command is made that has none. `version`: as if the kernel's Landlock
+    were that old.
+    """
+
+    name = "landlock"
+    covers = frozenset(Confinement.__struct_fields__) - {"read_only", "absent", "held", "filled"}
+    """Names of `Confinement`'s fields. Of hidden and emptied folders the names of what is in them can be listed."""
+
+    def __init__(self, *, temporary: str = "/tmp", version: int | None = None) -> None:  # noqa: S108
+        self._temporary = temporary
+        self._version = available() if version is None else min(version, available())
+        holds_signals = self._version >= _SINCE_SCOPES
+        self._thread = thread_limits.WitnessThread if holds_signals else thread_limits.HeldThread
+        self._rulesets: OrderedDict[Confinement, _Ruleset] = OrderedDict()
+
+    def variables(self, confinement: Confinement) -> Mapping[str, str]:
+        """Where the scratch folder is, unless it is made for this one command, which is told then."""
+        caches = cache_variables(confinement.caches)
+        return caches if not confinement.scratch else {"TMPDIR": confinement.scratch, **caches}
+
+    def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
+        del cwd  # its place among the rules is the confinement's business
+        if not self._version:
+            raise CannotConfine("this kernel has no Landlock")
+        if confinement.scratch:
+            return self._launch(argv, confinement)
+        scratch = self._new_scratch()
+        command = ("/usr/bin/env", f"TMPDIR={scratch}", *argv)
+        return self._launch(command, msgspec.structs.replace(confinement, scratch=scratch), to_remove=scratch)
+
+    def _launch(self, argv: Sequence[str], confinement: Confinement, *, to_remove: str = "") -> Launch:
+        try:
+            ruleset = self._ruleset(confinement)
+        except OSError as error:
+            if to_remove:
+                os.rmdir(to_remove)
+            raise CannotConfine(f"Landlock refused the rules ({error.strerror})") from error
+        program = seccomp.program(
+            network_denied=confinement.network != "inherit",
+            local_sockets=False,
+            strict_truncation=self._version < _SINCE_TRUNCATE,
+            strict_modes=True,
+        )
+        thread = self._thread(partial(_give_up, ruleset, program))
+        return Launch(
+            tuple(argv),
+            within=thread,
+            ended=partial(_end, thread, to_remove),
+        )
+
+    def _new_scratch(self) -> str:
+        scratch = os.path.join(os.path.realpath(self._temporary), f"bridle-{os.urandom(8).hex()}")
+        try:
+            os.mkdir(scratch, 0o700)
+        except OSError as error:
+            raise CannotConfine(f"there is no room for temporary files ({error.strerror})") from error
+        return scratch
+
+    def _ruleset(self, confinement: Confinement) -> _Ruleset:
+        known = self._rulesets.pop(confinement, None)
+        if known is None or not known.is_current():
+            known = _Ruleset(rules_of(confinement), self._version, network=confinement.network == "inherit")
+        self._rulesets[confinement] = known
+        if len(self._rulesets) > _KEPT:
+            self._rulesets.popitem(last=False)
+        return known
+
+
+def _give_up(ruleset: _Ruleset, program: bytes) -> None:
+    thread_limits.gain_no_privileges()
+    thread_limits.drop_capabilities()
+    thread_limits.landlock_enter(ruleset.fd)
+    thread_limits.filter_system_calls(program)
+
+
+def _end(thread: thread_limits.HeldThread, scratch: str) -> None:
+    thread.end()
+    if not scratch:
+        return
+    try:
+        os.rmdir(scratch)
+    except OSError:  # not empty, and nobody knows how much it is
+        threading.Thread(target=_remove, args=(scratch,), name="remove-scratch").start()
+
+
+def _remove(scratch: str) -> None:
+    import shutil
+
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _Ruleset:
+    """The rules as the kernel has them, for as long as the folders they were made from are the same."""
+
+    def __init__(self, rules: Rules, version: int, *, network: bool) -> None:
+        self._rules = rules
+        handled = _known(_HANDLED, version)
+        self.fd = thread_limits.landlock_ruleset(
+            files=handled,
+            ports=0 if network or version < _SINCE_PORTS else BIND_TCP | CONNECT_TCP,
+            scopes=SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if version >= _SINCE_SCOPES else 0,
+        )
+        for path, access in rules.allowed:
+            self._allow(path, access, handled)
+
+    def is_current(self) -> bool:
+        return still_hold(self._rules)
+
+    def _allow(self, path: str, access: Access, handled: int) -> None:
+        try:
+            opened = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # it has gone since the folder was listed
+            return
+        try:
+            # A command may have put a link on the way to where it may write.
+            if access == "write" and os.readlink(f"/proc/self/fd/{opened}") != path:
+                return
+            is_folder = stat.S_ISDIR(os.fstat(opened).st_mode)
+            rights = _RIGHTS[access] & handled & (-1 if is_folder else ~_ONLY_FOLDERS)
+            thread_limits.landlock_allow(self.fd, opened, rights)
+        finally:
+            os.close(opened)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self.fd)
+
+
+def _known(rights: int, version: int) -> int:
+    """Of these rights those that a kernel of this version knows."""
+    if version < _SINCE_REFER:
+        rights &= ~REFER
+    if version < _SINCE_TRUNCATE:
+        rights &= ~TRUNCATE
+    if version < _SINCE_IOCTL:
+        rights &= ~IOCTL_DEV
+    return rights

@@ -1,0 +1,63 @@
+"""Finding what a command left that was cut off together with its engine, before anybody obeys it.
+
+What masks missing files stays behind then, or a note of it that a guardian left, and shows where and when the command
+began. Repositories that name programs since then are put aside, and files that later runs obey; so is what leads a
+repository elsewhere, whenever it came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from bridle.base.files import read_limited
+from bridle.base.stand_ins import CLOCK_TICK_NS, is_stand_in, noted, take_away
+from bridle.sandbox.aftermath import put_aside
+from bridle.sandbox.lookout import Came, Lookout
+
+
+def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tuple[Came, str | OSError]]:
+    """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path, or with
+    why it has none.
+
+    `notes` is the folder in which a guardian noted what it has taken away.
+    """
+    paths = [os.path.join(workspace, name) for name in masked]
+    read = [noted(notes, path) for path in paths]
+    began = [
+        began_ns for began_ns in (*map(_taken_away, paths), *map(_noted_ns, read)) if began_ns is not None
+    ]
+    came: list[Came] = []
+    redirection = os.path.join(workspace, ".git", "commondir")
+    if os.path.lexists(redirection) and not is_stand_in(redirection):
+        came.append(Came(redirection, "leads git elsewhere"))
+    if began:
+        came += Lookout((workspace,)).left_since(min(began) - CLOCK_TICK_NS)
+    found = [(what, aside) for what in came if (aside := _aside(what))]
+    for note in read:  # not sooner: we may be killed too
+        with contextlib.suppress(OSError):
+            os.unlink(note)
+    return found
+
+
+def _aside(what: Came) -> str | OSError:
+    try:
+        return put_aside(what)
+    except OSError as problem:
+        return problem
+
+
+def _taken_away(path: str) -> int | None:
+    """When a mask that nobody holds was made; None where there is none."""
+    try:
+        made_ns = os.lstat(path).st_mtime_ns
+    except OSError:
+        return None
+    return made_ns if is_stand_in(path) and take_away(path) else None
+
+
+def _noted_ns(note: str) -> int | None:
+    try:
+        return int(read_limited(note, 100).data)
+    except (OSError, ValueError):
+        return None

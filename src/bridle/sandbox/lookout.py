@@ -1,0 +1,435 @@
+"""What programs obey below the folders that commands write to: how it was, and what a command made of it.
+
+Mounts hold the top of a folder. Below it, and where a name is missing that is rarely there, a command is looked after
+once it is over: files that later runs obey, and repositories that came to name programs for git to run, wherever they
+are. What it had from before is known from the look with which the first command began.
+
+A look costs one call for each folder: what is in one is read again only when the kernel says that it changed. When a
+file came to be what it is, the kernel says too (`ctime`); no command can set that.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from bridle.base.files import open_up, read_limited
+from bridle.base.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
+from bridle.base.paths import is_beneath_any
+from bridle.base.secret_files import POLICY_PARENTS, is_held_file
+from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+from bridle.sandbox.confinement import ALWAYS_PROTECTED
+from bridle.sandbox.git_places import GitPlaces, repository_at
+
+MAX_FOLDERS = 30_000
+FIRST_S, LATER_S = 1.0, 0.5
+"""How far a look goes, nearest folders first."""
+_MAX_BYTES = 256 * 1024
+_MAX_OBEYED = 512
+_MARGIN_NS = 20_000_000
+"""The clock of the kernel's files ticks this slowly, or faster."""
+_GIT = ".git"
+_BARE = frozenset({"HEAD", "objects", "refs"})
+# fmt: off
+_DEPENDENCIES = frozenset({
+    "node_modules", "bower_components", "site-packages", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache",
+    ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".next", ".nuxt", ".turbo", ".parcel-cache",
+})
+# fmt: on
+"""Nobody works in these: only repositories count there."""
+_OBEYED = "is something that later runs obey"
+_PARTIAL_CLONE = ("[remote ", "promisor", "partialclonefilter")
+
+Kind = Literal["file", "folder", "repository", "bare"]
+
+
+class Obeyed(NamedTuple):
+    """A file that later runs obey: how the kernel describes it, and what it holds if that is known."""
+
+    signature: tuple[int, ...]
+    mode: int
+    content: bytes | None
+    link: str = ""
+
+
+class Came(NamedTuple):
+    """What a command made. `before` is what was there, if that is known; `why` reads behind "it"."""
+
+    path: str
+    why: str
+    before: Obeyed | None = None
+
+
+class _Folder(NamedTuple):
+    ctime_ns: int
+    settled: bool
+    folders: tuple[str, ...]
+    obeyed: tuple[tuple[str, Kind], ...]
+    repository: bool
+    bare: bool
+
+
+class _Met(NamedTuple):
+    path: str
+    kind: Kind
+    theirs: bool
+    """It is beneath a new repository, and part of it."""
+
+
+class Lookout:
+    """For the folders that are writable together, from the first command to the last."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = tuple(root for root in roots if not _is_bare(root))
+        self._folders: dict[str, _Folder] = {}
+        self._obeyed: dict[str, Obeyed | None] = {}
+        self._repositories: dict[str, frozenset[str]] = {}
+        self._theirs: set[str] = set()
+        self._running: list[int] = []
+        self._shared = False
+        self._begun = False
+
+    def begin(self, held: Collection[str] = ()) -> int:
+        """A command is about to start. What it is called when it ends."""
+        self._shared = bool(self._running)
+        if not self._shared:
+            for met in self._walk(LATER_S if self._begun else FIRST_S, held, before_command=True):
+                self._learn(met)
+        self._begun = True
+        began = time.time_ns() - _MARGIN_NS
+        self._running.append(began)
+        return began
+
+    def end(self, began: int, *, held: Collection[str] = (), agreed: Collection[str] = ()) -> list[Came]:
+        """What the command made that it may not. `held` no command can change, `agreed` a person let it change."""
+        first = min(self._running)
+        self._running.remove(began)
+        came: list[Came] = []
+        above = ""
+        for met in self._walk(LATER_S, held, since_ns=first):
+            if above and met.path.startswith(above):
+                continue
+            changed_ns = _changed_ns(met)
+            if met.theirs:
+                self._theirs.add(met.path)
+            if met.theirs or is_beneath_any(met.path, agreed):
+                self._learn(met)
+            elif met.path in self._theirs and self._is_orphaned(met.path):
+                came.append(Came(met.path, _OBEYED))
+            elif changed_ns < first:
+                if self._was_moved(met):
+                    came.append(Came(_entry(met), _OBEYED))
+                else:
+                    self._learn(met)
+            elif changed_ns >= began and (found := self._judge(met, agreed)):
+                came.append(found)
+                if met.kind == "folder":
+                    above = f"{met.path}/"
+        return came
+
+    def forget(self, began: int) -> None:
+        """The command did not start after all."""
+        self._running.remove(began)
+
+    def left_since(self, since_ns: int) -> list[Came]:
+        """Repositories that name programs since then, and files that later runs obey, where nobody knows what was
+        there before. Held at the top, some of these cannot be of a command."""
+        found: list[Came] = []
+        held = {os.path.join(root, name) for root in self._roots for name in ALWAYS_PROTECTED}
+        for met in self._walk(FIRST_S, held):
+            if met.kind == "folder" or is_beneath_any(met.path, held) or _changed_ns(met) < since_ns:
+                continue
+            if met.kind == "file":
+                found.append(Came(met.path, _OBEYED))
+            elif reasons := _reasons(met.path, met.kind, self._roots):
+                found.append(Came(_entry(met), _words(reasons)))
+        return found[:_MAX_OBEYED]
+
+    def learn(self, paths: Iterable[str]) -> None:
+        """Somebody else changed these, as they may."""
+        for path in paths:
+            if self._begun and is_beneath_any(path, self._roots):
+                self._obeyed[path] = _read(path)
+
+    def _judge(self, met: _Met, agreed: Collection[str]) -> Came | None:
+        if met.kind in ("repository", "bare"):
+            reasons = _reasons(met.path, met.kind, self._roots)
+            new = reasons - self._repositories.get(met.path, frozenset())
+            if new:
+                return Came(_entry(met), _words(new))
+            self._learn(met)
+            return None
+        if met.path not in self._obeyed:
+            if met.kind == "folder" and any(path.startswith(f"{met.path}/") for path in agreed):
+                return None
+            if met.kind == "file" and self._is_the_same(met):
+                self._learn(met)
+                return None
+            return Came(met.path, _OBEYED)
+        if met.kind == "folder":
+            return None
+        known = self._obeyed[met.path]
+        now = _read(met.path, known)
+        unread = now is None or (now.content is None and not now.link)
+        if not unread and known is not None and now is not None and now[2:] == known[2:]:
+            return None
+        return Came(met.path, _OBEYED, known)
+
+    def _is_the_same(self, met: _Met) -> bool:
+        """Whether it is a file that was there, untouched: it was made just before, and moved with its folder."""
+        now = _read(met.path)
+        return now is not None and any(
+            known == now for path, known in self._obeyed.items() if path not in self._theirs
+        )
+
+    def _is_orphaned(self, path: str) -> bool:
+        """Whether the repository that it came with is gone, so that it speaks for the folder around it now."""
+        folder = os.path.dirname(path)
+        while folder not in self._roots and len(folder) > 1:
+            if os.path.lexists(os.path.join(folder, _GIT)):
+                return False
+            folder = os.path.dirname(folder)
+        self._theirs.discard(path)
+        return True
+
+    def _was_moved(self, met: _Met) -> bool:
+        """Whether a command brought something old here with the folder around it, that was obeyed nowhere before.
+
+        Only a command that ran alone can have: what was there when it began is known.
+        """
+        if self._shared or met.kind == "folder" or met.path in self._obeyed or met.path in self._repositories:
+            return False
+        if met.kind != "file":
+            known = frozenset[str]().union(*self._repositories.values())
+            return not _reasons(met.path, met.kind, self._roots) <= known
+        now = _read(met.path)
+        return now is not None and all(
+            known is None or known[2:] != now[2:]
+            for path, known in self._obeyed.items()
+            if path not in self._theirs
+        )
+
+    def _learn(self, met: _Met) -> None:
+        if met.kind in ("repository", "bare"):
+            self._repositories[met.path] = _reasons(met.path, met.kind, self._roots)
+        elif met.kind == "folder":
+            self._obeyed.setdefault(met.path, None)
+        elif len(self._obeyed) < _MAX_OBEYED or met.path in self._obeyed:
+            self._obeyed[met.path] = _read(met.path, self._obeyed.get(met.path))
+
+    def _walk(
+        self,
+        limit_s: float,
+        held: Collection[str] = (),
+        *,
+        before_command: bool = False,
+        since_ns: int | None = None,
+    ) -> Iterator[_Met]:
+        """Everything that counts, nearest first; what is in a folder after the folder itself. A folder that cannot be
+        looked into, since then, is opened for its owner."""
+        until_s = time.monotonic() + limit_s
+        before, self._folders = self._folders, {}
+        level = [(root, False, False) for root in self._roots]
+        count = 0
+        while level:
+            below: list[tuple[str, bool, bool]] = []
+            for path, depends, theirs in level:
+                count += 1
+                if count > MAX_FOLDERS or (count % 256 == 0 and time.monotonic() > until_s):
+                    self._folders |= {
+                        path: seen for path, seen in before.items() if path not in self._folders
+                    }
+                    return
+                seen = _seen(
+                    path,
+                    before.get(path),
+                    depends=depends,
+                    before_command=before_command,
+                    since_ns=since_ns,
+                )
+                if seen is None:
+                    continue
+                self._folders[path], own = seen, theirs
+                entry = os.path.join(path, _GIT)
+                if seen.repository and entry not in held and not _keeps_missing(entry):
+                    new = path not in before and entry not in self._repositories
+                    own = theirs or (new and not _reasons(entry, "repository", self._roots))
+                    yield _Met(entry, "repository", False)
+                if seen.bare and path not in self._roots:
+                    yield _Met(path, "bare", False)
+                for name, kind in seen.obeyed:
+                    inner = os.path.join(path, name)
+                    if inner not in held and not _keeps_missing(inner):
+                        yield _Met(inner, kind, own)
+                        if kind == "folder":
+                            yield from _inside(inner, own)
+                below += [
+                    (os.path.join(path, name), depends or name in _DEPENDENCIES, own) for name in seen.folders
+                ]
+            level = below
+
+
+def _seen(
+    path: str, known: _Folder | None, *, depends: bool, before_command: bool, since_ns: int | None
+) -> _Folder | None:
+    try:
+        status = os.lstat(path)
+        if since_ns is not None and status.st_ctime_ns >= since_ns and status.st_mode & 0o500 != 0o500:
+            open_up(path)
+        ctime_ns = os.lstat(path).st_ctime_ns
+        if known is not None and known.ctime_ns == ctime_ns:
+            if known.settled:
+                return known
+            if before_command and _is_settled(
+                ctime_ns
+            ):  # whatever the command does, the time will be another
+                return known._replace(settled=True)
+        with os.scandir(path) as entries:
+            listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        return None
+    folders: list[str] = []
+    obeyed: list[tuple[str, Kind]] = []
+    above = os.path.basename(path)
+    parent = f"{above}/" if above in POLICY_PARENTS else ""
+    for name, is_folder in listed:
+        if name == _GIT:
+            continue
+        if not depends and is_held_file(parent + name):
+            obeyed.append((name, "folder" if is_folder else "file"))
+        elif is_folder:
+            folders.append(name)
+    names = {name for name, _ in listed}
+    return _Folder(
+        ctime_ns, _is_settled(ctime_ns), tuple(folders), tuple(obeyed), _GIT in names, names >= _BARE
+    )
+
+
+def _is_settled(ctime_ns: int) -> bool:
+    """Whether the next change will have another time; some systems count whole seconds."""
+    return time.time_ns() - ctime_ns > _MARGIN_NS and ctime_ns % 1_000_000_000 != 0
+
+
+def _keeps_missing(path: str) -> bool:
+    """Whether it only stands there while a command runs."""
+    try:
+        return may_be_stand_in(os.lstat(path).st_mode) and is_stand_in(path)
+    except OSError:
+        return False
+
+
+def _inside(folder: str, theirs: bool) -> Iterator[_Met]:
+    """Every file in a folder of which everything is obeyed."""
+    count = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            count += 1
+            if count > _MAX_OBEYED:
+                return
+            yield _Met(os.path.join(above, name), "file", theirs)
+
+
+def _read(path: str, known: Obeyed | None = None) -> Obeyed | None:
+    """The file as it is; `known`, if that is how it is still. None if it is gone or no file."""
+    try:
+        status = os.lstat(path)
+        signature = (status.st_ctime_ns, status.st_ino, status.st_size)
+        if known is not None and known.signature == signature and time.time_ns() - signature[0] > _MARGIN_NS:
+            return known
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISLNK(status.st_mode):
+            return Obeyed(signature, mode, None, os.readlink(path))
+        contents = read_limited(path, _MAX_BYTES)
+    except OSError:
+        return None
+    return Obeyed(signature, mode, None if contents.truncated else contents.data)
+
+
+def _changed_ns(met: _Met) -> int:
+    """When it came to be what it is."""
+    paths = [met.path]
+    if met.kind in ("repository", "bare"):
+        names = (
+            "config",
+            "config.worktree",
+            "commondir",
+            "HEAD",
+            "hooks",
+            *(f"hooks/{hook}" for hook in LOOKING_HOOKS),
+        )
+        paths += [os.path.join(met.path, name) for name in names]
+    return max(map(_ctime_ns, paths))
+
+
+def _ctime_ns(path: str) -> int:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _entry(met: _Met) -> str:
+    """What to rename so that git does not take it for a repository."""
+    return os.path.join(met.path, "HEAD") if met.kind == "bare" else met.path
+
+
+def _words(reasons: Collection[str]) -> str:
+    return "leads git elsewhere" if "elsewhere" in reasons else "names programs for git to run"
+
+
+def _reasons(path: str, kind: Kind, roots: Sequence[str]) -> frozenset[str]:
+    """Why git should not look at a repository: what may name a program, as it is written, and where it leads."""
+    if kind == "bare" or (os.path.isdir(path) and not os.path.islink(path)):
+        return _reasons_of(path, harmless=_PARTIAL_CLONE)
+    git = repository_at(os.path.dirname(path), path)
+    if git is None or not git.ours:
+        return frozenset({"elsewhere"})
+    return (
+        frozenset()
+        if _is_guarded(git, roots)
+        else _reasons_of(git.common, harmless=(*_PARTIAL_CLONE, "worktree"))
+    )
+
+
+def _is_guarded(git: GitPlaces, roots: Sequence[str]) -> bool:
+    """Whether it is a working tree or submodule of a repository whose settings no command changes."""
+    tops = [os.path.join(root, _GIT) for root in roots]
+    return is_beneath_any(git.common, tops) or not is_beneath_any(git.common, roots)
+
+
+def _reasons_of(git_dir: str, *, harmless: Sequence[str]) -> frozenset[str]:
+    found = {hook for hook in LOOKING_HOOKS if os.path.lexists(os.path.join(git_dir, "hooks", hook))}
+    redirection = os.path.join(git_dir, "commondir")
+    if os.path.lexists(redirection) and not is_stand_in(redirection):
+        found.add("elsewhere")
+    for name in ("config", "config.worktree"):
+        try:
+            contents = read_limited(os.path.join(git_dir, name), MAX_CONFIG_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            found.add("unreadable")
+            continue
+        settings = unproven_settings(os.fsdecode(contents.data))
+        found |= {setting for setting in settings if not _is_harmless(setting, harmless)}
+        if contents.truncated:
+            found.add("unreadable")
+    return frozenset(found)
+
+
+def _is_harmless(setting: str, harmless: Sequence[str]) -> bool:
+    """Of what is not proven: how a partial clone knows its remote, and where the files of a submodule are."""
+    section, _, line = setting.rpartition("] ")
+    key = line.partition("=")[0].strip().lower()
+    if section.startswith("[remote "):
+        return key in harmless
+    return (section == "[core" and key == "worktree" and "worktree" in harmless) or (
+        section == "[extensions" and key == "partialclone"
+    )
+
+
+def _is_bare(folder: str) -> bool:
+    return all(os.path.lexists(os.path.join(folder, name)) for name in _BARE)

@@ -1,0 +1,242 @@
+"""Looking once more at the mounts of a command before it runs: they are exactly those that were meant.
+
+Whoever makes mounts finds them by path, and another command that runs at the same time may put a link in the place of
+a folder in the workspace just then. What is mounted instead is something else, and the kernel says so: it names every
+mount by its device, its place there and where it was put. None of these can be changed for what lies outside.
+
+Where the mounts can be seen from outside (`gate`), `first_difference` compares. Where they cannot, a shell script does
+it inside. Nothing is ever put into its text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from bridle.sandbox.confinement import Confinement
+from bridle.sandbox.mount_list import Mount
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+"""What is in a command's own /dev."""
+
+CHECK = r"""
+is_covered() { # whether something is mounted on mount $1 where it stands, at $2
+  while read -r id parent device root point rest; do
+    [ "$parent $point" != "$1 $2" ] || return 0
+  done </proc/self/mountinfo
+  return 1
+}
+check_mounts() { # $1: may be written, $2: stands on this machine, $3: the devices of this machine
+  while read -r number above device root point options rest; do
+    case $3 in *" $device "*) ;; *) continue ;; esac
+    case $1 in *" $device:$root:$point "*) continue ;; esac
+    case $2 in
+      *" $device:$root:$point "*)
+        case $options in ro | ro,*) continue ;; esac
+        case $point in /dev | /dev/* | /proc | /proc/*) continue ;; esac
+        place=$point
+        if is_covered "$number" "$place"; then continue; fi
+        ;;
+      *)
+        place=$point
+        case $options/${rest##*- } in ro/cgroup* | ro,*/cgroup*) continue ;; esac
+        ;;
+    esac
+    echo "sandbox: $place was changed by another command in this moment; nothing was run" >&2
+    exit 125
+  done </proc/self/mountinfo
+}
+"""
+"""Ends with 125 where a mount is none of the expected ones. Needs /proc.
+
+A device that is not one of this machine's was made for the command. What another mount covers cannot be reached; nor
+can what stood in /dev and /proc before. Control groups are named differently from inside.
+"""
+
+_REAL = frozenset({"writable", "read-only", "shown"})
+"""Kinds of mounts that show what is there."""
+_NEW = frozenset({"tmpfs", "proc", "devpts", "mqueue"})
+"""Kinds of file systems that are made for a command alone."""
+_PAGE = 16 * 1024
+
+
+class Now(NamedTuple):
+    """A mount as it is outside. `root` and `point` are spelled as the kernel does."""
+
+    path: str
+    device: str
+    root: str
+    point: str
+    flags: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.device}:{self.root}:{self.point}"
+
+
+class Expected(NamedTuple):
+    """How the kernel names the mounts of a command if they are those that were meant."""
+
+    writable: frozenset[str]
+    """May be there and writable."""
+    readable: frozenset[str]
+    """May be there, read-only or covered by another."""
+    devices: frozenset[str]
+    """The devices of this machine."""
+    wanted: Mapping[str, str]
+    """Must be there, and where; each is in one of the first two as well."""
+    blank: frozenset[str]
+    """Where something new and empty must be."""
+
+
+def mounted_now() -> tuple[Now, ...]:
+    """Every mount of this process, those that cover others later."""
+    return _mounted(read_table("/proc/self/mountinfo"))
+
+
+def read_table(path: str) -> bytes:
+    """What the kernel lists there, a page of it at a time."""
+    table = bytearray()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while page := os.read(fd, _PAGE):
+            table += page
+    finally:
+        os.close(fd)
+    return bytes(table)
+
+
+def expected_mounts(mounts: Sequence[Mount], confinement: Confinement, now: Sequence[Now]) -> Expected:
+    """What the mounts of a command are to look like on this machine."""
+    return _expected(tuple(mounts), confinement.scratch, tuple(now))
+
+
+@lru_cache(maxsize=8)
+def _expected(mounts: tuple[Mount, ...], scratch: str, now: tuple[Now, ...]) -> Expected:
+    """Mostly the same from one command to the next."""
+    root, *others = mounts
+    holding = {mount.path: mount for mount in now}
+
+    def named(source: str, point: str) -> str:
+        return _name(source, point, holding)
+
+    wanted = {named("/", "/"): "/"}
+    wanted |= {named(mount.path, mount.path): mount.path for mount in others if mount.kind in _REAL}
+    hidden = [mount for mount in others if mount.kind == "hidden"]
+    wanted |= {named("/dev/null", mount.path): mount.path for mount in hidden if not mount.is_folder}
+    temporary = {
+        named(scratch, mount.path): mount.path for mount in others if mount.kind == "temporary" and scratch
+    }
+    open_ones = [mount.path for mount in others if mount.kind == "writable"]
+    beneath = now if root.kind == "writable" else [mount for mount in now if _is_below_any(mount, open_ones)]
+    return Expected(
+        writable=frozenset(
+            (
+                *map(str, beneath),
+                *(named(path, path) for path in open_ones),
+                *temporary,
+                *(named(f"/dev/{name}", f"/dev/{name}") for name in DEVICES),
+            )
+        ),
+        readable=frozenset((*map(str, now), *wanted)),
+        devices=frozenset(mount.device for mount in now),
+        wanted=wanted | temporary,
+        blank=frozenset(_spelled(mount.path) for mount in others if _is_blank(mount, scratch)),
+    )
+
+
+def first_difference(table: str, expected: Expected, *, beneath: str = "") -> str:
+    """Where the mounts of a `mountinfo` differ from what was expected; empty if they do not.
+
+    Only mounts at or below `beneath` count, and it stands for the root of the file system.
+    """
+    lines = [
+        line.split(" ", 6) for line in table.split("\n") if f" {beneath}/" in line or f" {beneath} " in line
+    ]
+    missing = dict(expected.wanted)
+    not_blank = set(expected.blank)
+    for number, _above, device, root, point, flags, rest in lines:
+        if not (point == beneath or point.startswith(f"{beneath}/")):
+            continue
+        place = point[len(beneath) :] or "/"
+        name = f"{device}:{root}:{place}"
+        missing.pop(name, None)
+        read_only = flags.startswith("ro,") or flags == "ro"
+        if device not in expected.devices:
+            if rest.partition("- ")[2].partition(" ")[0] in _NEW:
+                not_blank.discard(place)
+            elif not read_only:
+                return place
+        elif name not in expected.writable and not (
+            name in expected.readable
+            and (read_only or _is_replaced(place) or any(on[1] == number and on[4] == point for on in lines))
+        ):
+            return place
+    return next(iter((*missing.values(), *sorted(not_blank))), "")
+
+
+def _is_replaced(place: str) -> bool:
+    """Whether a command has one of its own, so that nothing of this machine's can be reached there."""
+    return place in {"/dev", "/proc"} or place.startswith(("/dev/", "/proc/"))
+
+
+def arguments_of_check(
+    mounts: Sequence[Mount], confinement: Confinement, now: Sequence[Now]
+) -> tuple[str, str, str]:
+    """The three arguments of `check_mounts` for these mounts."""
+    expected = expected_mounts(mounts, confinement, now)
+    return _list(expected.writable), _list(expected.readable), _list(expected.devices)
+
+
+def _is_blank(mount: Mount, scratch: str) -> bool:
+    if mount.kind == "hidden":
+        return mount.is_folder
+    return mount.kind in {"masked", "empty", "room"} or (mount.kind == "temporary" and not scratch)
+
+
+def _is_below_any(mount: Now, folders: Iterable[str]) -> bool:
+    return any(mount.path.startswith(f"{folder}/") for folder in folders)
+
+
+def _name(source: str, point: str, holding: Mapping[str, Now]) -> str:
+    """How the kernel will name a mount of `source` that is put at `point`."""
+    device, root, below = "", "", source
+    for path in _self_and_parents(source):
+        if mount := holding.get(path):
+            device, root, below = mount.device, mount.root.rstrip("/"), source[len(path.rstrip("/")) :]
+            break
+    return f"{device}:{root + _spelled(below.rstrip('/')) or '/'}:{_spelled(point)}"
+
+
+def _self_and_parents(path: str) -> Iterator[str]:
+    while path != "/":
+        yield path
+        path = os.path.dirname(path)
+    yield "/"
+
+
+def _list(names: Iterable[str]) -> str:
+    return f" {' '.join(sorted(names))} "
+
+
+@lru_cache(maxsize=1)
+def _mounted(table: bytes) -> tuple[Now, ...]:
+    found: list[Now] = []
+    for line in os.fsdecode(table).split("\n"):
+        if line:
+            _id, _parent, device, root, point, flags, *_ = line.split(" ", 6)
+            found.append(Now(_plain(point), device, root, point, frozenset(flags.split(","))))
+    return tuple(found)
+
+
+def _plain(spelled: str) -> str:
+    if "\\" not in spelled:
+        return spelled
+    raw = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), os.fsencode(spelled))
+    return os.fsdecode(raw)
+
+
+def _spelled(path: str) -> str:
+    return re.sub(r"[ \t\n\\]", lambda match: f"\\{ord(match[0]):03o}", path)

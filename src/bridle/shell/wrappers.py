@@ -1,0 +1,86 @@
+"""What a wrapper wraps: the command it will run, as far as that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from bridle.shell.checks import Inner, is_harmless_variable
+from bridle.shell.classification import Judgement, shown_name
+from bridle.shell.options import Split
+from bridle.shell.programs import Program
+from bridle.shell.shell_words import UNKNOWN, Found, Word
+
+
+def wrapped(judgement: Judgement, wrapper: Program, split: Split, fed: Found | None = None) -> Inner | None:
+    """The command inside, or None where there is none. Notes what the wrapper itself changes.
+
+    `fed` are files whose names come in through a pipe, if that is all that does.
+    """
+    if wrapper.check == "xargs":
+        return _xargs(judgement, split, split.rest[wrapper.before :], fed)
+    return _WRAPPED.get(wrapper.check, _plain)(judgement, split, split.rest[wrapper.before :])
+
+
+def _plain(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    return Inner(tuple(rest))
+
+
+def _env(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    for used in split.used:
+        if used.name in ("-S", "--split-string"):
+            return Inner((*used.values, *rest), script=True)
+        if used.name in ("-C", "--chdir"):
+            judgement.folders = frozenset({None})
+    words = list(rest)
+    while words and "=" in words[0].starts:
+        name, _, value = words[0].starts.partition("=")
+        if not is_harmless_variable(name, value if words[0].text is not None else None):
+            judgement.at_least("executes", f"sets {shown_name(name)}")
+        words.pop(0)
+    return Inner(tuple(words))
+
+
+def _command_builtin(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    if split.has("-v", "-V"):
+        judgement.does = "finds a program"
+        return None
+    return Inner(tuple(rest))
+
+
+def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word], fed: Found | None) -> Inner | None:
+    """Words nobody knows are added, or put where the placeholder stands; or files that are known to be found."""
+    added = UNKNOWN
+    nul = split.has("-0", "--null")
+    other_input = split.has("-a", "--arg-file", "-d", "--delimiter", "-J", "-R")
+    if fed is not None and fed.parted_by_nul == nul and not other_input:
+        added = Word(None, "", starts="" if fed.bare else fed.folders[0], split=not nul, found=fed)
+    marks = [
+        used.values[0].known for used in split.used if used.name in ("-I", "--replace", "-i") and used.values
+    ]
+    if split.has("-i", "--replace") and not marks:
+        marks = ["{}"]
+    words = tuple(rest) or (Word("echo", "echo", starts="echo"),)
+    if marks:
+        return Inner(tuple(_placed(w, added, marks[0]) for w in words))
+    return Inner((*words, added))
+
+
+def _placed(word: Word, added: Word, mark: str) -> Word:
+    if mark not in word.known:
+        return word
+    if word.text == mark and added.found is not None:
+        return added
+    return msgspec.structs.replace(word, text=None, starts="", split=False)
+
+
+def _script_words(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+    return Inner(tuple(rest), script=True)
+
+
+_WRAPPED = {
+    "env": _env,
+    "command": _command_builtin,
+    "script_words": _script_words,
+}

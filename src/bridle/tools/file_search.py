@@ -1,0 +1,361 @@
+"""Searching files with ripgrep, or with our own small program where there is none: the same answers from both.
+
+Which files are searched is decided by the same rules: not what `.gitignore` names, not version control, packages and
+build output, not links, not binary files, nothing over 10 MB. Answers come by path, then by line.
+
+Some files nobody may see into. Which of them were left out is said for all there are and not only for those that
+match: otherwise the note would tell, guess by guess, what they hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from bridle.engine.ports import Process
+from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, MAX_DEPTH, IgnoreRules, walk
+from bridle.tools.path_patterns import PathPattern, anywhere
+from bridle.tools.search_patterns import SearchPattern
+
+MAX_FILE_BYTES = 10 << 20
+SKIPPED = ALWAYS_SKIPPED | BUILD_OUTPUT
+_OUR_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "search_program.py")
+
+# fmt: off
+_RG_OPTIONS = (
+    "--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--no-require-git",
+    "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global", "--no-follow",
+    "--encoding=none", "--no-mmap", "--no-crlf", "--no-multiline", "--engine=default", "--case-sensitive",
+    f"--max-depth={MAX_DEPTH}", *(f"--glob=!**/{name}/" for name in sorted(SKIPPED)),
+)
+# fmt: on
+
+Start = Callable[[list[str], str, bytes | None, Callable[[bytes], None]], Awaitable[Process]]
+"""Starts a program with arguments, folder, stdin and a callback for its output."""
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for, and where.
+
+    `folder` is resolved; `file` is one name in it, or None for all that is below. `top` contains `folder`; its
+    `.gitignore` counts. Of the answers at most `limit` are kept: matching lines, or files if only they count. `shows`
+    says of an absolute path whether its content may be seen; None: of all. A file asked for by name was allowed.
+    """
+
+    pattern: SearchPattern
+    folder: str
+    top: str
+    file: str | None = None
+    glob: str | None = None
+    only_files: bool = False
+    limit: int
+    shows: Callable[[str], bool] | None = None
+
+    def absolute(self, path: str) -> str:
+        return f"{self.folder.rstrip('/')}/{path}"
+
+
+class Match(NamedTuple):
+    """A matching line and where in it, in bytes, the match begins; for files only their number of lines."""
+
+    path: str
+    number: int
+    line: bytes = b""
+    start: int = 0
+
+
+class Answer(NamedTuple):
+    """`more`: there are others behind the last. `left_out`: files that may not be seen; not said if there is more."""
+
+    matches: tuple[Match, ...]
+    more: bool
+    left_out: tuple[str, ...] = ()
+
+
+async def search(wanted: Search, start: Start, rg: str | None) -> Answer:
+    """Runs `rg` if there is one and it does its work, and our own program otherwise.
+
+    Raises what `start` raises, and OSError when the folder cannot be read.
+    """
+    if rg is not None:
+        answer = await _ripgrep(wanted, start, rg)
+        if answer is not None:
+            return answer
+    return await _our_program(wanted, start)
+
+
+async def _ripgrep(wanted: Search, start: Start, rg: str) -> Answer | None:
+    """None when this rg cannot do it, being too old or broken."""
+    left_out = asyncio.ensure_future(_left_out(wanted, start, rg))
+    try:
+        answer = await _matching(wanted, start, rg)
+        if answer is None or answer.more:
+            return answer
+        return answer._replace(left_out=await left_out)
+    finally:
+        left_out.cancel()
+        await asyncio.gather(left_out, return_exceptions=True)
+
+
+async def _left_out(wanted: Search, start: Start, rg: str) -> tuple[str, ...]:
+    """The files ripgrep would search and nobody may see into."""
+    if wanted.shows is None or wanted.file is not None:
+        return ()
+    listed = _Listed(wanted, wanted.shows)
+    await _run(
+        start, [rg, *_RG_OPTIONS, "--sort=none", "--files", "--null", "--", "./"], wanted.folder, None, listed
+    )
+    return listed.left_out()
+
+
+async def _matching(wanted: Search, start: Start, rg: str) -> Answer | None:
+    argv = [
+        rg,
+        *_RG_OPTIONS,
+        f"--max-filesize={MAX_FILE_BYTES}",
+        *(("--count", "--null", "--with-filename") if wanted.only_files else ("--json",)),
+    ]
+    if wanted.pattern.ignore_case:
+        argv.append("--ignore-case")
+    argv += [f"--regexp={wanted.pattern.rust}", "--", f"./{wanted.file or ''}"]
+    collected = _Collected(wanted)
+    exit_code = await _run(start, argv, wanted.folder, None, collected)
+    failed = exit_code not in {0, 1, None} and not collected.anything
+    return None if failed else collected.answer()
+
+
+async def _our_program(wanted: Search, start: Start) -> Answer:
+    stop = threading.Event()
+    try:
+        files = _Files([wanted.file], []) if wanted.file else await asyncio.to_thread(_files, wanted, stop)
+    finally:
+        stop.set()  # a thread cannot be cancelled; it notices
+    request = {
+        "pattern": wanted.pattern.python,
+        "ignore_case": wanted.pattern.ignore_case,
+        "count": wanted.only_files,
+        "max_file_bytes": MAX_FILE_BYTES,
+    }
+    stdin = msgspec.json.encode(request) + b"\n" + b"".join(os.fsencode(path) + b"\0" for path in files.seen)
+    collected = _Collected(wanted)
+    await _run(start, [sys.executable, "-I", "-S", _OUR_PROGRAM], wanted.folder, stdin, collected)
+    answer = collected.answer()
+    return answer if answer.more else answer._replace(left_out=_by_path(files.left_out))
+
+
+class _Files(NamedTuple):
+    seen: list[str]
+    left_out: list[str]
+
+
+def _files(wanted: Search, stop: threading.Event) -> _Files:
+    rules = IgnoreRules(wanted.folder, wanted.top)
+    found = walk(wanted.folder, skipped=SKIPPED, rules=rules, should_stop=stop.is_set)
+    glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
+    files = _Files([], [])
+    for path, entry in found:
+        if entry.is_file(follow_symlinks=False) and (glob is None or glob.matches(path.split("/"))):
+            seen = wanted.shows is None or wanted.shows(wanted.absolute(path))
+            (files.seen if seen else files.left_out).append(path)
+    return files
+
+
+def _by_path(paths: Iterable[str]) -> tuple[str, ...]:
+    """Folder by folder, as the answers come."""
+    return tuple(sorted(paths, key=lambda path: os.fsencode(path).split(b"/")))
+
+
+async def _run(
+    start: Start, argv: list[str], folder: str, stdin: bytes | None, collected: _Collected | _Listed
+) -> int | None:
+    """The exit code; None when it was stopped because we know enough."""
+    process = await start(argv, folder, stdin, collected.feed)
+    ended = asyncio.ensure_future(process.wait())
+    enough = asyncio.ensure_future(collected.enough.wait())
+    try:
+        await asyncio.wait((ended, enough), return_when=asyncio.FIRST_COMPLETED)
+        return None if enough.done() else ended.result()
+    finally:
+        enough.cancel()
+        ended.cancel()
+        await process.stop()
+
+
+class _Text(msgspec.Struct):
+    """Text, or bytes that are none, as ripgrep writes them."""
+
+    text: str | None = None
+    bytes: str | None = None
+
+    @property
+    def raw(self) -> bytes:
+        if self.text is not None:
+            return self.text.encode()
+        import base64  # only needed for what is not UTF-8
+
+        return base64.b64decode(self.bytes or "")
+
+
+class _Submatch(msgspec.Struct):
+    start: int
+
+
+class _Data(msgspec.Struct):
+    path: _Text | None = None
+    lines: _Text | None = None
+    line_number: int | None = None
+    submatches: list[_Submatch] = []
+    binary_offset: int | None = None
+
+
+class _Message(msgspec.Struct):
+    type: str
+    data: _Data
+
+
+class _Listed:
+    """Reads the names of files, and keeps those of files nobody may see into."""
+
+    def __init__(self, wanted: Search, shows: Callable[[str], bool]) -> None:
+        self.enough = asyncio.Event()
+        self._wanted = wanted
+        self._shows = shows
+        self._rest = b""
+        self._hidden: list[str] = []
+
+    def feed(self, chunk: bytes) -> None:
+        names, end, rest = chunk.rpartition(b"\0")
+        if not end:
+            self._rest += chunk
+            return
+        above = self._wanted.absolute("")
+        for name in os.fsdecode(self._rest + names).split("\0"):
+            path = name.removeprefix("./")
+            if not self._shows(above + path):
+                self._hidden.append(path)
+        self._rest = rest
+
+    def left_out(self) -> tuple[str, ...]:
+        searched = _Searched(self._wanted)
+        return _by_path(path for path in self._hidden if searched.has(path))
+
+
+class _Searched:
+    """What ripgrep is not told: rules above the folder, and the glob, which for it would undo the rules."""
+
+    def __init__(self, wanted: Search) -> None:
+        self._wanted = wanted
+        self._rules = IgnoreRules(wanted.folder, wanted.top)
+        self._glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
+
+    def has(self, path: str) -> bool:
+        if self._wanted.file is not None:
+            return True
+        parts = path.split("/")
+        return not self._rules.leaves_out(parts) and (self._glob is None or self._glob.matches(parts))
+
+    def shows(self, path: str) -> bool:
+        """Whether it is searched and may be seen."""
+        if not self.has(path):
+            return False
+        if self._wanted.shows is None or self._wanted.file is not None:
+            return True
+        return self._wanted.shows(self._wanted.absolute(path))
+
+
+class _Collected:
+    """Reads what a search writes, until there is enough."""
+
+    def __init__(self, wanted: Search) -> None:
+        self.enough = asyncio.Event()
+        self.anything = False
+        self._wanted = wanted
+        self._searched = _Searched(wanted)
+        self._decode = msgspec.json.Decoder(_Message).decode
+        self._buffer = bytearray()
+        self._kept: list[Match] = []
+        self._open: list[Match] = []  # of a file that may turn out to be binary
+        self._passed_over = ""
+
+    def feed(self, chunk: bytes) -> None:
+        self.anything = True
+        self._buffer += chunk
+        while not self.enough.is_set() and (end := self._buffer.find(b"\n", self._name_end())) >= 0:
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            if self._wanted.only_files:
+                self._count(line)
+            else:
+                self._message(line)
+
+    def answer(self) -> Answer:
+        matches = (*self._kept, *self._open)
+        return Answer(matches[: self._wanted.limit], len(matches) > self._wanted.limit)
+
+    def _name_end(self) -> int:
+        """Where to look for the end of the line: behind the name, which may have line ends itself."""
+        return max(self._buffer.find(b"\0"), 0) if self._wanted.only_files else 0
+
+    def _count(self, line: bytes) -> None:
+        name, _, count = line.rpartition(b"\0")
+        path = os.fsdecode(name.removeprefix(b"./"))
+        if self._searched.shows(path):
+            self._kept.append(Match(path, int(count)))
+            self._stop_when_enough()
+
+    def _message(self, line: bytes) -> None:
+        message = self._decode(line)
+        data = message.data
+        if data.path is None:
+            return
+        path = os.fsdecode(data.path.raw.removeprefix(b"./"))
+        if message.type == "end":
+            if data.binary_offset is None:
+                self._kept += self._open
+            self._open = []
+        elif message.type == "match" and data.lines is not None and path != self._passed_over:
+            if not self._open and not self._searched.shows(path):
+                self._passed_over = path
+                return
+            start = data.submatches[0].start if data.submatches else 0
+            self._open.append(Match(path, data.line_number or 0, data.lines.raw.rstrip(b"\r\n"), start))
+            self._stop_when_enough()
+
+    def _stop_when_enough(self) -> None:
+        if len(self._kept) + len(self._open) <= self._wanted.limit:
+            return
+        if self._open and self._is_binary(self._open[0].path):  # it would have been dropped at its end
+            self._passed_over = self._open[0].path
+            self._open = []
+            return
+        self.enough.set()
+
+    def _is_binary(self, path: str) -> bool:
+        try:
+            with open(os.path.join(self._wanted.folder, path), "rb") as file:
+                return b"\0" in file.read(MAX_FILE_BYTES)
+        except OSError:
+            return False
+
+
+def find_ripgrep(env: Mapping[str, str], workspace: str) -> str | None:
+    """The `rg` installed beside us, else the first on the path that the workspace has not brought along."""
+    ours = os.path.join(os.path.dirname(sys.executable), "rg")
+    if _is_program(ours):
+        return ours
+    for folder in env.get("PATH", "").split(":"):
+        program = os.path.join(folder, "rg")
+        inside = os.path.realpath(program).startswith(os.path.realpath(workspace).rstrip("/") + "/")
+        if os.path.isabs(folder) and not inside and _is_program(program):
+            return program
+    return None
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,0 +1,496 @@
+"""A command runs once its mounts were looked at, and not before; what certainly did not run is tried again."""
+
+import asyncio
+import fcntl
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+
+import pytest
+
+from bridle.base.processes import CannotStart, Processes
+from bridle.engine.ports import SpawnPolicy
+from bridle.sandbox.adapter_start import HeldBack, start
+from bridle.sandbox.adapters import Launch, NeverRan
+from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.confinement import Confinement, Network, Place
+from bridle.sandbox.gate import Gate, Prepared
+from bridle.sandbox.mount_check import Expected, expected_mounts, mounted_now
+from bridle.sandbox.mount_list import Mount
+from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.thread_limits import HeldThread, drop_capabilities
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+    pytest.mark.skipif(os.uname().sysname != "Linux", reason="bubblewrap needs Linux"),
+]
+
+
+class Disturbed(Bubblewrap):
+    """Something happens between looking and starting, each time."""
+
+    def __init__(self, disturb: Callable[[int], None]) -> None:
+        super().__init__(shutil.which("bwrap") or "bwrap")
+        self.tries = 0
+        self._disturb = disturb
+
+    def ahead(
+        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+    ) -> Launch:
+        def disturbed() -> Confinement:
+            found = look()
+            self.tries += 1
+            self._disturb(self.tries)
+            return found
+
+        return super().ahead(argv, cwd=cwd, network=network, look=disturbed)
+
+
+class Box:
+    def __init__(self, base: Path, processes: Processes) -> None:
+        self.base = base
+        self.processes = processes
+        self.workspace = base / "ws"
+        self.failed = 0
+        for name in ("ws", "home", "hosttmp"):
+            (base / name).mkdir()
+
+    async def run(
+        self, adapter: Bubblewrap, script: str, on_output: Callable[[bytes], None] | None = None
+    ) -> tuple[int, str]:
+        async def choose() -> Bubblewrap:
+            return adapter
+
+        def failed() -> None:
+            self.failed += 1
+
+        place = Place(home=str(self.base / "home"), temporary=(str(self.base / "hosttmp"),))
+        output = bytearray()
+        process = await SandboxSpawn(self.processes, place=lambda: place, choose=choose, failed=failed)(
+            ["/bin/sh", "-c", script],
+            cwd=str(self.workspace),
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.base / "home")},
+            policy=SpawnPolicy(
+                mode="workspace-write", workspace=str(self.workspace), scratch=str(self.base / "scratch")
+            ),
+            call_id="call_1",
+            on_output=on_output or output.extend,
+        )
+        code = await process.wait()
+        process.blocked(output.decode())
+        return code, output.decode()
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Box]:
+    processes = Processes()
+    try:
+        yield Box(Path(os.path.realpath(tmp_path)), processes)
+    finally:
+        await processes.close()
+
+
+RUNS = "echo run >> runs; echo done"
+
+
+async def test_a_sandbox_that_failed_by_itself_is_tried_again(box: Box) -> None:
+    protected = box.workspace / "CLAUDE.md"
+    protected.write_text("x")
+    adapter = Disturbed(lambda tries: protected.unlink() if tries == 1 else None)
+    assert await box.run(adapter, RUNS) == (0, "done\n")
+    assert adapter.tries == 2
+    assert (box.workspace / "runs").read_text() == "run\n"
+    assert sorted(path.name for path in box.workspace.iterdir()) == ["runs"]
+
+
+async def test_a_folder_that_was_swapped_once_is_looked_at_again(box: Box) -> None:
+    (box.workspace / ".github" / "agents").mkdir(parents=True)
+    (box.base / "outside" / "agents").mkdir(parents=True)
+
+    def swap(tries: int) -> None:
+        if tries == 1:
+            (box.workspace / ".github").rename(box.workspace / "moved")
+            (box.workspace / ".github").symlink_to("../outside")
+
+    adapter = Disturbed(swap)
+    code, output = await box.run(adapter, f"{RUNS}; echo x > .github/agents/x")
+    assert (code != 0, output.startswith("done\n"), adapter.tries) == (True, True, 2)
+    assert list((box.base / "outside" / "agents").iterdir()) == []
+
+
+async def test_one_that_never_works_says_why_and_never_runs(box: Box) -> None:
+    protected = [box.workspace / name for name in ("CLAUDE.md", "GEMINI.md", ".cursorrules")]
+    for path in protected:
+        path.write_text("x")
+    adapter = Disturbed(lambda tries: protected[tries - 1].unlink())
+    code, output = await box.run(adapter, RUNS)
+    assert (code, output[:7], adapter.tries, box.failed) == (1, "bwrap: ", 3, 1)
+    assert not (box.workspace / "runs").exists()
+
+
+async def test_a_command_that_did_run_is_never_run_again(box: Box) -> None:
+    adapter = Disturbed(lambda _tries: None)
+    code, output = await box.run(adapter, "echo run >> runs; echo 'bwrap: cannot do it' >&2; exit 1")
+    assert (code, output, adapter.tries) == (1, "bwrap: cannot do it\n", 1)
+    assert (box.workspace / "runs").read_text() == "run\n"
+
+
+class Talkative(Bubblewrap):
+    """A sandbox that says something before it lets the command go."""
+
+    def __init__(self, folder: Path) -> None:
+        program = folder / "bwrap"
+        program.write_text(f'#!/bin/sh\necho careful\nexec {shutil.which("bwrap")} "$@"\n')
+        program.chmod(0o755)
+        super().__init__(str(program))
+
+
+async def test_a_command_whose_output_nobody_can_take_is_never_run_again(box: Box) -> None:
+    def full(_chunk: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        await box.run(Talkative(box.base), f"{RUNS}; sleep 600", on_output=full)
+    runs = box.workspace / "runs"
+    assert not runs.exists() or runs.read_text() == "run\n"
+
+
+async def test_what_a_sandbox_says_before_the_command_runs_comes_first(box: Box) -> None:
+    assert await box.run(Talkative(box.base), RUNS) == (0, "careful\ndone\n")
+
+
+def held_threads() -> set[int]:
+    """Those that started a command and have not ended."""
+
+    def is_held(frame: FrameType | None) -> bool:
+        return frame is not None and (frame.f_code is HeldThread._run.__code__ or is_held(frame.f_back))
+
+    return {number for number, frame in sys._current_frames().items() if is_held(frame)}
+
+
+async def descriptors(others: set[int]) -> int:
+    """How many are open once only `others` of these threads run: such a thread closes some at its end."""
+    async with asyncio.timeout(60):
+        while held_threads() - others:
+            await asyncio.sleep(0)
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) -> None:
+    others = held_threads()
+    adapter = Disturbed(lambda _tries: None)
+    assert await box.run(adapter, "true") == (0, "")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = await descriptors(others)
+    reasons, ran = set[str](), 0
+    for most in (0, *range(in_use, in_use + 20)):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+        try:
+            await box.run(adapter, "echo run >> runs")
+            ran += 1
+        except CannotStart as refused:
+            reasons.add(refused.reason)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert reasons == {"no resources"}
+    assert (box.workspace / "runs").read_text() == "run\n" * ran
+    assert await descriptors(others) == in_use
+
+
+async def test_a_command_finds_nothing_of_the_gate_among_its_descriptors(box: Box) -> None:
+    code, output = await box.run(
+        Disturbed(lambda _tries: None), "for fd in /proc/self/fd/*; do echo ${fd##*/}; done"
+    )
+    assert code == 0
+    assert set(output.split()) <= {"0", "1", "2", "3"}  # the last one is the folder that is being listed
+
+
+def launch_in(base: Path, script: str) -> Launch:
+    workspace = base / "ws"
+    return Bubblewrap(shutil.which("bwrap") or "bwrap").confined(
+        ["/bin/sh", "-c", script], cwd=str(workspace), confinement=Confinement(writable=(str(workspace),))
+    )
+
+
+class Shut:
+    """A gate that nobody opens."""
+
+    def __init__(self, problem: str) -> None:
+        self.closed = 0
+        self._problem = problem
+
+    async def opened(self, _limits: object) -> None:
+        raise NeverRan(self._problem)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+async def test_what_is_held_back_never_runs_and_nothing_of_it_is_left(box: Box) -> None:
+    launch = launch_in(box.base, RUNS)
+    real, shut, ended = launch.gate, Shut("it looks odd"), []
+    delivered = bytearray()
+    with pytest.raises(HeldBack) as held_back:
+        await start(
+            box.processes,
+            launch._replace(gate=shut),
+            cwd="/",
+            env={},
+            on_output=delivered.extend,
+            ended=lambda: ended.append(1),
+        )
+    real.close()
+    launch.ended()
+    assert (held_back.value.said, bytes(delivered), ended) == (b"it looks odd\n", b"", [1])
+    assert shut.closed
+    assert held_back.value.process.returncode == -signal.SIGKILL
+    assert not (box.workspace / "runs").exists()
+
+
+async def test_a_cancelled_start_leaves_nothing(box: Box) -> None:
+    launch = launch_in(box.base, RUNS)
+    at_the_gate = asyncio.Event()
+
+    class Waiting(Shut):
+        async def opened(self, _limits: object) -> None:
+            at_the_gate.set()
+            await asyncio.Event().wait()
+
+    ended: list[int] = []
+    starting = asyncio.create_task(
+        start(
+            box.processes,
+            launch._replace(gate=Waiting("")),
+            cwd="/",
+            env={},
+            on_output=lambda _chunk: None,
+            ended=lambda: ended.append(1),
+        )
+    )
+    await at_the_gate.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    launch.gate.close()
+    launch.ended()
+    assert ended == [1]
+    assert not (box.workspace / "runs").exists()
+
+
+async def test_more_than_a_pipe_of_this_user_holds_is_told_too() -> None:
+    options = ["x" * 4_000] * 600
+    told = bytearray()
+
+    def tell(gate: Gate) -> None:
+        drop_capabilities()  # with which there would be no limit
+        try:
+            with pytest.raises(NeverRan):
+                asyncio.run(gate.mounted())
+        finally:
+            gate.close()
+
+    def make() -> None:
+        pass
+
+    gate = Gate(lambda: Prepared(options, make, lambda: Expected(*[frozenset()] * 3, {}, frozenset())))
+    teller = threading.Thread(target=tell, args=(gate,))
+    teller.start()
+    while chunk := await asyncio.to_thread(os.read, int(gate.arguments[1]), 1 << 20):
+        told += chunk
+    for fd in gate.theirs:
+        os.close(fd)  # nobody is left to read: it goes on
+    teller.join(60)
+    assert told.decode().split("\0") == options
+
+
+def waiting_child(pid: int, fd: int) -> int | None:
+    """The process in a sandbox that is being made, if it is reading from `fd`."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        calling = Path(f"/proc/{child}/syscall").read_text().split()
+        if calling[1:2] == [hex(fd)]:
+            return int(child)
+    return None
+
+
+async def test_nothing_is_mounted_before_there_is_something_to_mount_it_on(box: Box) -> None:
+    mask, started, there = box.workspace / "AGENTS.md", list[int](), list[bool]()
+
+    def make() -> None:
+        while waiting_child(started[0], gate.theirs[0]) is None:
+            os.sched_yield()
+        there.append(mask.exists())
+        mask.mkdir(0o1700)
+
+    def prepare() -> Prepared:
+        root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        mounts = ["--bind", str(box.workspace), str(box.workspace), "--tmpfs", str(mask)]
+        meant = [Mount("/", "read-only"), Mount(str(box.workspace), "writable"), Mount(str(mask), "masked")]
+        return Prepared(
+            [*root, *gate.wait, *mounts], make, lambda: expected_mounts(meant, Confinement(), mounted_now())
+        )
+
+    gate = Gate(prepare)
+    argv = (
+        shutil.which("bwrap") or "bwrap",
+        *gate.arguments,
+        "--",
+        "/bin/sh",
+        "-c",
+        "grep -c AGENTS /proc/mounts",
+    )
+    output = bytearray()
+    process = await start(
+        box.processes,
+        Launch(argv, pass_fds=tuple(gate.theirs), gate=gate, started=started.append),
+        cwd="/",
+        env={},
+        on_output=output.extend,
+    )
+    assert (await process.wait(), output.decode(), there) == (0, "1\n", [False])
+    assert mask.stat().st_mode & 0o7777 == 0o1700
+
+
+async def test_a_command_waits_until_every_name_is_held(box: Box) -> None:
+    mask = box.workspace / "AGENTS.md"
+    mask.mkdir()
+    mask.chmod(0o1755)  # as one that is being taken away by another command
+    taken = os.open(mask, os.O_RDONLY)
+    fcntl.flock(taken, fcntl.LOCK_EX)
+    launch = Bubblewrap(shutil.which("bwrap") or "bwrap").confined(
+        ["/bin/true"],
+        cwd=str(box.workspace),
+        confinement=Confinement(writable=(str(box.workspace),), absent=(str(mask),)),
+    )
+    waits_for: list[int] = []
+
+    def watch(pid: int) -> None:
+        try:
+            while not waits_for:
+                waits_for.extend(fd for fd in launch.pass_fds if waiting_child(pid, fd))
+        finally:
+            os.close(taken)  # or the command would wait for ever
+
+    watching: list[threading.Thread] = []
+
+    def started(pid: int) -> None:
+        watching.append(threading.Thread(target=watch, args=(pid,)))
+        watching[0].start()
+
+    process = await start(
+        box.processes,
+        launch._replace(started=started),
+        cwd="/",
+        env={},
+        on_output=lambda _chunk: None,
+        ended=launch.ended,
+    )
+    watching[0].join()
+    assert (await process.wait(), waits_for) == (0, [launch.pass_fds[0]])
+    assert not mask.exists()
+
+
+def test_a_thread_does_one_last_thing() -> None:
+    done = SimpleQueue[int]()
+    thread = HeldThread(lambda: None)
+
+    def last() -> None:
+        done.put(threading.get_ident())
+
+    thread.end(last)
+    assert done.get_nowait() == threading.get_ident()
+    thread(lambda: subprocess.Popen(["/bin/true"])).wait()
+    thread.end(last)
+    assert done.get(timeout=60) != threading.get_ident()
+
+
+_ENGINE = """
+import asyncio, os, sys
+from bridle.base.processes import Processes
+from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.confinement import Confinement
+
+async def main(program, workspace):
+    launch = Bubblewrap(program).confined(
+        ["/bin/sh", "-c", "echo run > runs"], cwd=workspace, confinement=Confinement(writable=(workspace,))
+    )
+    process = await Processes().start(
+        launch.argv, cwd="/", env={}, on_output=lambda chunk: None, pass_fds=launch.pass_fds, within=launch.within
+    )
+    for fd in launch.pass_fds:
+        os.close(fd)
+    print((await launch.gate.mounted()).child, flush=True)
+    await process.wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_command_at_the_gate_does_not_run_because_the_engine_was_killed(tmp_path: Path) -> None:
+    workspace = Path(os.path.realpath(tmp_path)) / "ws"
+    workspace.mkdir()
+    engine = subprocess.Popen(
+        [sys.executable, "-c", _ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    with engine, os.fdopen(os.pidfd_open(int(engine.stdout.readline())), "rb") as waiting:
+        engine.kill()
+        gone = select.poll()
+        gone.register(waiting, select.POLLIN)
+        assert gone.poll(10_000)
+    assert not (workspace / "runs").exists()
+
+
+_SLOW_ENGINE = """
+import asyncio, os, sys
+from bridle.base.processes import Processes
+from bridle.sandbox.gate import Gate, Prepared
+
+async def main(program, workspace):
+    def prepare():
+        root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        mounts = ["--bind", workspace, workspace, "--tmpfs", f"{workspace}/AGENTS.md"]
+        return Prepared([*root, *gate.wait, *mounts], sys.stdin.read, lambda: None)
+
+    gate = Gate(prepare)
+    process = await Processes().start(
+        [program, *gate.arguments, "--", "/bin/true"], cwd="/", env={}, on_output=print, pass_fds=gate.theirs
+    )
+    fd = gate.theirs[0]
+    for theirs in gate.theirs:
+        os.close(theirs)
+    print(process.pid, fd, flush=True)
+    await gate.mounted()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_an_engine_that_is_killed_while_it_makes_room_leaves_nothing_in_its_place(tmp_path: Path) -> None:
+    workspace = Path(os.path.realpath(tmp_path)) / "ws"
+    workspace.mkdir()
+    engine = subprocess.Popen(
+        [sys.executable, "-c", _SLOW_ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with engine:
+        pid, fd = map(int, engine.stdout.readline().split())
+        while (child := waiting_child(pid, fd)) is None:
+            os.sched_yield()
+        with os.fdopen(os.pidfd_open(child), "rb") as waiting:
+            engine.kill()
+            gone = select.poll()
+            gone.register(waiting, select.POLLIN)
+            assert gone.poll(10_000)
+    assert list(workspace.iterdir()) == []
