@@ -546,10 +546,10 @@ def test_several_processes_begin_one_log_together(home: Home) -> None:
 
 REKEYS = f"""{BEGINS}
 from bridle.protocol.errors import BridleError
-from bridle.sessions import rekeying
+from bridle.sessions import rekey
 for _ in range(15):
     try:
-        rekeying.rekey(store.shelf.database)
+        rekey.rekey(store.shelf.database)
     except BridleError as failure:
         assert failure.reason in ("SessionBusy", "StoreInUse"), failure.reason
 """
