@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from bridle.cli import say
 from bridle.cli.arguments import VERBS, Parser, parser
+from bridle.cli.console import say
 from bridle.cli.help import topics
 from bridle.config.setting_table import SETTINGS
 from bridle.providers.presets import PRESETS

@@ -11,7 +11,7 @@ import msgspec
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
+from bridle.cli.console import say, say_json, tell
 from bridle.cli.stdin import typed_line
 from bridle.config.file_to_edit import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders

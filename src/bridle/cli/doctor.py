@@ -22,8 +22,8 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
 from bridle.cli.config import settings_here, working_folder
+from bridle.cli.console import say, say_json
 from bridle.cli.models import ModelDesk
 from bridle.config.folders import Folders, folders
 from bridle.config.settings_writer import user_file

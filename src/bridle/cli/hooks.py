@@ -15,8 +15,8 @@ from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
 from bridle.cli.config import working_folder
+from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders
 from bridle.config.tiers import load
 from bridle.config.workspace import project_folder

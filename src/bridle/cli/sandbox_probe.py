@@ -13,7 +13,7 @@ from bridle.app.sandboxing import is_unfiltered
 from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
+from bridle.cli.console import say, say_json, tell
 from bridle.cli.sandbox_context import Here, version_of, why_not
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.sandbox.adapter_choice import Chooser, Chosen

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from bridle.app.models import DEMO
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.cli import tell
+from bridle.cli.console import tell
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError
 

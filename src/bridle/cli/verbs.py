@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 
-from bridle.cli import tell, unwritten
 from bridle.cli.arguments import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
+from bridle.cli.console import tell, unwritten
 from bridle.protocol.errors import BridleError, UsageError
 
 
