@@ -21,9 +21,9 @@ from bridle.app.sandboxing import claimed_spawn, is_unfiltered, left_behind, mac
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
-from bridle.cli.added_folders import added_folders
 from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell, unwritten
+from bridle.cli.path_options import added_folders
 from bridle.cli.sandbox_context import Here, version_of, why_not
 from bridle.clients.line.start_info import CONFINED_WORDS
 from bridle.config.folders import folders
