@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import KEPT_IDLE_S, Completed, HttpConnections, HttpFault, client
+from bridle.base.http import KEPT_IDLE_S, HttpAnswer, HttpConnections, HttpFault, client
 from bridle.base.http_routes import tls_context
 from bridle.conformance.fake_clock import FakeClock
 
@@ -217,8 +217,8 @@ async def test_a_small_answer_is_read_as_a_whole_and_a_large_one_is_cut_and_says
         headers = {"content-type": "text/plain", "content-length": "11"}
         whole = await connections.get(server.url, headers={}, limit_bytes=11)
         part = await connections.get(server.url, headers={}, limit_bytes=5)
-    assert whole == Completed(200, headers, b"hello world", truncated=False)
-    assert part == Completed(200, headers, b"hello", truncated=True)
+    assert whole == HttpAnswer(200, headers, b"hello world", truncated=False)
+    assert part == HttpAnswer(200, headers, b"hello", truncated=True)
 
 
 async def test_interim_answers_are_passed_over(connections):

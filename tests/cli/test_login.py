@@ -16,7 +16,7 @@ import pytest
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.credentials.records import SignIn
 from bridle.providers.script import call, say
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
@@ -35,7 +35,7 @@ class KeyedServer(ModelServer):
         super().__init__(*arguments, **options)
         self.good: set[str] = set()
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if request.headers.get("authorization", "").removeprefix("Bearer ") not in self.good:
             return await reply.whole(
                 401, {"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}

@@ -19,7 +19,7 @@ from bridle.conformance import vectors
 from bridle.conformance.fake_clock import FakeClock
 from bridle.credentials.callback import code_of
 from bridle.credentials.forms import form_post
-from bridle.credentials.oauth import Answer, Post, Refused, client_of, seconds_of, sign_in_of
+from bridle.credentials.oauth import FormAnswer, Post, SignInRefused, client_of, seconds_of, sign_in_of
 from bridle.credentials.pkce import challenge_of, new_verifier
 from bridle.credentials.records import ApiKey, CredentialError, SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
@@ -325,14 +325,14 @@ async def test_a_device_code_that_comes_to_nothing_says_why(answers, begun, word
 async def test_a_server_that_cannot_be_reached_for_a_while_is_asked_again_less_often() -> None:
     asked: list[float] = []
 
-    async def post(address: str, form) -> Answer:
+    async def post(address: str, form) -> FormAnswer:
         if address.endswith("/device"):
             begun = {"device_code": "d", "user_code": "u", "verification_uri": "https://x", "expires_in": 900}
-            return Answer(200, msgspec.json.encode(begun))
+            return FormAnswer(200, msgspec.json.encode(begun))
         asked.append(device.clock.monotonic())
         if len(asked) < 3:
             raise CredentialError("ProviderUnreachable", address="x", problem="reset", hint="")
-        return Answer(200, msgspec.json.encode({"access_token": "a" * 8, "token_type": "bearer"}))
+        return FormAnswer(200, msgspec.json.encode({"access_token": "a" * 8, "token_type": "bearer"}))
 
     async with AuthorizationServer() as server:
         device = Device(server, post)
@@ -489,7 +489,7 @@ async def test_a_renewal_that_nobody_waits_for_any_more_is_stored_all_the_same(v
     reached, go_on = asyncio.Event(), asyncio.Event()
     async with AuthorizationServer() as server, door() as (real, _):
 
-        async def post(address: str, form) -> Answer:
+        async def post(address: str, form) -> FormAnswer:
             answer = await real(address, form)
             reached.set()
             await go_on.wait()
@@ -531,15 +531,15 @@ async def test_a_renewal_that_nobody_waits_for_any_more_is_stored_all_the_same(v
     ],
 )
 def test_an_answer_without_a_usable_token_is_refused(status: int, body: bytes) -> None:
-    with pytest.raises(Refused):
-        sign_in_of(Answer(status, body), provider="work", now_ms=0)
+    with pytest.raises(SignInRefused):
+        sign_in_of(FormAnswer(status, body), provider="work", now_ms=0)
 
 
 @given(st.binary(max_size=200), st.sampled_from([200, 400, 500]))
 def test_any_answer_is_tokens_or_a_refusal(body: bytes, status: int) -> None:
     try:
-        sign_in_of(Answer(status, body), provider="work", now_ms=0)
-    except Refused as refusal:
+        sign_in_of(FormAnswer(status, body), provider="work", now_ms=0)
+    except SignInRefused as refusal:
         assert len(refusal.clause) < 400
         assert refusal.clause.isprintable()
 
@@ -568,8 +568,8 @@ def test_a_token_in_a_servers_words_is_not_repeated() -> None:
     body = msgspec.json.encode(
         {"error": "invalid_grant", "error_description": f"refresh token={secret}\x1b[31m"}
     )
-    with pytest.raises(Refused) as refusal:
-        sign_in_of(Answer(400, body), provider="work", now_ms=0)
+    with pytest.raises(SignInRefused) as refusal:
+        sign_in_of(FormAnswer(400, body), provider="work", now_ms=0)
     assert secret not in refusal.value.clause
     assert "\x1b" not in refusal.value.clause
 

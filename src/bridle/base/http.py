@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.http_connection import Connection, Route
+from bridle.base.http_connection import HttpSocket, Route
 from bridle.base.http_dial import HttpFault as HttpFault
 from bridle.base.http_dial import (
     TimeLimit,
@@ -30,7 +30,7 @@ from bridle.base.http_dial import (
     tls_fault,
     trust_fault,
 )
-from bridle.base.http_framing import BadAnswer, Head, HeadReader, request_head
+from bridle.base.http_framing import AnswerHead, BadAnswer, HeadReader, request_head
 from bridle.base.http_routes import Proxy, ProxyRules, Url, parse_url, tls_context
 from bridle.base.threads import in_thread
 
@@ -60,7 +60,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 DEFAULT_TIMEOUTS: Final = Timeouts()
 
 
-class Completed(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """A whole answer. `truncated`: it was longer than the limit and the rest was not read."""
 
     status: int
@@ -78,11 +78,11 @@ class StreamedResponse:
 
     def __init__(
         self,
-        head: Head,
+        head: AnswerHead,
         origin: str,
-        connection: Connection,
+        connection: HttpSocket,
         timeouts: Timeouts,
-        release: Callable[[Connection, bool], None],
+        release: Callable[[HttpSocket, bool], None],
     ) -> None:
         self.status = head.status
         self.headers = head.headers
@@ -216,8 +216,8 @@ class HttpConnections:
         self._proxies = ProxyRules(env)
         self._tls = tls or partial(tls_context, env)
         self._context: ssl.SSLContext | None = None
-        self._kept: dict[Route, list[Connection]] = {}
-        self._live: set[Connection] = set()
+        self._kept: dict[Route, list[HttpSocket]] = {}
+        self._live: set[HttpSocket] = set()
         self._closed = False
 
     async def post_stream(
@@ -228,11 +228,11 @@ class HttpConnections:
 
     async def get(
         self, url: str, *, headers: Mapping[str, str], limit_bytes: int, timeouts: Timeouts = DEFAULT_TIMEOUTS
-    ) -> Completed:
+    ) -> HttpAnswer:
         """A small answer as a whole, cut after `limit_bytes`."""
         async with await self._exchange(parse_url(url), "GET", headers, b"", timeouts) as response:
             body = await response.read(limit_bytes)
-        return Completed(response.status, response.headers, body, response.truncated)
+        return HttpAnswer(response.status, response.headers, body, response.truncated)
 
     async def close(self) -> None:
         """Close every socket, also under answers that are still being read. May be repeated."""
@@ -271,7 +271,7 @@ class HttpConnections:
             )
         return proxy
 
-    def _reuse(self, route: Route) -> Connection | None:
+    def _reuse(self, route: Route) -> HttpSocket | None:
         """The connection used last: the one least likely to be stale."""
         kept = self._kept.get(route)
         if not kept:
@@ -280,7 +280,7 @@ class HttpConnections:
         connection.reuse()
         return connection
 
-    def _release(self, connection: Connection, reusable: bool) -> None:
+    def _release(self, connection: HttpSocket, reusable: bool) -> None:
         kept = self._kept.setdefault(connection.route, [])
         if not reusable or connection.ended or self._closed or len(kept) >= MAX_KEPT_PER_ROUTE:
             connection.abort()
@@ -288,14 +288,14 @@ class HttpConnections:
         connection.keep(self._clock.call_later(KEPT_IDLE_S, connection.abort))
         kept.append(connection)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: HttpSocket) -> None:
         self._live.discard(connection)
         kept = self._kept.get(connection.route, [])
         if connection in kept:
             kept.remove(connection)
 
     async def _ask(
-        self, connection: Connection, url: Url, method: str, head: bytes, body: bytes, timeouts: Timeouts
+        self, connection: HttpSocket, url: Url, method: str, head: bytes, body: bytes, timeouts: Timeouts
     ) -> StreamedResponse:
         try:
             sent = await connection.send(head, body, timeouts.write_s)
@@ -318,7 +318,7 @@ class HttpConnections:
 
         return {**headers, "date": formatdate(self._clock.now_ms() / 1000, usegmt=True)}
 
-    async def _dial(self, url: Url, route: Route, timeouts: Timeouts) -> Connection:
+    async def _dial(self, url: Url, route: Route, timeouts: Timeouts) -> HttpSocket:
         try:
             async with TimeLimit(self._clock, timeouts.connect_s):
                 return await self._open(url, route)
@@ -326,7 +326,7 @@ class HttpConnections:
             problem = f"no connection within {timeouts.connect_s:g} s"
             raise HttpFault("timeout", url.origin, problem) from None
 
-    async def _open(self, url: Url, route: Route) -> Connection:
+    async def _open(self, url: Url, route: Route) -> HttpSocket:
         """A new connection. The certificates are read while the other end is being reached."""
         building = in_thread(self._tls) if url.secure and self._context is None else None
         try:
@@ -344,9 +344,9 @@ class HttpConnections:
             if building is not None:
                 abandon(building)
 
-    async def _adopt(self, sock: socket.socket, url: Url, route: Route) -> Connection:
+    async def _adopt(self, sock: socket.socket, url: Url, route: Route) -> HttpSocket:
         """The connection on a connected socket, which is the transport's from here on."""
-        connection = Connection(self._clock, route, url.origin, self._forget)
+        connection = HttpSocket(self._clock, route, url.origin, self._forget)
         context, name = (self._context, url.host) if url.secure else (None, None)
         loop = asyncio.get_running_loop()
         try:
@@ -369,7 +369,9 @@ def _head(url: Url, proxy: Proxy | None, method: str, headers: Mapping[str, str]
     return request_head(method, target, url.authority, headers, body_size=body_size, extra=extra)
 
 
-async def read_head(connection: Connection, url: Url, method: str, first_byte_s: float, clock: Clock) -> Head:
+async def read_head(
+    connection: HttpSocket, url: Url, method: str, first_byte_s: float, clock: Clock
+) -> AnswerHead:
     """The head of the answer to the request that was sent. Raises HttpFault and BadAnswer."""
     until = clock.monotonic() + first_byte_s
     reader = HeadReader(method)

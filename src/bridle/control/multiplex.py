@@ -68,7 +68,7 @@ OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_fol
 """Options of `CreateSession.config` that say nothing about how a run works that is open already."""
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class ClientSight(msgspec.Struct, frozen=True, kw_only=True):
     """What a client sees: which sessions there are for it, and those that are open in this engine, by id."""
 
     shows: Callable[[str], bool]
@@ -89,7 +89,7 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     find: Callable[[str], tuple[str, str]]
     past: Callable[[str, int], Iterable[Envelope]]
     bounds_of: Callable[[CreateSession], Bounds]
-    answer: Callable[[AnyQuery, Sight], Awaitable[AnyQueryAnswer]]
+    answer: Callable[[AnyQuery, ClientSight], Awaitable[AnyQueryAnswer]]
     rename: Callable[[str, str], None]
     pin: Callable[[str, bool], None]
     branch: Callable[[str, int | None], str]
@@ -379,7 +379,7 @@ class Multiplexer:
         self._admit(client, claims, query)
         is_open = {session: live for session, live in self._live.items() if live.state == "open"}
         shows = claims.covers_session if claims is not None else _everything
-        return await self._source.answer(query, Sight(shows=shows, live=is_open))
+        return await self._source.answer(query, ClientSight(shows=shows, live=is_open))
 
     async def follow(
         self, client: Client, claims: Claims | None, session: str, since: int

@@ -21,8 +21,8 @@ from bridle.base.paths import (
     MAX_GLANCED,
     NOT_OURS,
     PathRefused,
+    PathTarget,
     SessionFolders,
-    Target,
     find,
     is_beneath_any,
     is_inside_same_folder,
@@ -100,7 +100,7 @@ class PathName(msgspec.Struct, frozen=True, kw_only=True):
         return self.relative or self.absolute
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision looks at.
 
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
@@ -233,7 +233,7 @@ class _Seen(NamedTuple):
     private: bool
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
     """Where calls are made: the session's folders, Bridle's own, which are nobody's business, and what is secret."""
 
     folders: SessionFolders
@@ -262,7 +262,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a file has another name in a private place."""
         return self.private is not None and self.private.hold_second_name(_target_of(path).status)
 
-    def seen(self, written: str, cwd: str, target: Target) -> _Seen:
+    def seen(self, written: str, cwd: str, target: PathTarget) -> _Seen:
         """What there is to know of a file that was written so in `cwd` and leads there. A hard link has several names.
 
         Private is what is in a private place, and what looks secret outside the session's folders.
@@ -308,12 +308,12 @@ class _Touched(msgspec.Struct, frozen=True, kw_only=True):
 
 def query_of(
     call: ToolCall,
-    place: Place,
+    place: SessionPlaces,
     *,
     understand: Understand | None,
     agent_default: Verdict | None,
     named: bool = False,
-) -> Query:
+) -> CallFacts:
     """What there is to decide about a guarded call. With `named` somebody needs every program of a command by name."""
     command = next((subject.value for subject in call.subjects if subject.kind == "command"), None)
     query = (
@@ -339,7 +339,7 @@ def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
 # Calls about files, or about nothing
 
 
-def _file_query(call: ToolCall, place: Place) -> Query:
+def _file_query(call: ToolCall, place: SessionPlaces) -> CallFacts:
     paths = [subject for subject in call.subjects if subject.kind == "path"]
     workspace = place.folders.workspace
     seen = [place.seen(subject.value, workspace, _target_of(subject.resolved)) for subject in paths]
@@ -353,7 +353,7 @@ def _file_query(call: ToolCall, place: Place) -> Query:
     outside = any(file.outside for file in seen)
     risk = call.definition.risk
     reads_inside = risk == "read" and not (outside or secret)
-    return Query(
+    return CallFacts(
         tool=call.name,
         risk="dangerous" if policy_file else risk,
         paths=tuple(place.name(subject.resolved) for subject in paths),
@@ -367,11 +367,11 @@ def _file_query(call: ToolCall, place: Place) -> Query:
     )
 
 
-def _target_of(resolved: str) -> Target:
+def _target_of(resolved: str) -> PathTarget:
     try:
-        return Target(resolved, os.lstat(resolved))
+        return PathTarget(resolved, os.lstat(resolved))
     except OSError:
-        return Target(resolved, None)
+        return PathTarget(resolved, None)
 
 
 def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, private: bool, outside: bool) -> str:
@@ -400,14 +400,14 @@ def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, private: bool,
 
 
 def _command_query(
-    call: ToolCall, command: str, place: Place, understand: Understand | None, *, named: bool
-) -> Query:
+    call: ToolCall, command: str, place: SessionPlaces, understand: Understand | None, *, named: bool
+) -> CallFacts:
     wants_out = bool(getattr(call.args, "escalate", ""))
     escalates = wants_out and not place.lifted.unsandboxed
     cwd = _starting_folder(call.subjects, place)
     workdir = place.folders.shown(cwd) if cwd != place.folders.workspace else ""
     if understand is None:
-        return Query(
+        return CallFacts(
             tool=call.name,
             risk=call.definition.risk,
             command=command,
@@ -431,7 +431,7 @@ def _command_query(
     unproven = tuple(
         part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
     )
-    return Query(
+    return CallFacts(
         tool=call.name,
         risk="dangerous" if dangerous else _command_risk(call.definition.risk, script),
         command=command,
@@ -461,7 +461,7 @@ def _command_query(
     )
 
 
-def _brought(foreseen: Foreseen, place: Place) -> str:
+def _brought(foreseen: Foreseen, place: SessionPlaces) -> str:
     """What git would bring, in a few words."""
     if foreseen.unknown and not foreseen.files:
         return f"{CHANGES_POLICY}, perhaps: it brings what nobody has seen"
@@ -513,7 +513,7 @@ def _is_known(program: str) -> bool:
     )
 
 
-def _starting_folder(subjects: Iterable[Subject], place: Place) -> str:
+def _starting_folder(subjects: Iterable[Subject], place: SessionPlaces) -> str:
     return next((subject.resolved for subject in subjects if subject.kind == "path"), place.folders.workspace)
 
 
@@ -521,7 +521,7 @@ def _command_risk(declared: Risk, script: Understanding) -> Risk:
     return "network" if script.command_class == "network" else declared
 
 
-def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
+def _touched(part: Part, cwd: str, place: SessionPlaces) -> Iterator[_Touched]:
     for use in part.uses:
         if use.below is not None and use.path is not None:
             yield from _found(use, use.path, use.below, cwd, place)
@@ -552,7 +552,7 @@ def _reads_unnamed(parts: Sequence[Part], files: Sequence[_Touched]) -> bool:
     )
 
 
-def _seeks_secrets(parts: Sequence[Part], cwd: str, place: Place) -> bool:
+def _seeks_secrets(parts: Sequence[Part], cwd: str, place: SessionPlaces) -> bool:
     """Whether a command says where a secret is that is not of this folder, or tells a search elsewhere its name."""
     goes_elsewhere = False
     called = False
@@ -581,7 +581,7 @@ def _seeks_secrets(parts: Sequence[Part], cwd: str, place: Place) -> bool:
     return goes_elsewhere and called
 
 
-def _is_outside(part: Part, cwd: str, place: Place) -> bool:
+def _is_outside(part: Part, cwd: str, place: SessionPlaces) -> bool:
     return any(place.folders.place(folder) == "outside" for folder in _searched(part, cwd))
 
 
@@ -599,7 +599,7 @@ def _sought(words: Sequence[str | None]) -> Iterator[str]:
             yield name.rpartition("/")[2]
 
 
-def _searches_ours(roots: set[str], place: Place) -> bool:
+def _searches_ours(roots: set[str], place: SessionPlaces) -> bool:
     """Whether a search through folders may come by Bridle's own: nobody runs Bridle in their home folder for that."""
     return any(is_beneath_any(os.path.realpath(folder), roots) for folder in place.protected)
 
@@ -609,7 +609,7 @@ def _searched(part: Part, cwd: str) -> set[str]:
     return set(map(os.path.realpath, named)) or {cwd}
 
 
-def _comes_by_secrets(part: Part, program: str, cwd: str, place: Place) -> bool:
+def _comes_by_secrets(part: Part, program: str, cwd: str, place: SessionPlaces) -> bool:
     """Whether a search through folders would show what a file holds that looks like it holds secrets.
 
     Only so far as a glance goes: dependencies and deep folders are not looked through.
@@ -622,7 +622,7 @@ def _comes_by_secrets(part: Part, program: str, cwd: str, place: Place) -> bool:
     return any(_holds_a_secret(root, place, skips_hidden=skips_hidden) for root in roots)
 
 
-def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
+def _holds_a_secret(root: str, place: SessionPlaces, *, skips_hidden: bool) -> bool:
     folders, left = [(root, 0)], MAX_GLANCED
     while folders:
         folder, depth = folders.pop()
@@ -663,7 +663,7 @@ def tracked_files(folder: str) -> list[str] | None:
     return None if b"link" in data[at:] or b"sdir" in data[at:] else found
 
 
-def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Iterator[_Touched]:
+def _found(use: PathUse, path: str, below: Below, cwd: str, place: SessionPlaces) -> Iterator[_Touched]:
     """The folder a search goes through, and what it may find there that is not simply a file of that folder.
 
     Links, what looks like it holds secrets, and names that would be read as something else.
@@ -744,7 +744,7 @@ def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
     return (use.path, *found)
 
 
-def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
+def _file(path: str | None, use: PathUse, cwd: str, place: SessionPlaces) -> _Touched:
     if path is None:
         return _Touched(access=use.access, resolved=None)
     if use.access != "delete" and _NO_FILE.fullmatch(path) and (use.access != "read" or path not in ENDLESS):
@@ -768,7 +768,7 @@ def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
     )
 
 
-def _leads_out(part: Part, cwd: str, place: Place) -> bool:
+def _leads_out(part: Part, cwd: str, place: SessionPlaces) -> bool:
     """Whether a word, or what stands behind an option, may be a path outside, a secret or what later runs obey."""
     pieces = _pieces(part.words[len((part.key or "").split()) :])
     return any(_is_elsewhere(piece, cwd, place) for piece in pieces if piece not in ("", ".", "./..."))
@@ -797,7 +797,7 @@ def _hands_on_private(part: Part, program: str, cwd: str, places: PrivatePlaces)
     return any(map(places.hold, named)) or (program in _COPY_FOLDERS and places.lie_below(named - {"/"}))
 
 
-def _is_elsewhere(path: str, cwd: str, place: Place) -> bool:
+def _is_elsewhere(path: str, cwd: str, place: SessionPlaces) -> bool:
     if path.startswith("~") or is_policy_file(path) or place.holds_secrets(path):
         return True
     first, *rest = path.removeprefix("./").split("/")

@@ -8,7 +8,7 @@ import msgspec
 
 from bridle.base.command_class import CommandClass
 
-Shape: TypeAlias = Literal["simple", "pipeline", "compound"]
+ScriptShape: TypeAlias = Literal["simple", "pipeline", "compound"]
 """One command, commands joined by `|` only, or anything more: lists, substitutions, subshells, loops, functions."""
 
 SEVERITY: tuple[CommandClass, ...] = (
@@ -79,7 +79,7 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     command: str
-    shape: Shape
+    shape: ScriptShape
     parts: tuple[Part, ...]
     command_class: CommandClass
     refused: str | None = None
@@ -94,7 +94,7 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
         return self.command_class == "read_only"
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a script's meaning depends on besides its text: where it starts, whose home `~` is, where programs are.
 
     `cwd` and `home` are absolute and resolved. `search_path` is the PATH the script runs with; empty means that it was
