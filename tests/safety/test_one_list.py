@@ -10,8 +10,7 @@ from bridle.base.paths import session_folders
 from bridle.base.secret_files import POLICY_PARENTS, held_examples, is_held_file, is_policy_file
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
-from bridle.safety.call_risk import HostContext as Here
-from bridle.safety.call_risk import query_of
+from bridle.safety.call_risk import SessionPlaces, query_of
 from bridle.sandbox.confinement import ALWAYS_PROTECTED, HostContext, confinement_of
 from bridle.sandbox.lookout import Lookout
 from bridle.shell.command_facts import ScriptContext
@@ -52,7 +51,7 @@ def test_every_name_is_asked_about_by_file_tools_and_commands(
 ) -> None:
     name = below + path
     assert is_policy_file(name)
-    here = Here(folders=session_folders(str(work), ()))
+    here = SessionPlaces(folders=session_folders(str(work), ()))
 
     def read(command: str, cwd: str):
         return understand(command, ScriptContext(cwd=cwd, home="/home/ann"))

@@ -19,12 +19,13 @@ from bridle.engine.dispatch import ToolLayers
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
-from bridle.safety.call_risk import CallFacts, Understand
+from bridle.safety.call_risk import CallFacts
 from bridle.safety.fail_closed import fail_closed
 from bridle.safety.grants import SavedGrants
 from bridle.safety.permission_policy import STEPS, Decision, Permissions
 from bridle.safety.permitted import SOURCE, question
 from bridle.safety.question_reasons import remembers
+from bridle.shell.command_facts import Understand
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs

@@ -59,7 +59,7 @@ def log_key_path(where: Folders) -> str:
 
 
 class LogKey:
-    """The wrap of the session log's key (`sessions.keys.KeyWrap`). What goes wrong is told in the words of the log."""
+    """The wrap of the session log's key (`sessions.log_key.KeyWrap`). What goes wrong is told in the log's words."""
 
     def __init__(self, path: str, made: Callable[[], LocalKeyWrap]) -> None:
         self._path = path

@@ -5,8 +5,8 @@
     assert server.requests[0].json["model"] == "any"
 
 The path of a request says which wire it speaks. Like the scripted model the server counts the answers in a request to
-know which one to give; unlike it, it labels nothing, for it stands in for a real one. A `ServerFault` instead of an answer
-breaks the protocol below the script.
+know which one to give; unlike it, it labels nothing, for it stands in for a real one. A `ServerFault` instead of
+an answer breaks the protocol below the script.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def sign_in_of(answer: FormAnswer, *, provider: str, now_ms: int) -> SignIn:
 
 
 def fields_of(answer: FormAnswer) -> dict[str, Any]:
-    """The JSON object of a good answer. Raises `SignInRefused` for any other, with the server's code where it has one."""
+    """The JSON object of a good answer. Raises `SignInRefused` for any other, with the server's code if it has one."""
     try:
         decoded: Any = msgspec.json.decode(answer.body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,9 +35,8 @@ from bridle.engine.tools import Foreseen, Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk, Verdict
 from bridle.safety.patterns import consists_of, is_plain
 from bridle.shell.classification import ENDLESS
-from bridle.shell.command_facts import Below, Part, PathUse, Understanding
+from bridle.shell.command_facts import Below, Part, PathUse, Understand, Understanding
 
-Understand: TypeAlias = Callable[[str, str], Understanding]
 """What a script does, given its text and the absolute folder it starts in."""
 
 MAX_NAMED = 5

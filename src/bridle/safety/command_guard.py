@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 import msgspec
 
@@ -29,7 +28,6 @@ from bridle.safety.call_risk import shown_parts
 from bridle.safety.path_guard import Blocked, PathPolicy, check_not_secret, check_own
 from bridle.shell.command_facts import SEVERITY, Part, PathUse, Understanding
 
-Understand: TypeAlias = Callable[[str, str], Understanding]
 """What a command means when it starts in a folder."""
 
 MAX_MATCHES = 1000

@@ -15,7 +15,7 @@ from bridle.base.paths import PathRefused, find
 from bridle.engine.tools import RunTool, Subject, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
-from bridle.safety.command_guard import NO_COMMAND, CheckedCommand, Understand, check_command, nothing_known
+from bridle.safety.command_guard import NO_COMMAND, CheckedCommand, check_command, nothing_known
 from bridle.safety.fail_closed import check_failed, fail_closed
 from bridle.safety.path_guard import (
     Blocked,
@@ -27,6 +27,7 @@ from bridle.safety.path_guard import (
     check_place,
     workspace_policy,
 )
+from bridle.shell.command_facts import Understand
 
 __all__ = [
     "FileAccess",

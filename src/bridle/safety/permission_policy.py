@@ -31,10 +31,11 @@ from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import SECRET_FILES
 from bridle.engine.tools import ToolCall
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
-from bridle.safety.call_risk import NOTHING_LIFTED, CallFacts, Lifted, SessionPlaces, Understand, query_of
+from bridle.safety.call_risk import NOTHING_LIFTED, CallFacts, Lifted, SessionPlaces, query_of
 from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.patterns import ALIASES, tool_matches
 from bridle.safety.rules import Rule, RuleTier, evaluate, first_match, in_tier_order, matches, parse_rule
+from bridle.shell.command_facts import Understand
 
 __all__ = [
     "MODE_TABLE",

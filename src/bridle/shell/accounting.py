@@ -31,7 +31,7 @@ def is_operator(text: str) -> bool:
 
 
 def account(source: str, start: int, end: int, claims: list[Claim]) -> None:
-    """Raises `UnreadableScript` unless the claims fill `source[start:end]` and the shell would see the same boundaries."""
+    """Raises `UnreadableScript` unless the claims fill `source[start:end]` and the shell sees the same boundaries."""
     claims.sort()
     at = start
     before: Claim | None = None

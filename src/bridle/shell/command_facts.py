@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -20,7 +21,7 @@ SEVERITY: tuple[CommandClass, ...] = (
 class Below(msgspec.Struct, frozen=True, kw_only=True):
     """Which files below a folder are meant: those named like one of `names`, all where there are none.
 
-    The rest is as in `shell_words.Found`.
+    The rest is as in `shell_words.FoundFiles`.
     """
 
     names: tuple[str, ...] = ()
@@ -92,6 +93,10 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def read_only(self) -> bool:
         return self.command_class == "read_only"
+
+
+Understand: TypeAlias = Callable[[str, str], Understanding]
+"""What a command means in the folder it starts in, without running it."""
 
 
 class ScriptContext(msgspec.Struct, frozen=True, kw_only=True):
