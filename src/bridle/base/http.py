@@ -1,8 +1,7 @@
-"""HTTP in two doors.
+"""The one way to speak HTTP with a server a person chose: models, their lists, sign-ins. (`base.web` reads pages.)
 
-`HttpConnections` is for model requests: HTTP/1.1 on sockets of our own, answers streamed as they arrive, kept
-connections, one limit of time per phase. `client()` is for everything else: an httpx2 client under the same rules
-for proxies and certificates. Redirects are followed by neither unless asked.
+HTTP/1.1 on sockets of our own, answers streamed as they arrive, kept connections, one limit of time per phase,
+proxies and certificates of the given environment alone. Redirects are not followed.
 
 HttpFault    the request got no whole answer; `kind` says why
 ValueError   the request must not be sent as it is (URL, headers); nothing was sent
@@ -15,7 +14,7 @@ import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -37,7 +36,6 @@ from bridle.base.threads import in_thread
 if TYPE_CHECKING:
     import ssl
 
-    import httpx2
 
 KEPT_IDLE_S: Final = 90.0
 MAX_KEPT_PER_ROUTE: Final = 8
@@ -385,12 +383,3 @@ async def read_head(
             raise HttpFault("reset", url.origin, "the connection was closed before an answer came")
         else:
             await connection.wait(until - clock.monotonic(), f"no answer within {first_byte_s:g} s")
-
-
-def client(
-    *, env: Mapping[str, str], tls: "Callable[[], ssl.SSLContext] | None" = None, **options: Any
-) -> "httpx2.AsyncClient":
-    """The other door. Options are those of `httpx2.AsyncClient`; its own reading of the environment is off."""
-    from bridle.base.http_client import make_client
-
-    return make_client(ProxyRules(env), tls or partial(tls_context, env), options)
