@@ -115,5 +115,5 @@ def form_of(request: Received) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
 
 
-def query_of(url: str) -> dict[str, str]:
+def facts_of_call(url: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}

@@ -24,7 +24,7 @@ from bridle.credentials.pkce import challenge_of, new_verifier
 from bridle.credentials.records import ApiKey, CredentialError, SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.credentials.token_renewal import Renewal
-from credentials.authorization_server import AuthorizationServer, query_of
+from credentials.authorization_server import AuthorizationServer, facts_of_call
 from credentials.credential_kit import Vault, a_secret
 
 DIRECT = Timeouts(connect_s=5, write_s=5, first_byte_s=5, idle_s=5)
@@ -106,7 +106,7 @@ async def test_a_person_signs_in_in_a_browser() -> None:
     assert signed_in.access_token in server.access
     assert signed_in.refresh_token in server.renewing
     assert signed_in.expires_at_ms is not None
-    asked = query_of(browser.shown)
+    asked = facts_of_call(browser.shown)
     assert asked["scope"] == "models offline"
     assert asked["client_id"] == "bridle-test"
     assert urlsplit(asked["redirect_uri"]).hostname == "127.0.0.1"
@@ -133,7 +133,7 @@ async def test_what_comes_without_the_right_state_is_turned_away_and_the_sign_in
     class Attacked(Browser):
         async def before_going_back(self, url: str) -> None:
             base, _, query = url.partition("?")
-            real = query_of(url)
+            real = facts_of_call(url)
             for other in (
                 f"{base}?code=evil",
                 f"{base}?code=evil&state=wrong",
@@ -217,7 +217,7 @@ async def test_a_registered_address_is_used_as_it_is_and_one_in_use_is_said() ->
         browser = Browser(connections)
         await sign_in_by_browser(client, post, provider="work", clock=SystemClock(), show=browser)
         await browser.leave()
-    assert query_of(browser.shown)["redirect_uri"] == f"http://localhost:{port}/auth/back"
+    assert facts_of_call(browser.shown)["redirect_uri"] == f"http://localhost:{port}/auth/back"
 
 
 @given(st.text(max_size=100), st.text(alphabet="abc123", min_size=1, max_size=10))

@@ -30,7 +30,7 @@ from bridle.credentials.pkce import challenge_of, new_verifier
 from bridle.credentials.records import SignIn
 from bridle.providers.script import say
 from cli_kit import Place
-from credentials.authorization_server import query_of
+from credentials.authorization_server import facts_of_call
 from peers.peer_kit import running
 
 pytestmark = pytest.mark.peers
@@ -129,7 +129,7 @@ async def exchanged(issuer: str, post: Post, *, verifier: str, proof: str) -> Si
     challenge = challenge_of(verifier)
     address = authorization_url(client(issuer), redirect_uri=back, state="mine", challenge=challenge)
     page = await asyncio.to_thread(build_opener(ProxyHandler({})).open, address)
-    brought = query_of(page.url)
+    brought = facts_of_call(page.url)
     assert brought["state"] == "mine"
     return await exchange_code(
         client(issuer),

@@ -10,7 +10,8 @@ from bridle.base.paths import session_folders
 from bridle.base.secret_files import POLICY_PARENTS, held_examples, is_held_file, is_policy_file
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
-from bridle.safety.call_risk import SessionPlaces, query_of
+from bridle.safety.call_risk import facts_of_call
+from bridle.safety.touched_files import SessionPlaces
 from bridle.sandbox.confinement import ALWAYS_PROTECTED, HostContext, confinement_of
 from bridle.sandbox.lookout import Lookout
 from bridle.shell.command_facts import ScriptContext
@@ -58,10 +59,10 @@ def test_every_name_is_asked_about_by_file_tools_and_commands(
 
     written = Subject(kind="path", access="write", value=name, resolved=str(work / name))
     call = msgspec.structs.replace(calls.make(), subjects=(written,))
-    assert query_of(call, here, understand=read, agent_default=None).policy_file
+    assert facts_of_call(call, here, understand=read, agent_default=None).policy_file
     command = Subject(kind="command", access="run", value=f"echo x > '{name}'")
     call = msgspec.structs.replace(calls.make(), subjects=(command,))
-    assert query_of(call, here, understand=read, agent_default=None).policy_file
+    assert facts_of_call(call, here, understand=read, agent_default=None).policy_file
 
 
 @pytest.mark.parametrize("path", ALL)

@@ -12,11 +12,12 @@ from bridle.base.secret_files import is_policy_file
 from bridle.engine.tools import Subject
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import GrantAdded
-from bridle.safety.call_risk import CallFacts, PathName
+from bridle.safety.call_risk import CallFacts
 from bridle.safety.grants import Grant
 from bridle.safety.permission_policy import MODE_TABLE, Decision, Permissions, decide
 from bridle.safety.question_reasons import because, explanation, offers, remembers
 from bridle.safety.rules import TIERS, Rule, evaluate, in_tier_order, named_by_user, parse_rule
+from bridle.safety.touched_files import PathName
 from bridle.shell.command_facts import Part, PathUse, Understanding
 from safety.script_kit import understood
 

@@ -15,13 +15,13 @@ from bridle.config.folders import Folders, home_of
 from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, Sight, ToolLayer
 from bridle.protocol.events import Mode
-from bridle.safety.call_risk import Lifted
 from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded, workspace_policy
 from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.permission_policy import Permissions
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
 from bridle.safety.sight import sight
+from bridle.safety.touched_files import Lifted
 from bridle.shell.command_facts import ScriptContext, Understand, Understanding
 
 

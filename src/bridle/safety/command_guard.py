@@ -28,8 +28,6 @@ from bridle.safety.call_risk import shown_parts
 from bridle.safety.path_guard import Blocked, PathPolicy, check_not_secret, check_own
 from bridle.shell.command_facts import SEVERITY, Part, PathUse, Understanding
 
-"""What a command means when it starts in a folder."""
-
 MAX_MATCHES = 1000
 
 # fmt: off

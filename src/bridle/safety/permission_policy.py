@@ -31,10 +31,11 @@ from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import SECRET_FILES
 from bridle.engine.tools import ToolCall
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
-from bridle.safety.call_risk import NOTHING_LIFTED, CallFacts, Lifted, SessionPlaces, query_of
+from bridle.safety.call_risk import CallFacts, facts_of_call
 from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.patterns import ALIASES, tool_matches
 from bridle.safety.rules import Rule, RuleTier, evaluate, first_match, in_tier_order, matches, parse_rule
+from bridle.safety.touched_files import NOTHING_LIFTED, Lifted, SessionPlaces
 from bridle.shell.command_facts import Understand
 
 __all__ = [
@@ -210,7 +211,7 @@ class Permissions:
 
     def query(self, call: ToolCall) -> CallFacts:
         """What there is to decide about a guarded call."""
-        return query_of(
+        return facts_of_call(
             call,
             self._place,
             understand=self._understand,

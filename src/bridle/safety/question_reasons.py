@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from bridle.base.redact import redact
 from bridle.protocol.events import KEY_COVERS, GrantMatch, Mode, Offer, Verdict
-from bridle.safety.call_risk import CHANGES_POLICY, ESCALATES, POLICY_FLAG, UNSANDBOXED_FLAG, CallFacts
+from bridle.safety.call_risk import CHANGES_POLICY, ESCALATES, CallFacts
 from bridle.safety.grants import GRANT_DAYS
 from bridle.safety.patterns import ALIASES
 from bridle.safety.permission_policy import Decision
 from bridle.safety.rules import EDITS
+from bridle.safety.touched_files import POLICY_FLAG, UNSANDBOXED_FLAG
 
 MAX_LITERAL = 2_000
 """No longer text is remembered: nobody could tell it from another in a list."""

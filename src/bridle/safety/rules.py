@@ -16,7 +16,7 @@ import msgspec
 from bridle.base.paths import SessionFolders
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import KEY_COVERS, Verdict
-from bridle.safety.call_risk import CallFacts, PathName, SessionPlaces
+from bridle.safety.call_risk import CallFacts
 from bridle.safety.patterns import (
     ALIASES,
     command_matches_exactly,
@@ -27,6 +27,7 @@ from bridle.safety.patterns import (
     path_matches_generously,
     tool_matches,
 )
+from bridle.safety.touched_files import PathName, SessionPlaces
 from bridle.shell.command_facts import Part
 
 RuleTier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]

@@ -96,7 +96,7 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Understand: TypeAlias = Callable[[str, str], Understanding]
-"""What a command means in the folder it starts in, without running it."""
+"""What a script does, given its text and the absolute folder it starts in."""
 
 
 class ScriptContext(msgspec.Struct, frozen=True, kw_only=True):
