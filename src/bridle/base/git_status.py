@@ -1,4 +1,4 @@
-"""What `git status --porcelain=v2 -z --branch` says, as values. Pure.
+"""The answer of `git status --porcelain=v2 -z --branch`, as values. Pure.
 
 BadStatus   the text is not what git writes
 """

@@ -1,4 +1,4 @@
-"""Ends what we started when we cannot do it ourselves any more: killed, or out of memory."""
+"""The guardian, which ends what we started when we cannot do it ourselves any more: killed, or out of memory."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Where a named path really is: symlinks and `..` resolved first, whole components compared afterwards.
+"""Paths and where they really lead: symlinks and `..` resolved first, whole components compared afterwards.
 
 PathRefused   the text cannot name a file at all
 

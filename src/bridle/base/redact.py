@@ -1,4 +1,4 @@
-"""Secrets are taken out of text, whole or as it streams.
+"""Redaction: secrets taken out of text, whole or as it streams.
 
 `bridle.base.secret_shapes` says what a secret looks like. Its rules make streaming exact: wherever a text is cut,
 `StreamRedactor` gives what `redact` gives for the whole.

@@ -1,4 +1,4 @@
-"""Where in a text the openings of secrets stand: found quickly over most of it, with care where it may go on.
+"""Openings of secrets in a text: found quickly over most of it, with care where it may go on.
 
 A regex costs 5 ns a character however simple it is, unless it begins with a literal character: then 0.4. So a long text
 is folded (small letters, rare letters to one, `_` to `-`, `=` to `:`), and each of a handful of scans looks for one

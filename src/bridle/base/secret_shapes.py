@@ -1,4 +1,4 @@
-"""What a secret looks like: the one table of shapes, each with its kind.
+"""Shapes of secrets: the one table, each with its kind.
 
 A shape begins with an *opening*, a few literal characters, and is decided within a bounded distance, so that text can
 be redacted as it streams (`bridle.base.redact`). No shape matches « or »: what is masked stays as it is.

@@ -1,4 +1,4 @@
-"""What logging in works with: the settings, the providers, the store."""
+"""The settings, the providers and the store that logging in works with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored: listed, checked, moved to another machine or store, and locked another way. Never shown."""
+"""Stored credentials: listed, checked, moved to another machine or store, and locked another way. Never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `bridle sandbox` and its probe both have to know."""
+"""The settings and folders that `bridle sandbox` and its probe work with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before anything is opened at a terminal: the passphrase of stored keys and sessions, where nobody gave it yet."""
+"""The passphrase of stored keys and sessions, asked for at a terminal where nobody gave it yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From words to a verb, and where failures become one sentence and an exit code."""
+"""The way from words to a verb; failures become one sentence and an exit code here."""
 
 from __future__ import annotations
 

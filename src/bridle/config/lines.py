@@ -1,4 +1,4 @@
-"""On which line a setting stands: TOML and JSON texts read for the places of their keys.
+"""The line each setting stands on: TOML and JSON texts read for the places of their keys.
 
 The texts were parsed before and are known to be valid; these scanners only follow along. On anything they do not
 understand they stop and return what they found: a missing line number is a smaller harm than a wrong one.

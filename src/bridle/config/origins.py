@@ -1,4 +1,4 @@
-"""Where settings come from besides files: the environment and the command line. And what a source is.
+"""Sources of settings besides files: the environment and the command line. And what a source is.
 
 Every variable and every option is a source of its own, so that the origin of a value can be named exactly.
 """

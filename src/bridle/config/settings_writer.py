@@ -1,4 +1,4 @@
-"""Changing one setting in the person's own file, leaving everything else as it is: comments, order, spelling.
+"""One setting changed in the person's own file, and everything else left as it is: comments, order, spelling.
 
 The new text is parsed before it takes the old one's place, and must say exactly what the old one said but for the one
 change. Secrets are never written here.

@@ -1,4 +1,4 @@
-"""What a file inside a workspace may set. Whoever wrote the workspace wrote it, so it may tighten and decorate.
+"""Settings a file of a workspace may make. Whoever wrote the workspace wrote it, so it may tighten and decorate.
 
 Three answers, and the default is the hardest:
   always      display settings, rules that deny or ask, and whatever is nowhere looser than the person's own choice

@@ -1,4 +1,4 @@
-"""What the engine and the credential helper say to each other.
+"""The messages between the engine and the credential helper.
 
 Every request has a socket of its own, made by the engine and handed over. On it: one request, its body, and the
 answer, in frames of a kind, a size and bytes. Whoever closes the socket gives the request up.

@@ -1,4 +1,4 @@
-"""What locks the credential file: a passphrase, the machine key of the environment, or a key file made by itself.
+"""The locks of the credential file: a passphrase, the machine key of the environment, or a key file made by itself.
 
 A file says how it is locked, so the kind of a lock never changes by itself: a key of another kind that happens to be
 in the environment neither opens a file nor takes it over.

@@ -1,4 +1,4 @@
-"""Signing in: in a browser that comes back to this machine (PKCE), or by a code typed on any device (RFC 8628).
+"""Sign-ins: in a browser that comes back to this machine (PKCE), or by a code typed on any device (RFC 8628).
 
 Whoever calls shows the address or the code to a person; nothing here opens or prints anything.
 """

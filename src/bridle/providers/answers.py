@@ -1,4 +1,4 @@
-"""What the wires share when they read an answer: its faults, its text, its calls. Pure, and knows no vendor."""
+"""The parts of an answer that all wires read alike: its faults, its text, its calls. Pure, and knows no vendor."""
 
 from __future__ import annotations
 

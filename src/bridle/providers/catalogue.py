@@ -1,4 +1,4 @@
-"""What is known of models without asking: what a person says, what a provider last listed, and a snapshot.
+"""The catalogue of models, known without asking: what a person says, what a provider last listed, and a snapshot.
 
 The snapshot is data (`catalogue.json`): a few dozen models, each price as of its date. A listing that was fetched is
 kept in the state folder and counts for a day; after that it is still better than nothing, and fetched again when

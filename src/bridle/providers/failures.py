@@ -1,4 +1,4 @@
-"""What a vendor's refusal means: from status, headers and body to one reason and one clean clause. Pure.
+"""Refusals of vendors and what they mean: from status, headers and body to one reason and one clean clause. Pure.
 
 A vendor's own words reach a person only as one sentence of at most 200 characters, made visible and without
 secrets; never as they came.
