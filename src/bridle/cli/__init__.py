@@ -6,8 +6,6 @@ Start at  `main` here, then `run.py`.
 Is not    a second home for behaviour: a verb reads its arguments and calls one thing.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 

@@ -1,7 +1,5 @@
 """The standard streams of a command: text and JSON on stdout, remarks on stderr, and what happens when nobody reads."""
 
-from __future__ import annotations
-
 import sys
 
 TYPE_CHECKING = False
@@ -103,7 +101,7 @@ def silence_stdout() -> None:
     _silence(sys.stdout)
 
 
-def _silence(stream: TextIO) -> None:
+def _silence(stream: "TextIO") -> None:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
