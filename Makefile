@@ -25,7 +25,7 @@ test: $(STAMP)  ## run the tests (Python and Debian packages only)
 test-peers: $(STAMP)  ## run the tests against foreign clients and suites from npm
 	@scripts/test-peers
 
-check: $(STAMP)  ## format, lint, types, import layers, requirement manifest, unused words, sizes
+check: $(STAMP)  ## format, lint, types, import layers, requirement manifest, unused words, names, sizes
 	@scripts/check
 
 faults: $(STAMP)  ## kill the engine at every point, spoil its disk, and check what must hold (about a quarter of an hour)

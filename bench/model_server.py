@@ -9,12 +9,12 @@ import asyncio
 import sys
 import time
 
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.providers.script import find_script, parse_script
 
 
 class _Noting(ModelServer):
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         print(f"{time.monotonic()} {request.method} {request.path}", flush=True)
         return await super().answer(request, reply)
 

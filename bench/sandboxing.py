@@ -19,7 +19,7 @@ from bridle.protocol.commands import CancelTurn
 from bridle.protocol.events import ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import call, say
 from bridle.sandbox.adapter_choice import Way, adapter_for
-from bridle.sandbox.confinement import Place
+from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ async def _in_turns(
     async def choose() -> Adapter:
         return adapter
 
-    place = Place(home=folder, own=(os.path.join(folder, "own"),), caches=os.path.join(folder, "caches"))
+    place = HostContext(
+        home=folder, own=(os.path.join(folder, "own"),), caches=os.path.join(folder, "caches")
+    )
     spawn = SandboxSpawn(processes, place=lambda: place, choose=choose)
     held = SpawnPolicy(mode="workspace-write", workspace=work, scratch=os.path.join(folder, "tmp"))
     free = SpawnPolicy(mode="off", workspace=work)

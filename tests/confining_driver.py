@@ -13,7 +13,7 @@ from bridle.sandbox.adapter_start import start
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.aftermath import put_right
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Place, confinement_of
+from bridle.sandbox.confinement import HostContext, confinement_of
 
 
 def adapter_of(plan: dict) -> Adapter:
@@ -27,7 +27,7 @@ def adapter_of(plan: dict) -> Adapter:
 async def run(plan: dict) -> list[dict]:
     processes = Processes()
     adapter = adapter_of(plan)
-    place = Place(
+    place = HostContext(
         home=plan["home"],
         own=tuple(plan["own"]),
         caches=plan["caches"],

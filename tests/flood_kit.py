@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bridle.conformance.servers import LoopbackServer, Received, Reply
+from bridle.conformance.servers import LoopbackServer, Received, ReplyWriter
 from cli_kit import BRIDLE, Place, Ran
 
 MEGABYTE = 1 << 20
@@ -77,7 +77,7 @@ class FloodServer(LoopbackServer):
         self._first = first
         self.sent = 0
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if request.method == "GET":
             return await reply.whole(404, {"error": "not found"})
         await reply.begin_stream()

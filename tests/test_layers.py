@@ -24,7 +24,6 @@ INPUT_OUTPUT = (
         "base.files",
         "base.guardian",
         "base.http",
-        "base.http_client",
         "base.http_connection",
         "base.http_dial",
         "base.http_routes",
@@ -32,7 +31,7 @@ INPUT_OUTPUT = (
     "base.processes",
     "base.user_programs",
 )
-INPUT_OUTPUT_MODULES = ("apsw", "h11", "httpx2", "os", "socket", "sqlite3", "ssl", "subprocess")
+INPUT_OUTPUT_MODULES = ("apsw", "h11", "os", "socket", "sqlite3", "ssl", "subprocess")
 LAYERS = (
     *("cli", "conformance", "app", "control", "clients", "plugin"),
     *(

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from bridle.base.addresses import address_problem, url_problem
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.web import Answer, Judge, Wanted, Web, connect_to
+from bridle.base.web import Judge, Wanted, Web, WebAnswer, connect_to
 from bridle.base.web_text import why_not_text
 
 PUBLIC = "93.184.215.14"
@@ -125,9 +125,9 @@ class Network:
             tls=tls,
         )
 
-    async def fetch(self, url: str, **options) -> Answer:
+    async def fetch(self, url: str, **options) -> WebAnswer:
         return await self.web(**options).fetch(url, why_not_text)
 
-    async def fetch_wanted(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> Answer:
+    async def fetch_wanted(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> WebAnswer:
         """For tools."""
         return await self.web().fetch(url, wanted, judge_url)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridle.app.explain import Standing, Unexplainable, explain, standing
+from bridle.app.explain import FolderRules, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.conformance.fake_models import RecordingModel, scripted
@@ -72,7 +72,7 @@ class Place:
     def session(self, *answers: Any, **options: Any) -> Any:
         return harness(scripted(*answers), folder=str(self.work), home=str(self.home), **options)
 
-    def standing(self, mode: Mode | None = None, **options: Any) -> Standing:
+    def standing(self, mode: Mode | None = None, **options: Any) -> FolderRules:
         env = {"BRIDLE_HOME": str(self.home), "HOME": str(self.root / "person"), "PATH": os.defpath}
         return standing(env, cwd=str(self.work), mode=mode, options=SessionOptions(**options))
 
@@ -539,7 +539,7 @@ def grant(pattern: str, match: str = "literal", tool: str = "bash") -> GrantAdde
     return GrantAdded(grant_id="grant_1", tool=tool, pattern=pattern, life="session", match=match)
 
 
-async def verdict(here: Standing, tool: str, **given: Any) -> str:
+async def verdict(here: FolderRules, tool: str, **given: Any) -> str:
     return (await explain(here, tool, given)).verdict
 
 
@@ -875,7 +875,7 @@ async def test_what_is_explained_is_what_happens(place: Place, mode: Mode) -> No
     assert different == []
 
 
-async def explained(here: Standing, tool: str, given: dict[str, Any]) -> str:
+async def explained(here: FolderRules, tool: str, given: dict[str, Any]) -> str:
     try:
         return await verdict(here, tool, **given)
     except Unexplainable as problem:

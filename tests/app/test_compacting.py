@@ -13,7 +13,7 @@ import pytest
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.context.compaction_layer import UNKNOWN_WINDOW, CompactionSettings, Compactor, Surroundings
+from bridle.context.compaction_layer import UNKNOWN_WINDOW, CompactionSettings, Compactor, CompactorNeeds
 from bridle.context.summaries import HEADER
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Provider, Wire
@@ -507,7 +507,7 @@ def test_a_new_prefix_is_counted_anew() -> None:
     compactor = Compactor(
         cast("Any", SimpleNamespace(conversation=conversation)),
         CompactionSettings(max_tokens=10_000),
-        Surroundings(window_of=lambda _provider, _model: None, ask=cast("Any", ask)),
+        CompactorNeeds(window_of=lambda _provider, _model: None, ask=cast("Any", ask)),
     )
     assert not compactor._is_due()
     conversation.prefix = large

@@ -15,7 +15,7 @@ from bridle.protocol.codec import encode_payload
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import ContextAdded, Notice, TextDelta, ToolResult
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.failures import Asked, refused
+from bridle.providers.failures import AskedProvider, refused
 from bridle.providers.script import call, fail, say
 from bridle.sessions.export import jsonl
 from cli_kit import Place
@@ -154,7 +154,7 @@ def test_no_secret_survives_in_what_a_provider_complains_of(status: int) -> None
     for one in SECRETS:
         for message in (f"Incorrect key: {one.text}", one.text):
             body = json.dumps({"error": {"message": message}}).encode()
-            error = refused(Asked(endpoint, "some-model", None), status=status, body=body)
+            error = refused(AskedProvider(endpoint, "some-model", None), status=status, body=body)
             assert isinstance(error, ProviderError)
             assert survivors(f"{error} {error.message} {error.data}".encode(), [one]) == [], one.kind
 

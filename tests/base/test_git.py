@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.git import SUBCOMMANDS, GitRefused, clean_environment, compose, first_commit, git_program
-from bridle.base.git_repository import Diff, GitFailed, Repository, run_git
-from bridle.base.git_status import BadStatus, Changed, Status, parse_status
+from bridle.base.git_repository import GitDiff, GitFailed, Repository, run_git
+from bridle.base.git_status import BadStatus, Changed, GitStatus, parse_status
 from bridle.base.processes import CannotStart, Processes
 from git_traps import FILTERS, TRAPS, Scene, Trap
 
@@ -197,7 +197,7 @@ async def test_the_looks_of_a_diff_are_not_up_to_the_settings(scene, start):
 async def test_a_file_that_was_only_touched_is_no_change(scene, start):
     (scene.repository / "notes.txt").write_text("one\n")
     os.utime(scene.repository / "notes.txt", (1, 1))
-    assert await repository(scene, start).diff() == Diff("")
+    assert await repository(scene, start).diff() == GitDiff("")
 
 
 async def test_before_the_first_commit_everything_is_new(scene, start):
@@ -211,7 +211,7 @@ async def test_before_the_first_commit_everything_is_new(scene, start):
     assert await git.head() is None
     assert await git.branch() == "first"
     assert "+words" in (await git.diff()).text
-    assert await git.status() == Status(branch="first", changes=(Changed("a.txt", "A", "."),))
+    assert await git.status() == GitStatus(branch="first", changes=(Changed("a.txt", "A", "."),))
 
 
 async def test_a_status_names_every_kind_of_change(scene, start):
@@ -220,7 +220,7 @@ async def test_a_status_names_every_kind_of_change(scene, start):
     scene.commit()
     scene.git("mv", "moved.txt", "new name.txt")
     (scene.repository / "unknown\n.txt").write_text("")
-    assert await repository(scene, start).status() == Status(
+    assert await repository(scene, start).status() == GitStatus(
         head=scene.git("rev-parse", "HEAD"),
         branch="main",
         changes=(
@@ -395,7 +395,7 @@ def test_a_status_is_read_as_it_was_written(listed, ab):
         text += f"# branch.upstream origin/main\0# branch.ab +{ab[0]} -{ab[1]}\0"
     text += "".join(line for _, line in listed)
     ahead, behind = ab or (None, None)
-    assert parse_status(text.encode()) == Status(
+    assert parse_status(text.encode()) == GitStatus(
         upstream="origin/main" if ab else None,
         ahead=ahead,
         behind=behind,
@@ -439,5 +439,5 @@ async def test_a_repository_of_our_own_is_made_without_anything_of_the_persons(s
     assert not scene.is_sprung()
     assert not (ours / ".git/hooks").exists()
     scene.cwd = ours
-    assert await repository(scene, start).diff() == Diff("")
+    assert await repository(scene, start).diff() == GitDiff("")
     assert scene.git("log", "--format=%an: %s", cwd=ours) == "Bridle: A first commit"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridle.base.git_config import is_plain
-from bridle.shell.command_facts import Surroundings
+from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_not_plain(repository: Path) -> None:
 
 
 def test_understanding_looks_each_time(repository: Path) -> None:
-    where = Surroundings(cwd=str(repository), home=str(repository.parent), search_path="/usr/bin:/bin")
+    where = ScriptContext(cwd=str(repository), home=str(repository.parent), search_path="/usr/bin:/bin")
     assert understand("git status", where).read_only
     assert understand("cd src && git status", where).read_only
     git(repository, "config", "core.fsmonitor", "./x")
@@ -151,7 +151,7 @@ def test_understanding_looks_each_time(repository: Path) -> None:
 def test_a_setting_that_names_a_file_for_blame_to_read_counts_for_blame_alone(
     repository: Path, command: str
 ) -> None:
-    where = Surroundings(cwd=str(repository), home=str(repository.parent), search_path="/usr/bin:/bin")
+    where = ScriptContext(cwd=str(repository), home=str(repository.parent), search_path="/usr/bin:/bin")
     assert understand(command, where).read_only
     git(repository, "config", "blame.ignoreRevsFile", "../outside")
     assert understand(command, where).command_class == "executes"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.base.html_markdown import MAX_TAGS, to_markdown
-from bridle.base.html_tokens import End, Start, Text, tokens
+from bridle.base.html_tokens import CloseTag, HtmlText, OpenTag, tokens
 
 URL = "https://example.com/docs/page.html"
 
@@ -92,11 +92,11 @@ def test_the_title_stands_by_itself() -> None:
 
 def test_tags_are_read_with_their_attributes() -> None:
     assert list(tokens("x<A HREF='1' b=2 c d=\"3\" href=4/>y</a >&eacute;")) == [
-        Text("x"),
-        Start("a", {"href": "1", "b": "2", "c": "", "d": "3"}),
-        Text("y"),
-        End("a"),
-        Text("é"),
+        HtmlText("x"),
+        OpenTag("a", {"href": "1", "b": "2", "c": "", "d": "3"}),
+        HtmlText("y"),
+        CloseTag("a"),
+        HtmlText("é"),
     ]
 
 
@@ -119,7 +119,7 @@ def test_any_text_is_a_page(parts: list[str]) -> None:
 
 @given(st.text(alphabet="<>/!-?ab =\"'&#;x1\n", max_size=200))
 def test_any_text_has_tokens(html: str) -> None:
-    assert sum(len(token.text) for token in tokens(html) if isinstance(token, Text)) <= 4 * len(html) + 4
+    assert sum(len(token.text) for token in tokens(html) if isinstance(token, HtmlText)) <= 4 * len(html) + 4
 
 
 HOSTILE = [

@@ -3,7 +3,7 @@
 import asyncio
 
 from bridle.base.clock import SystemClock
-from bridle.base.http_connection import Connection, Route
+from bridle.base.http_connection import HttpSocket, Route
 
 ROUTE = Route(secure=False, host="127.0.0.1", port=1, proxy=None)
 
@@ -30,8 +30,8 @@ class Noting(asyncio.Transport):
         self.reading.set()
 
 
-def connected() -> tuple[Connection, Noting]:
-    connection = Connection(SystemClock(), ROUTE, "http://127.0.0.1:1", lambda _lost: None)
+def connected() -> tuple[HttpSocket, Noting]:
+    connection = HttpSocket(SystemClock(), ROUTE, "http://127.0.0.1:1", lambda _lost: None)
     transport = Noting()
     connection.connection_made(transport)
     return connection, transport

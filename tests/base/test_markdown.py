@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.markdown import HELD_MAX_CHARS, MarkdownStream, Span
+from bridle.base.markdown import HELD_MAX_CHARS, MarkdownStream, StyledSpan
 
 PIECES = st.sampled_from(
     [
@@ -45,12 +45,12 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=30).map("".join)
 
 
-def render(*chunks: str) -> list[Span]:
+def render(*chunks: str) -> list[StyledSpan]:
     stream = MarkdownStream()
     return [span for chunk in chunks for span in stream.render_chunk(chunk)] + stream.flush()
 
 
-def characters(spans: list[Span]) -> list[tuple[str, str, str]]:
+def characters(spans: list[StyledSpan]) -> list[tuple[str, str, str]]:
     """Every character with its style: what a person sees, whatever the chunks were. Blocks stay whole."""
     shown: list[tuple[str, str, str]] = []
     for span in spans:
@@ -91,31 +91,36 @@ def test_no_word_and_no_line_end_is_ever_dropped(text: str):
 @pytest.mark.parametrize(
     ("text", "spans"),
     [
-        ("plain", [Span("plain", "plain")]),
-        ("a **b** c", [Span("a ", "plain"), Span("b", "bold"), Span(" c", "plain")]),
-        ("*b*", [Span("b", "italic")]),
-        ("_b_ __c__", [Span("b", "italic"), Span(" ", "plain"), Span("c", "bold")]),
-        ("***b***", [Span("b", "bold_italic")]),
-        ("**a *b* c**", [Span("a ", "bold"), Span("b", "bold_italic"), Span(" c", "bold")]),
-        ("`a*b*`", [Span("a*b*", "code")]),
-        ("`` a`b ``", [Span("a`b", "code")]),
-        ("**a `*` b**", [Span("a ", "bold"), Span("*", "code"), Span(" b", "bold")]),
-        ("## A *b*\nc", [Span("A b", "heading"), Span("\nc", "plain")]),
+        ("plain", [StyledSpan("plain", "plain")]),
+        ("a **b** c", [StyledSpan("a ", "plain"), StyledSpan("b", "bold"), StyledSpan(" c", "plain")]),
+        ("*b*", [StyledSpan("b", "italic")]),
+        ("_b_ __c__", [StyledSpan("b", "italic"), StyledSpan(" ", "plain"), StyledSpan("c", "bold")]),
+        ("***b***", [StyledSpan("b", "bold_italic")]),
+        ("**a *b* c**", [StyledSpan("a ", "bold"), StyledSpan("b", "bold_italic"), StyledSpan(" c", "bold")]),
+        ("`a*b*`", [StyledSpan("a*b*", "code")]),
+        ("`` a`b ``", [StyledSpan("a`b", "code")]),
+        ("**a `*` b**", [StyledSpan("a ", "bold"), StyledSpan("*", "code"), StyledSpan(" b", "bold")]),
+        ("## A *b*\nc", [StyledSpan("A b", "heading"), StyledSpan("\nc", "plain")]),
         (
             "- a\n  * b",
-            [Span("- ", "bullet"), Span("a\n  ", "plain"), Span("* ", "bullet"), Span("b", "plain")],
+            [
+                StyledSpan("- ", "bullet"),
+                StyledSpan("a\n  ", "plain"),
+                StyledSpan("* ", "bullet"),
+                StyledSpan("b", "plain"),
+            ],
         ),
-        ("10) a", [Span("10) ", "bullet"), Span("a", "plain")]),
-        ("> a\nb", [Span("> a", "quote"), Span("\nb", "plain")]),
-        ("```py\nx = 1\n```\nb", [Span("x = 1\n", "code_block", "py"), Span("b", "plain")]),
-        ("~~~\n```\n~~~", [Span("```\n", "code_block")]),
-        ("````\n```\n````\n", [Span("```\n", "code_block")]),
-        ("  ```sh x\n  a\n    b\n  ```\n", [Span("a\n  b\n", "code_block", "sh")]),
-        ("a ```b``` c", [Span("a ", "plain"), Span("b", "code"), Span(" c", "plain")]),
-        ("```b```", [Span("b", "code")]),
+        ("10) a", [StyledSpan("10) ", "bullet"), StyledSpan("a", "plain")]),
+        ("> a\nb", [StyledSpan("> a", "quote"), StyledSpan("\nb", "plain")]),
+        ("```py\nx = 1\n```\nb", [StyledSpan("x = 1\n", "code_block", "py"), StyledSpan("b", "plain")]),
+        ("~~~\n```\n~~~", [StyledSpan("```\n", "code_block")]),
+        ("````\n```\n````\n", [StyledSpan("```\n", "code_block")]),
+        ("  ```sh x\n  a\n    b\n  ```\n", [StyledSpan("a\n  b\n", "code_block", "sh")]),
+        ("a ```b``` c", [StyledSpan("a ", "plain"), StyledSpan("b", "code"), StyledSpan(" c", "plain")]),
+        ("```b```", [StyledSpan("b", "code")]),
     ],
 )
-def test_markup_becomes_styles(text: str, spans: list[Span]):
+def test_markup_becomes_styles(text: str, spans: list[StyledSpan]):
     assert render(text) == spans
 
 
@@ -162,10 +167,10 @@ def test_a_backslash_keeps_a_marker_as_text():
 @pytest.mark.requirement("H16.4")
 def test_inline_styles_come_as_soon_as_they_close_even_with_split_markers():
     stream = MarkdownStream()
-    assert stream.render_chunk("so *") == [Span("so ", "plain")]
+    assert stream.render_chunk("so *") == [StyledSpan("so ", "plain")]
     assert stream.render_chunk("*bo") == []
     assert stream.render_chunk("ld*") == []
-    assert stream.render_chunk("* on") == [Span("bold", "bold"), Span(" on", "plain")]
+    assert stream.render_chunk("* on") == [StyledSpan("bold", "bold"), StyledSpan(" on", "plain")]
 
 
 @pytest.mark.requirement("H16.4")
@@ -174,8 +179,8 @@ def test_a_code_block_is_held_until_its_fence_closes_and_then_comes_once():
     for chunk in ("``", "`p", "y\nx", " = 1\ny", " = 2\n`", "``"):
         assert stream.render_chunk(chunk) == []
     assert stream.render_chunk("\nafter") == [
-        Span("x = 1\ny = 2\n", "code_block", "py"),
-        Span("after", "plain"),
+        StyledSpan("x = 1\ny = 2\n", "code_block", "py"),
+        StyledSpan("after", "plain"),
     ]
 
 
@@ -183,8 +188,8 @@ def test_a_code_block_is_held_until_its_fence_closes_and_then_comes_once():
 def test_flush_delivers_an_unclosed_block_and_starts_anew():
     stream = MarkdownStream()
     assert stream.render_chunk("```py\nx = 1") == []
-    assert stream.flush() == [Span("x = 1", "code_block", "py")]
-    assert stream.render_chunk("# a\n") == [Span("a", "heading"), Span("\n", "plain")]
+    assert stream.flush() == [StyledSpan("x = 1", "code_block", "py")]
+    assert stream.render_chunk("# a\n") == [StyledSpan("a", "heading"), StyledSpan("\n", "plain")]
     assert stream.flush() == []
 
 

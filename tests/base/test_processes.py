@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from bridle.base.processes import CannotStart, Completed, Processes
+from bridle.base.processes import CannotStart, CompletedProgram, Processes
 
 ENV = {"PATH": os.defpath}
 
@@ -112,7 +112,7 @@ async def test_both_outputs_are_captured_apart_or_merged_in_the_order_written(pr
     await (await start(processes, script, on_output=merged)).wait()
     assert merged.data.split() == [b"out1", b"err1", b"out2", b"err2", b"out3", b"err3"]
     apart = await run(processes, "/bin/sh", "-c", script)
-    assert apart == Completed(0, b"out1\nout2\nout3\n", b"err1\nerr2\nerr3\n", False, False)
+    assert apart == CompletedProgram(0, b"out1\nout2\nout3\n", b"err1\nerr2\nerr3\n", False, False)
 
 
 async def test_nothing_more_is_read_while_whoever_reads_is_not_ready(processes):
@@ -370,13 +370,13 @@ async def test_a_broken_output_callback_ends_the_process_and_reaches_the_waiter(
 
 async def test_a_run_past_its_time_is_stopped_and_says_so_with_what_it_wrote(processes):
     result = await run(processes, "/bin/sh", "-c", "echo early; exec sleep 600", timeout_s=0.2)
-    assert result == Completed(-15, b"early\n", b"", True, False)
+    assert result == CompletedProgram(-15, b"early\n", b"", True, False)
 
 
 async def test_a_run_keeps_only_the_head_of_each_output(processes):
     script = "printf %05d 1; printf %0500d 2 >&2"
     result = await run(processes, "/bin/sh", "-c", script, max_output_bytes=5)
-    assert result == Completed(0, b"00001", b"00000", False, True)
+    assert result == CompletedProgram(0, b"00001", b"00000", False, True)
 
 
 async def test_a_cancelled_run_leaves_nothing_running(processes, tmp_path):

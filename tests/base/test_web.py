@@ -11,7 +11,7 @@ import pytest
 
 from bridle.base.http_dial import HttpFault
 from bridle.base.http_routes import tls_context
-from bridle.base.web import MAX_BODY_BYTES, TOTAL_S, Refused, look_up, parse_web_url, redirected
+from bridle.base.web import MAX_BODY_BYTES, TOTAL_S, WebRefused, look_up, parse_web_url, redirected
 from bridle.base.web_text import why_not_text
 from bridle.conformance.fake_clock import FakeClock
 from web_kit import OTHER, PUBLIC, Network, WebServer, answer, saying
@@ -112,7 +112,7 @@ async def test_a_secure_page_is_asked_for_by_name_at_the_judged_address(certific
         web = network.web(tls=lambda: tls_context(env))
         assert (await web.fetch("https://example.com/", why_not_text)).body == b"safe"
         assert (names, network.contacted) == (["example.com"], [PUBLIC])
-        with pytest.raises(Refused, match="from https to http"):
+        with pytest.raises(WebRefused, match="from https to http"):
             await web.fetch("https://example.com/down", why_not_text)
         fault = await fault_of(web.fetch("https://two.example/", why_not_text))
         assert (fault.kind, "certificate" in fault.problem) == ("tls", True)

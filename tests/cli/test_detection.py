@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.providers.script import call, say
 from cli_kit import Place, Ran
 from cli_terminal import sitting
@@ -21,7 +21,7 @@ ENTER = "\r"
 class LocalServer(ModelServer):
     """Lists its models as vLLM does."""
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if request.path == "/v1/models":
             return await reply.whole(200, {"data": [{"id": "small-one", "owned_by": "vllm"}]})
         return await super().answer(request, reply)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.protocol.messages import Usage
-from bridle.providers.script import Answer, Say, Script, Spend, answer, say
+from bridle.providers.script import Say, Script, ScriptAnswer, Spend, answer, say
 from cli_kit import Place, Ran
 from cli_terminal import Sitting, sitting
 
@@ -90,10 +90,13 @@ class Ollama(ModelServer):
 
     def __init__(self) -> None:
         super().__init__(
-            Script("test", (Answer((Say("Hi from here."), Spend(Usage(input_tokens=12, output_tokens=4)))),))
+            Script(
+                "test",
+                (ScriptAnswer((Say("Hi from here."), Spend(Usage(input_tokens=12, output_tokens=4)))),),
+            )
         )
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         match request.path:
             case "/api/tags":
                 sizes = {"qwen3-coder:30b": 18, "llama3.1:8b": 5, "nomic-embed-text": 0.3}

@@ -14,7 +14,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.config.workspace import answer as may_a_workspace_set
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.credentials.records import ApiKey
 from bridle.providers.script import answer, call, say
 from cli_kit import Place, Running, kill_together
@@ -37,7 +37,7 @@ class Holding(ModelServer):
     held: asyncio.Queue[int]
     go: asyncio.Event
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if len(self.chats) > 1:
             self.held.put_nowait(len(self.chats))
             await self.go.wait()

@@ -16,12 +16,12 @@ import pytest
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.credentials.records import SignIn
 from bridle.providers.script import call, say
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from cli_terminal import Sitting, sitting
-from credentials.authorization_server import AuthorizationServer, query_of
+from credentials.authorization_server import AuthorizationServer, facts_of_call
 from credentials.credential_kit import a_secret, made_key
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
@@ -35,7 +35,7 @@ class KeyedServer(ModelServer):
         super().__init__(*arguments, **options)
         self.good: set[str] = set()
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if request.headers.get("authorization", "").removeprefix("Bearer ") not in self.good:
             return await reply.whole(
                 401, {"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}
@@ -573,7 +573,7 @@ async def test_a_browser_is_opened_with_the_address_and_nothing_secret_around_it
     address = next(line.strip() for line in signed_in.out.splitlines() if "code_challenge=" in line)
     assert repr(address) in seen
     assert secret not in seen
-    assert query_of(address)["code_challenge_method"] == "S256"
+    assert facts_of_call(address)["code_challenge_method"] == "S256"
 
 
 async def test_a_sign_in_that_was_ended_elsewhere_says_what_to_type(place: Place) -> None:

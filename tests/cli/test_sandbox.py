@@ -16,7 +16,7 @@ from bridle.cli.help import PAGES
 from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
 from bridle.sandbox import landlock
-from bridle.sandbox.adapter_choice import Attempt, Chooser, Chosen, Way
+from bridle.sandbox.adapter_choice import Chooser, Chosen, TriedAdapter, Way
 from bridle.sandbox.limits import UNLIMITED
 from bridle.sandbox.probes import PROBES
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
@@ -219,7 +219,7 @@ def test_one_screen_says_what_holds_commands_and_from_where(place: Place) -> Non
 
 
 def test_where_nothing_holds_commands_the_screen_says_why_and_what_to_do(place: Place) -> None:
-    chosen = Chosen(None, None, (Attempt(Way("bubblewrap"), "it failed (bwrap: no)"),))
+    chosen = Chosen(None, None, (TriedAdapter(Way("bubblewrap"), "it failed (bwrap: no)"),))
     status, text = row_of(chosen, mode="auto", network="inherit", required=False, container="podman")
     assert status == "warn"
     assert text.startswith(

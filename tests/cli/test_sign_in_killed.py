@@ -13,7 +13,7 @@ import pytest
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.credentials.records import SignIn
 from bridle.providers.script import say
 from cli.test_helper import helper_of
@@ -44,7 +44,7 @@ class Holding(AuthorizationServer):
         super().__init__()
         self.used, self.go = asyncio.Event(), asyncio.Event()
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if self.used.is_set():
             return await super().answer(request, reply)
         status, answer = self._token(self.forms[-1])

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bridle.clients.line.key_router import GRACE_S
-from bridle.conformance.servers import ModelServer, Received, Reply
+from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.protocol.events import InputAccepted, ToolResult
 from bridle.protocol.messages import FileMention, TextBlock
-from bridle.providers.script import Answer, Say, Script
+from bridle.providers.script import Say, Script, ScriptAnswer
 from cli_kit import BRIDLE, TIMEOUT_S, Place, SignOfLife
 from cli_terminal import Sitting, at_terminal, sitting
 
@@ -84,9 +84,9 @@ class Ollama(ModelServer):
     """A model server that lists its models as Ollama does."""
 
     def __init__(self, *said: str) -> None:
-        super().__init__(Script("test", tuple(Answer((Say(text),)) for text in said)))
+        super().__init__(Script("test", tuple(ScriptAnswer((Say(text),)) for text in said)))
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         match request.path:
             case "/api/tags":
                 return await reply.whole(200, {"models": [{"name": "small:1b"}, {"name": "large:7b"}]})

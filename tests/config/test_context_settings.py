@@ -4,7 +4,7 @@ import pytest
 
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.config.context_presets import preset
-from bridle.config.origins import Option
+from bridle.config.origins import GivenOption
 from bridle.config.setting_table import CONTEXT_PRESET, SETTINGS
 from bridle.config.tiers import load
 from bridle.context.compaction_layer import CompactionSettings
@@ -104,7 +104,7 @@ def test_budgets_come_from_defaults_file_environment_flags_and_code_in_rising_or
     assert limits() == [20_000, 4]
     assert limits(env) == [30_000, 4]
     assert limits(env, sets=sets) == [40_000, 4]
-    assert limits(env, sets=sets, options=[Option("code", "context.max_tokens", 50_000)]) == [50_000, 4]
+    assert limits(env, sets=sets, options=[GivenOption("code", "context.max_tokens", 50_000)]) == [50_000, 4]
 
 
 @pytest.mark.parametrize("variable", BY_VARIABLE)

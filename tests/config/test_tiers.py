@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.config.origins import Option, Source
+from bridle.config.origins import GivenOption, Source
 from bridle.config.setting_table import MODES, SETTINGS, defaults, key_of, path_of
 from bridle.config.tiers import Tiers, load, merge, merged
 from bridle.conformance import vectors
@@ -205,7 +205,7 @@ def test_origins_are_named_the_way_people_say_them(desk: Desk):
         cwd=str(desk.workspace),
         env={"BRIDLE_SANDBOX": "off"},
         sets=["effort=low"],
-        options=[Option("--mode", "mode", "plan")],
+        options=[GivenOption("--mode", "mode", "plan")],
         profile="careful",
     )
     keys = ("model", "sandbox.mode", "effort", "mode", "paths", "permissions.persist", "profile")

@@ -11,7 +11,7 @@ from bridle.base.http import HttpConnections
 from bridle.base.sse import SseFrameBuffer
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.messages import Usage
-from bridle.providers.script import Answer, Script, Spend, Stop, answer, call, fail, say, think, wait
+from bridle.providers.script import Script, ScriptAnswer, Spend, Stop, answer, call, fail, say, think, wait
 
 USER = {"role": "user", "content": "Hi."}
 
@@ -129,7 +129,7 @@ class NoWaiting(SystemClock):
 
 async def test_a_pace_is_kept_by_the_servers_clock(http: HttpConnections) -> None:
     clock = NoWaiting()
-    script = Script("test", (Answer((say("abc", chunk=1, pace=2), wait(3))),))
+    script = Script("test", (ScriptAnswer((say("abc", chunk=1, pace=2), wait(3))),))
     async with ModelServer(script, clock=clock) as server:
         status, body = await ask(http, server, stream=True)
     assert (status, clock.waited) == (200, [0.5, 0.5, 3])

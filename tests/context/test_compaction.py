@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridle.base.token_estimate import estimated_tokens
-from bridle.context.compaction import Goal, Plan, grouped, plan_clearing, plan_summary, tokens
+from bridle.context.compaction import CompactionPlan, Goal, grouped, plan_clearing, plan_summary, tokens
 from bridle.context.summaries import HEADER, deterministic_summary, model_summary, prompt, question
 from bridle.engine.conversation import COMPACTED, Conversation, Entry, compacted
 from bridle.protocol import events as e
@@ -97,7 +97,7 @@ def conversations(draw: st.DrawFn) -> Told:
     return told
 
 
-def plans(entries: list[Entry], goal: Goal) -> list[Plan]:
+def plans(entries: list[Entry], goal: Goal) -> list[CompactionPlan]:
     return [plan for make in (plan_clearing, plan_summary) if (plan := make(entries, goal)) is not None]
 
 

@@ -8,7 +8,7 @@ import os
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from bridle.conformance.servers import LoopbackServer, Received, Reply
+from bridle.conformance.servers import LoopbackServer, Received, ReplyWriter
 from bridle.credentials.oauth import OAuthClient
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -45,7 +45,7 @@ class AuthorizationServer(LoopbackServer):
     def forms(self) -> list[dict[str, str]]:
         return [form_of(request) for request in self.requests if request.method == "POST"]
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         path, _, query = request.path.partition("?")
         match (request.method, path):
             case ("GET", "/authorize"):
@@ -115,5 +115,5 @@ def form_of(request: Received) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
 
 
-def query_of(url: str) -> dict[str, str]:
+def facts_of_call(url: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from bridle.conformance.port_checks import check_credential_store
 from bridle.credentials import seal_format
 from bridle.credentials.encrypted import EncryptedStore
-from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, Keys, Lock, checked
+from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, Keys, SealLock, checked
 from bridle.credentials.records import ApiKey, CredentialError, SignIn, decoded, encoded
 from credentials.credential_kit import Vault, a_secret, made_key
 
-CHEAP = Lock(kind="passphrase", salt="00" * 16, memory_kib=32, passes=1, lanes=1)
+CHEAP = SealLock(kind="passphrase", salt="00" * 16, memory_kib=32, passes=1, lanes=1)
 """Figures that cost nothing, which a file may have and a new one never does."""
 
 
@@ -325,9 +325,9 @@ records = st.one_of(
 )
 def test_what_is_sealed_comes_back(records, key: bytes, nonce: bytes) -> None:
     kept = {record.provider: record for record in records}
-    data = seal_format.seal(encoded(kept), Lock(kind="machine"), key, nonce)
+    data = seal_format.seal(encoded(kept), SealLock(kind="machine"), key, nonce)
     assert decoded(seal_format.unseal(data, key)) == kept
-    assert seal_format.header_of(data).lock == Lock(kind="machine")
+    assert seal_format.header_of(data).lock == SealLock(kind="machine")
 
 
 @settings(max_examples=200)

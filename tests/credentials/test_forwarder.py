@@ -25,7 +25,14 @@ from bridle.base.processes import Processes
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.harness import harness, of_kind
-from bridle.conformance.servers import Fault, JsonServer, LoopbackServer, ModelServer, Received, Reply
+from bridle.conformance.servers import (
+    JsonServer,
+    LoopbackServer,
+    ModelServer,
+    Received,
+    ReplyWriter,
+    ServerFault,
+)
 from bridle.credentials import helper
 from bridle.credentials.forwarder import CRASHES_S, SILENCE_S, Forwarder
 from bridle.credentials.helper_protocol import BEAT, BEAT_S, Errand, Vault
@@ -158,7 +165,7 @@ class Faulty(LoopbackServer):
         self._given = (status, headers, body)
         self._drip = drip
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if not self._drip:
             return await reply.raw(*self._given)
         await reply.begin_stream()
@@ -167,7 +174,7 @@ class Faulty(LoopbackServer):
             await SystemClock().sleep(0.05)  # its own pace
 
 
-FAULTS: list[tuple[Fault, int, str, str]] = [
+FAULTS: list[tuple[ServerFault, int, str, str]] = [
     ("reset", 5, "ProviderUnreachable", "(the connection was closed before an answer came)"),
     ("cut", 5, "BadStream", "it ended in the middle"),
     ("not_utf8", 1, "BadStream", "it is not UTF-8"),
@@ -184,7 +191,7 @@ async def test_every_fault_is_tried_as_often_as_without_it(
     forward: Forward,
     vault: credential_kit.Vault,
     wire: WireName,
-    fault: Fault,
+    fault: ServerFault,
     requests: int,
     reason: str,
     words: str,

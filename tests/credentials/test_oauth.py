@@ -19,12 +19,12 @@ from bridle.conformance import vectors
 from bridle.conformance.fake_clock import FakeClock
 from bridle.credentials.callback import code_of
 from bridle.credentials.forms import form_post
-from bridle.credentials.oauth import Answer, Post, Refused, client_of, seconds_of, sign_in_of
+from bridle.credentials.oauth import FormAnswer, Post, SignInRefused, client_of, seconds_of, sign_in_of
 from bridle.credentials.pkce import challenge_of, new_verifier
 from bridle.credentials.records import ApiKey, CredentialError, SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.credentials.token_renewal import Renewal
-from credentials.authorization_server import AuthorizationServer, query_of
+from credentials.authorization_server import AuthorizationServer, facts_of_call
 from credentials.credential_kit import Vault, a_secret
 
 DIRECT = Timeouts(connect_s=5, write_s=5, first_byte_s=5, idle_s=5)
@@ -106,7 +106,7 @@ async def test_a_person_signs_in_in_a_browser() -> None:
     assert signed_in.access_token in server.access
     assert signed_in.refresh_token in server.renewing
     assert signed_in.expires_at_ms is not None
-    asked = query_of(browser.shown)
+    asked = facts_of_call(browser.shown)
     assert asked["scope"] == "models offline"
     assert asked["client_id"] == "bridle-test"
     assert urlsplit(asked["redirect_uri"]).hostname == "127.0.0.1"
@@ -133,7 +133,7 @@ async def test_what_comes_without_the_right_state_is_turned_away_and_the_sign_in
     class Attacked(Browser):
         async def before_going_back(self, url: str) -> None:
             base, _, query = url.partition("?")
-            real = query_of(url)
+            real = facts_of_call(url)
             for other in (
                 f"{base}?code=evil",
                 f"{base}?code=evil&state=wrong",
@@ -217,7 +217,7 @@ async def test_a_registered_address_is_used_as_it_is_and_one_in_use_is_said() ->
         browser = Browser(connections)
         await sign_in_by_browser(client, post, provider="work", clock=SystemClock(), show=browser)
         await browser.leave()
-    assert query_of(browser.shown)["redirect_uri"] == f"http://localhost:{port}/auth/back"
+    assert facts_of_call(browser.shown)["redirect_uri"] == f"http://localhost:{port}/auth/back"
 
 
 @given(st.text(max_size=100), st.text(alphabet="abc123", min_size=1, max_size=10))
@@ -325,14 +325,14 @@ async def test_a_device_code_that_comes_to_nothing_says_why(answers, begun, word
 async def test_a_server_that_cannot_be_reached_for_a_while_is_asked_again_less_often() -> None:
     asked: list[float] = []
 
-    async def post(address: str, form) -> Answer:
+    async def post(address: str, form) -> FormAnswer:
         if address.endswith("/device"):
             begun = {"device_code": "d", "user_code": "u", "verification_uri": "https://x", "expires_in": 900}
-            return Answer(200, msgspec.json.encode(begun))
+            return FormAnswer(200, msgspec.json.encode(begun))
         asked.append(device.clock.monotonic())
         if len(asked) < 3:
             raise CredentialError("ProviderUnreachable", address="x", problem="reset", hint="")
-        return Answer(200, msgspec.json.encode({"access_token": "a" * 8, "token_type": "bearer"}))
+        return FormAnswer(200, msgspec.json.encode({"access_token": "a" * 8, "token_type": "bearer"}))
 
     async with AuthorizationServer() as server:
         device = Device(server, post)
@@ -489,7 +489,7 @@ async def test_a_renewal_that_nobody_waits_for_any_more_is_stored_all_the_same(v
     reached, go_on = asyncio.Event(), asyncio.Event()
     async with AuthorizationServer() as server, door() as (real, _):
 
-        async def post(address: str, form) -> Answer:
+        async def post(address: str, form) -> FormAnswer:
             answer = await real(address, form)
             reached.set()
             await go_on.wait()
@@ -531,15 +531,15 @@ async def test_a_renewal_that_nobody_waits_for_any_more_is_stored_all_the_same(v
     ],
 )
 def test_an_answer_without_a_usable_token_is_refused(status: int, body: bytes) -> None:
-    with pytest.raises(Refused):
-        sign_in_of(Answer(status, body), provider="work", now_ms=0)
+    with pytest.raises(SignInRefused):
+        sign_in_of(FormAnswer(status, body), provider="work", now_ms=0)
 
 
 @given(st.binary(max_size=200), st.sampled_from([200, 400, 500]))
 def test_any_answer_is_tokens_or_a_refusal(body: bytes, status: int) -> None:
     try:
-        sign_in_of(Answer(status, body), provider="work", now_ms=0)
-    except Refused as refusal:
+        sign_in_of(FormAnswer(status, body), provider="work", now_ms=0)
+    except SignInRefused as refusal:
         assert len(refusal.clause) < 400
         assert refusal.clause.isprintable()
 
@@ -568,8 +568,8 @@ def test_a_token_in_a_servers_words_is_not_repeated() -> None:
     body = msgspec.json.encode(
         {"error": "invalid_grant", "error_description": f"refresh token={secret}\x1b[31m"}
     )
-    with pytest.raises(Refused) as refusal:
-        sign_in_of(Answer(400, body), provider="work", now_ms=0)
+    with pytest.raises(SignInRefused) as refusal:
+        sign_in_of(FormAnswer(400, body), provider="work", now_ms=0)
     assert secret not in refusal.value.clause
     assert "\x1b" not in refusal.value.clause
 

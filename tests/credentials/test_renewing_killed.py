@@ -14,9 +14,9 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
-from bridle.conformance.servers import Received, Reply
+from bridle.conformance.servers import Received, ReplyWriter
 from bridle.credentials.forms import form_post
-from bridle.credentials.oauth import Answer, Post
+from bridle.credentials.oauth import FormAnswer, Post
 from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
 from bridle.credentials.token_renewal import Renewal
 from credentials.authorization_server import AuthorizationServer
@@ -158,7 +158,7 @@ class Cutting(AuthorizationServer):
 
     cuts = True
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if self.cuts and request.path == "/token":
             self.cuts = False
             self.renewing.clear()
@@ -189,7 +189,7 @@ async def test_what_a_person_did_meanwhile_is_not_undone_by_a_renewal(
         real = form_post(lambda: connections)
         anew = ApiKey(provider="work", secret=a_secret())
 
-        async def post(address: str, form) -> Answer:
+        async def post(address: str, form) -> FormAnswer:
             if meanwhile == "signed out":
                 vault.open().delete("work")
             else:

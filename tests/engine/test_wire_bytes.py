@@ -18,14 +18,14 @@ from bridle.providers.anthropic import AnthropicWire
 from bridle.providers.endpoints import Quirks
 from bridle.providers.openai_chat import ChatWire
 from bridle.providers.openai_responses import ResponsesWire
-from bridle.providers.script import Answer, Call, answer, call, fail, say, think
+from bridle.providers.script import ScriptAnswer, ScriptCall, answer, call, fail, say, think
 
 
-def write(name: str, text: str) -> Call:
+def write(name: str, text: str) -> ScriptCall:
     return call("write_file", path=f"{name}.txt", content=text)
 
 
-def read(name: str) -> Call:
+def read(name: str) -> ScriptCall:
     return call("read_file", path=f"{name}.txt")
 
 
@@ -80,7 +80,7 @@ class OverWire:
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(answers=ANSWERS, prompts=st.lists(TEXTS, min_size=1, max_size=3), wire=WIRES)
 async def test_every_request_is_the_encoded_fold_of_the_reopened_log(
-    answers: list[Answer], prompts: list[str], wire: Wire
+    answers: list[ScriptAnswer], prompts: list[str], wire: Wire
 ) -> None:
     clock = Unhurried()
     model = RecordingModel(OverWire(scripted(*answers, clock=clock), wire))

@@ -13,7 +13,19 @@ from bridle.base.http import HttpConnections
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.messages import Usage
 from bridle.providers.endpoints import WireName
-from bridle.providers.script import Answer, Call, Fail, Say, Spend, Statement, Stop, Think, answer, fail, say
+from bridle.providers.script import (
+    Fail,
+    Say,
+    ScriptAnswer,
+    ScriptCall,
+    Spend,
+    Statement,
+    Stop,
+    Think,
+    answer,
+    fail,
+    say,
+)
 from peers.peer_kit import running
 from providers.conversation_kit import CASES, DONE, Case, held, model, sequence, story
 from providers.wire_kit import WIRES, Unhurried
@@ -57,10 +69,12 @@ def place(wire: WireName, name: str) -> str:
     return f"{wire} {name}"
 
 
-def fixtures(wire: WireName, name: str, script: Iterable[Answer | Statement]) -> Iterator[dict[str, Any]]:
+def fixtures(
+    wire: WireName, name: str, script: Iterable[ScriptAnswer | Statement]
+) -> Iterator[dict[str, Any]]:
     """A script as aimock's fixtures: one for every request it will get."""
     for turn, one in enumerate(script):
-        statements = one.statements if isinstance(one, Answer) else (one,)
+        statements = one.statements if isinstance(one, ScriptAnswer) else (one,)
         match = {"context": place(wire, name), "hasToolResult": turn > 0}
         answers = [*failures(statements), {"response": response(wire, statements)}]
         for number, given in enumerate(answers):
@@ -76,7 +90,7 @@ def failures(statements: Iterable[Statement]) -> Iterator[dict[str, Any]]:
 
 
 def response(wire: WireName, statements: Sequence[Statement]) -> dict[str, Any]:
-    calls = [{"name": one.tool, "arguments": one.input} for one in statements if isinstance(one, Call)]
+    calls = [{"name": one.tool, "arguments": one.input} for one in statements if isinstance(one, ScriptCall)]
     spent = [one.usage for one in statements if isinstance(one, Spend)] or [Usage()]
     made: dict[str, Any] = {
         "content": "".join(one.text for one in statements if isinstance(one, Say)),

@@ -18,12 +18,19 @@ from bridle.base.http import HttpConnections
 from bridle.config.folders import folders
 from bridle.conformance.servers import ModelServer
 from bridle.credentials.forms import form_post
-from bridle.credentials.oauth import OAuthClient, Post, Refused, authorization_url, exchange_code, refresh
+from bridle.credentials.oauth import (
+    OAuthClient,
+    Post,
+    SignInRefused,
+    authorization_url,
+    exchange_code,
+    refresh,
+)
 from bridle.credentials.pkce import challenge_of, new_verifier
 from bridle.credentials.records import SignIn
 from bridle.providers.script import say
 from cli_kit import Place
-from credentials.authorization_server import query_of
+from credentials.authorization_server import facts_of_call
 from peers.peer_kit import running
 
 pytestmark = pytest.mark.peers
@@ -122,7 +129,7 @@ async def exchanged(issuer: str, post: Post, *, verifier: str, proof: str) -> Si
     challenge = challenge_of(verifier)
     address = authorization_url(client(issuer), redirect_uri=back, state="mine", challenge=challenge)
     page = await asyncio.to_thread(build_opener(ProxyHandler({})).open, address)
-    brought = query_of(page.url)
+    brought = facts_of_call(page.url)
     assert brought["state"] == "mine"
     return await exchange_code(
         client(issuer),
@@ -139,7 +146,7 @@ async def exchanged(issuer: str, post: Post, *, verifier: str, proof: str) -> Si
 async def test_it_takes_our_proof_and_no_other(issuer: str, post: Post) -> None:
     mine, other = new_verifier(os.urandom), new_verifier(os.urandom)
     assert (await exchanged(issuer, post, verifier=mine, proof=mine)).expires_at_ms == 30_000
-    with pytest.raises(Refused, match="it answered with status 400"):
+    with pytest.raises(SignInRefused, match="it answered with status 400"):
         await exchanged(issuer, post, verifier=mine, proof=other)
 
 
@@ -149,5 +156,5 @@ async def test_a_refresh_token_that_was_used_is_refused(issuer: str, post: Post)
     first = await exchanged(issuer, post, verifier=mine, proof=mine)
     second = await refresh(client(issuer), post, first, now_ms=0)
     assert second.refresh_token != first.refresh_token
-    with pytest.raises(Refused, match="invalid_grant"):
+    with pytest.raises(SignInRefused, match="invalid_grant"):
         await refresh(client(issuer), post, first, now_ms=0)

@@ -22,7 +22,7 @@ from bridle.protocol.events import (
 from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock, Usage
 from bridle.providers.endpoints import Endpoint, WireName
 from bridle.providers.remote import RemoteModel
-from bridle.providers.script import Answer, Spend, Statement, Stop, answer, call, fail, say, think
+from bridle.providers.script import ScriptAnswer, Spend, Statement, Stop, answer, call, fail, say, think
 from providers.wire_kit import Unhurried
 
 PROMPT = (TextBlock(text="Do it."),)
@@ -32,7 +32,7 @@ LONG = "All work and no play. 漢字 😀 " * 2000
 
 
 class Case(NamedTuple):
-    script: Sequence[Answer | Statement]
+    script: Sequence[ScriptAnswer | Statement]
     told: list[tuple[Any, ...]]
     prompt: tuple[InputBlock, ...] = PROMPT
 

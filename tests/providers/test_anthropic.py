@@ -9,10 +9,12 @@ from bridle.protocol.messages import StopReason
 from bridle.providers.answers import AnswerFault, decode_answer
 from bridle.providers.anthropic import AnthropicDecoder
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.failures import Asked, reported
+from bridle.providers.failures import AskedProvider, reported
 from providers.wire_kit import check_request, check_stream, golden, speaking
 
-ASKED = Asked(Endpoint(name="work", base_url="https://models.example", wire="anthropic"), "some-model")
+ASKED = AskedProvider(
+    Endpoint(name="work", base_url="https://models.example", wire="anthropic"), "some-model"
+)
 
 
 @pytest.mark.requirement("T6.3", "D8.61", "D8.62")

@@ -10,7 +10,7 @@ from bridle.protocol.errors import ProviderError
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.failures import (
     MAX_PROBLEM_CHARACTERS,
-    Asked,
+    AskedProvider,
     broken_off,
     clean_clause,
     refused,
@@ -26,7 +26,7 @@ WORK = Endpoint(name="work", base_url="https://models.example/v1", key_env="WORK
 LOCAL = Endpoint(
     name="ollama", title="Ollama", base_url="http://localhost:11434/v1", local=True, start_hint="ollama serve"
 )
-ASKED = Asked(WORK, "gtp-5", KEY)
+ASKED = AskedProvider(WORK, "gtp-5", KEY)
 
 
 def body(message: str, **more: object) -> bytes:
@@ -105,7 +105,7 @@ def test_an_error_within_an_answer_has_a_reason_too(answer: bytes, reason: str, 
 
 def test_a_local_servers_own_words_are_said() -> None:
     answer = body("model requires more system memory (5.6 GiB) than is available (2.1 GiB)", type="api_error")
-    error = refused(Asked(LOCAL, "big"), status=500, body=answer)
+    error = refused(AskedProvider(LOCAL, "big"), status=500, body=answer)
     assert error is not None
     assert error.message == (
         "ollama refused the request (500): "

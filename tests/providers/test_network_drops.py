@@ -13,7 +13,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.conformance.servers import LoopbackServer, ModelServer, Received, Reply
+from bridle.conformance.servers import LoopbackServer, ModelServer, Received, ReplyWriter
 from bridle.conformance.servers_anthropic import AnthropicSpeech
 from bridle.conformance.servers_chat import ChatSpeech
 from bridle.conformance.servers_responses import ResponsesSpeech
@@ -88,7 +88,7 @@ class Beating(LoopbackServer):
         self._first = first
         self._beats = (beat, every_s, then, times)
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         beat, every_s, then, times = self._beats
         await reply.begin_stream()
         await reply.write(self._first)
@@ -106,7 +106,7 @@ class Fixed(LoopbackServer):
         super().__init__()
         self._given = (status, headers, body)
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         return await reply.raw(*self._given)
 
 

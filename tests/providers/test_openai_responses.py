@@ -9,11 +9,13 @@ import pytest
 from bridle.engine.ports import ModelCall, ModelDone, ModelText
 from bridle.providers.answers import AnswerFault
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.failures import Asked, reported
+from bridle.providers.failures import AskedProvider, reported
 from bridle.providers.openai_responses import ResponsesDecoder
 from providers.wire_kit import as_stream, check_request, check_stream, golden, joined, read
 
-ASKED = Asked(Endpoint(name="work", base_url="https://models.example", wire="openai_responses"), "some-model")
+ASKED = AskedProvider(
+    Endpoint(name="work", base_url="https://models.example", wire="openai_responses"), "some-model"
+)
 
 
 @pytest.mark.requirement("T6.1")

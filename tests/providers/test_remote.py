@@ -13,7 +13,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections, Timeouts
 from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.conformance.servers import Fault, JsonServer, ModelServer
+from bridle.conformance.servers import JsonServer, ModelServer, ServerFault
 from bridle.engine.ports import ModelAlive, ModelCall, ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import StepEnded, StepFailed, TurnEnded
@@ -191,7 +191,7 @@ async def test_without_a_usable_key_nothing_is_sent(connect: Connect, key: str |
 
 PAGE = "it is a web page; check base_url"
 REDIRECTED = "it redirects to another address; check base_url"
-FAULTS: list[tuple[Fault, str, bool, str | None]] = [
+FAULTS: list[tuple[ServerFault, str, bool, str | None]] = [
     ("page", "BadStream", False, PAGE),
     ("error_page", "Overloaded", True, "it sent a web page"),
     ("wrong_type", "BadStream", False, "it is a file and not an answer; check base_url"),
@@ -208,14 +208,14 @@ FAULTS: list[tuple[Fault, str, bool, str | None]] = [
     ("redirect", "ProviderRejected", False, REDIRECTED),
     ("reset", "ProviderUnreachable", True, None),
 ]
-SILENT: tuple[Fault, ...] = ("silence", "stalled", "deaf")
+SILENT: tuple[ServerFault, ...] = ("silence", "stalled", "deaf")
 
 
 @pytest.mark.requirement("D8.70", "T6.4")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(("fault", "reason", "retryable", "problem"), FAULTS, ids=[one[0] for one in FAULTS])
 async def test_every_way_to_break_has_a_reason(
-    connect: Connect, wire: WireName, fault: Fault, reason: str, retryable: bool, problem: str | None
+    connect: Connect, wire: WireName, fault: ServerFault, reason: str, retryable: bool, problem: str | None
 ) -> None:
     timeouts = IMPATIENT if fault in SILENT else Timeouts()
     async with ModelServer.playing(say("Hi."), faults=[fault]) as server:
@@ -232,7 +232,7 @@ async def test_every_way_to_break_has_a_reason(
     ("fault", "reason", "retryable"), [one[:3] for one in FAULTS], ids=[one[0] for one in FAULTS]
 )
 async def test_nothing_of_a_broken_answer_is_kept(
-    connect: Connect, wire: WireName, fault: Fault, reason: str, retryable: bool
+    connect: Connect, wire: WireName, fault: ServerFault, reason: str, retryable: bool
 ) -> None:
     timeouts = IMPATIENT if fault in SILENT else Timeouts()
     async with ModelServer.playing(say("Hi."), faults=[fault]) as server:
@@ -348,7 +348,7 @@ async def test_calls_whose_ids_repeat_or_are_missing_get_ids_of_their_own(
     ("fault", "ids"), [("same_ids", ["same", "c1_1", "c1_2"]), ("no_ids", ["c1_0", "c1_1", "c1_2"])]
 )
 async def test_an_answer_whose_calls_are_misnamed_is_carried_out(
-    connect: Connect, wire: WireName, streaming: bool, fault: Fault, ids: list[str]
+    connect: Connect, wire: WireName, streaming: bool, fault: ServerFault, ids: list[str]
 ) -> None:
     """The server refuses a request in which a call has no result or no name of its own."""
     calls = [call("ls", path=path) for path in (".", "..", "nowhere")]

@@ -24,10 +24,10 @@ from bridle.engine.ports import (
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.messages import CANONICAL_FORM_VERSION, Message, ToolUseBlock, Usage
 from bridle.providers.script import (
-    Answer,
-    Call,
     FailReason,
     Script,
+    ScriptAnswer,
+    ScriptCall,
     Spend,
     Statement,
     Stop,
@@ -263,8 +263,8 @@ async def test_hello_says_what_it_is_and_that_nothing_left_the_machine():
     assert "nothing left this machine" in said
 
 
-def calls_of(played_answer: Answer) -> list[Call]:
-    return [statement for statement in played_answer.statements if isinstance(statement, Call)]
+def calls_of(played_answer: ScriptAnswer) -> list[ScriptCall]:
+    return [statement for statement in played_answer.statements if isinstance(statement, ScriptCall)]
 
 
 def test_the_demo_script_finds_a_failing_test_and_makes_it_pass(tmp_path: Path):
@@ -281,7 +281,7 @@ def test_the_demo_script_finds_a_failing_test_and_makes_it_pass(tmp_path: Path):
         content = files("bridle.providers").joinpath("scripts", "fix-test", f"{name}.txt").read_bytes()
         (tmp_path / name).write_bytes(content)
 
-    def run(one: Call) -> subprocess.CompletedProcess[str]:
+    def run(one: ScriptCall) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             one.input["command"], shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=30
         )

@@ -24,7 +24,7 @@ from bridle.protocol.messages import (
 )
 from bridle.providers.answers import CUT, EMPTY, AnswerFault, decode_answer
 from bridle.providers.endpoints import Endpoint, WireName
-from bridle.providers.thoughts import Place, pieces, thought
+from bridle.providers.thoughts import AnswerPosition, pieces, thought
 from bridle.providers.wires import dialect
 from providers.wire_kit import GOLDEN, WIRES, as_stream, joined, read, sent, speaking
 
@@ -190,7 +190,8 @@ def test_the_pieces_of_an_answer_are_all_of_it_in_order(
     """Also where a place no longer fits, because the text became shorter."""
     made = [ToolUseBlock(wire_id=str(number), tool="t", input={}) for number in range(calls)]
     thoughts = [
-        thought("f", {"n": number}, Place(*place)).block for number, place in enumerate(sorted(places))
+        thought("f", {"n": number}, AnswerPosition(*place)).block
+        for number, place in enumerate(sorted(places))
     ]
     found = list(pieces((*thoughts, TextBlock(text=text), *made), "f"))
     assert "".join(one for one in found if isinstance(one, str)) == text
@@ -201,7 +202,7 @@ def test_the_pieces_of_an_answer_are_all_of_it_in_order(
 
 
 def test_a_thought_that_was_changed_or_is_none_stays_behind() -> None:
-    block = thought("f", {"thinking": "the secret"}, Place(0, 0)).block
+    block = thought("f", {"thinking": "the secret"}, AnswerPosition(0, 0)).block
     changed = ThinkingBlock(family="f", opaque=block.opaque.replace("secret", "«redacted»"))
     for opaque in (changed, ThinkingBlock(family="f", opaque="{"), ThinkingBlock(family="f", opaque="[1]")):
         assert list(pieces((opaque, TextBlock(text="Hi.")), "f")) == ["Hi."]
@@ -212,9 +213,9 @@ def test_a_thought_that_was_changed_or_is_none_stays_behind() -> None:
 def test_a_thought_that_nothing_follows_stays_behind(wire: WireName) -> None:
     """An answer that ran out of tokens while it thought would be refused if it came back like that."""
     family = f"{wire}:p"
-    alone = thought(family, {"type": "reasoning"}, Place(0, 0)).block
+    alone = thought(family, {"type": "reasoning"}, AnswerPosition(0, 0)).block
     assert speaking(wire).wire.message(Message(role="assistant", content=(alone,))) == b""
-    last = thought(family, {"type": "reasoning"}, Place(3, 0)).block
+    last = thought(family, {"type": "reasoning"}, AnswerPosition(3, 0)).block
     message = Message(role="assistant", content=(last, TextBlock(text="Hi.")))
     assert b"reasoning" not in speaking(wire).wire.message(message)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explain import Standing, explain, standing
+from bridle.app.explain import FolderRules, explain, standing
 from bridle.protocol.events import GrantAdded
 
 pytestmark = pytest.mark.requirement("P21", "G8.2")
@@ -96,7 +96,7 @@ EXACT = [
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Standing:
+def here(tmp_path: Path) -> FolderRules:
     work = tmp_path / "work"
     (work / "src").mkdir(parents=True)
     (work / "link").symlink_to("..")
@@ -109,16 +109,16 @@ def here(tmp_path: Path) -> Standing:
     return standing(env, cwd=str(work), mode="default")
 
 
-async def offered(here: Standing, command: str) -> str:
+async def offered(here: FolderRules, command: str) -> str:
     found = await explain(here, "bash", {"command": command})
     return next((answer.remembers for answer in found.answers if answer.answer == "pattern"), "")
 
 
-async def verdict(here: Standing, command: str) -> str:
+async def verdict(here: FolderRules, command: str) -> str:
     return (await explain(here, "bash", {"command": command})).verdict
 
 
-def say_yes(here: Standing, pattern: str) -> None:
+def say_yes(here: FolderRules, pattern: str) -> None:
     here.permissions.remember(
         GrantAdded(grant_id="g", tool="bash", pattern=pattern, life="session", match="key")
     )
@@ -126,7 +126,7 @@ def say_yes(here: Standing, pattern: str) -> None:
 
 @pytest.mark.parametrize(("command", "passes", "asks"), KEPT, ids=[row[0] for row in KEPT])
 async def test_a_yes_to_a_program_keeps_its_subcommand_its_folder_and_its_harmless_options(
-    here: Standing, command: str, passes: list[str], asks: list[str]
+    here: FolderRules, command: str, passes: list[str], asks: list[str]
 ) -> None:
     words = await offered(here, command)
     key, said, _ = words.partition(" with ")
@@ -140,7 +140,7 @@ async def test_a_yes_to_a_program_keeps_its_subcommand_its_folder_and_its_harmle
 
 
 @pytest.mark.parametrize("command", EXACT)
-async def test_any_other_command_is_remembered_as_exactly_this(here: Standing, command: str) -> None:
+async def test_any_other_command_is_remembered_as_exactly_this(here: FolderRules, command: str) -> None:
     assert " with " not in await offered(here, command)
 
 
@@ -157,7 +157,7 @@ async def test_any_other_command_is_remembered_as_exactly_this(here: Standing, c
     ],
 )  # fmt: skip
 async def test_a_grant_kept_in_the_old_form_covers_no_more_than_a_new_one(
-    here: Standing, old: str, command: str
+    here: FolderRules, old: str, command: str
 ) -> None:
     """Written by hand as an older Bridle would have: a program with any arguments."""
     saved = Path(here.saved.path)

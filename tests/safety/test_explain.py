@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.app.explain import Explained, Standing, Unexplainable, explain, standing
+from bridle.app.explain import Explained, FolderRules, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.events import CommandPart, GrantAdded
@@ -19,7 +19,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"BRIDLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
 
 
-def here(workspace: Path, env: dict[str, str], **options) -> Standing:
+def here(workspace: Path, env: dict[str, str], **options) -> FolderRules:
     mode, clock = options.pop("mode", None), FakeClock()
     return standing(
         env,
@@ -31,7 +31,7 @@ def here(workspace: Path, env: dict[str, str], **options) -> Standing:
     )
 
 
-async def bash(standing: Standing, command: str) -> Explained:
+async def bash(standing: FolderRules, command: str) -> Explained:
     return await explain(standing, "bash", {"command": command})
 
 

@@ -10,11 +10,11 @@ from bridle.base.paths import session_folders
 from bridle.base.secret_files import POLICY_PARENTS, held_examples, is_held_file, is_policy_file
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
-from bridle.safety.call_risk import Place as Here
-from bridle.safety.call_risk import query_of
-from bridle.sandbox.confinement import ALWAYS_PROTECTED, Place, confinement_of
+from bridle.safety.call_risk import facts_of_call
+from bridle.safety.touched_files import SessionPlaces
+from bridle.sandbox.confinement import ALWAYS_PROTECTED, HostContext, confinement_of
 from bridle.sandbox.lookout import Lookout
-from bridle.shell.command_facts import Surroundings
+from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 
 NAMED_BY_PEOPLE = [
@@ -42,7 +42,7 @@ def make(folder: Path, path: str, text: str = "x\n") -> Path:
 
 def confined(work: Path):
     policy = SpawnPolicy(mode="workspace-write", workspace=str(work))
-    return confinement_of(policy, Place(home=str(work.parent)), str(work))
+    return confinement_of(policy, HostContext(home=str(work.parent)), str(work))
 
 
 @pytest.mark.parametrize("below", ["", "pkg/"])
@@ -52,17 +52,17 @@ def test_every_name_is_asked_about_by_file_tools_and_commands(
 ) -> None:
     name = below + path
     assert is_policy_file(name)
-    here = Here(folders=session_folders(str(work), ()))
+    here = SessionPlaces(folders=session_folders(str(work), ()))
 
     def read(command: str, cwd: str):
-        return understand(command, Surroundings(cwd=cwd, home="/home/ann"))
+        return understand(command, ScriptContext(cwd=cwd, home="/home/ann"))
 
     written = Subject(kind="path", access="write", value=name, resolved=str(work / name))
     call = msgspec.structs.replace(calls.make(), subjects=(written,))
-    assert query_of(call, here, understand=read, agent_default=None).policy_file
+    assert facts_of_call(call, here, understand=read, agent_default=None).policy_file
     command = Subject(kind="command", access="run", value=f"echo x > '{name}'")
     call = msgspec.structs.replace(calls.make(), subjects=(command,))
-    assert query_of(call, here, understand=read, agent_default=None).policy_file
+    assert facts_of_call(call, here, understand=read, agent_default=None).policy_file
 
 
 @pytest.mark.parametrize("path", ALL)

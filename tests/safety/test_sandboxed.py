@@ -7,7 +7,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
 from bridle.protocol.events import CommandPart
 from bridle.safety.sandboxed import sandboxed
-from bridle.shell.command_facts import Surroundings
+from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 
 POLICY = SpawnPolicy(mode="workspace-write", workspace="/code/shop", writable=("/code/lib",))
@@ -19,7 +19,7 @@ class Args(msgspec.Struct, frozen=True):
 
 
 def read(command: str, cwd: str):
-    return understand(command, Surroundings(cwd=cwd, home="/home/ann"))
+    return understand(command, ScriptContext(cwd=cwd, home="/home/ann"))
 
 
 async def policy_of(calls, call, policy: SpawnPolicy = POLICY) -> SpawnPolicy:

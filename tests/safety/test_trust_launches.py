@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.safety.trust.launches import Launch, launch_of
+from bridle.safety.trust.launches import ProgramLaunch, launch_of
 
 
 class Project:
@@ -33,7 +33,7 @@ class Project:
         path.write_text(text)
         path.chmod(0o755)
 
-    def launch(self, *words: str, env: dict[str, str] | None = None, cwd: str = "") -> Launch:
+    def launch(self, *words: str, env: dict[str, str] | None = None, cwd: str = "") -> ProgramLaunch:
         return launch_of(
             words[0] if len(words) == 1 and " " in words[0] else words,
             root=str(self.root),
@@ -134,11 +134,11 @@ def test_what_would_come_from_the_network_is_known_by_name(
 WORDS = st.lists(st.text(max_size=3), min_size=1, max_size=3).map(tuple)
 PAIRS = st.lists(st.tuples(st.text(max_size=2), st.text(max_size=2)), max_size=2).map(tuple)
 LAUNCHES = st.builds(
-    Launch, argv=WORDS, env=PAIRS, files=PAIRS, cwd=st.text(max_size=2), program=st.text(max_size=2)
+    ProgramLaunch, argv=WORDS, env=PAIRS, files=PAIRS, cwd=st.text(max_size=2), program=st.text(max_size=2)
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(LAUNCHES, LAUNCHES)
-def test_two_launches_have_one_digest_only_if_they_are_the_same(first: Launch, second: Launch):
+def test_two_launches_have_one_digest_only_if_they_are_the_same(first: ProgramLaunch, second: ProgramLaunch):
     assert (first.digest == second.digest) == (first == second)

@@ -12,10 +12,10 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice
 from bridle.protocol.questions import AnyAnswer, AnyQuestion, TrustAnswer, TrustQuestion, WordsAnswer
 from bridle.safety.trust.approvals import Approvals
-from bridle.safety.trust.launches import Launch
+from bridle.safety.trust.launches import ProgramLaunch
 
 USE = TrustAnswer(use=True)
-SERVER = Launch(argv=("npx", "server"), program="/usr/bin/npx", program_digest="a" * 64)
+SERVER = ProgramLaunch(argv=("npx", "server"), program="/usr/bin/npx", program_digest="a" * 64)
 
 
 class Person:
@@ -34,7 +34,7 @@ class Person:
         self.asked.append(question)
         return self.answer
 
-    async def lets_start(self, launch: Launch, name: str = "mcp_servers.git") -> bool:
+    async def lets_start(self, launch: ProgramLaunch, name: str = "mcp_servers.git") -> bool:
         return await self.programs.may_start("mcp_server", name, launch, when="Bridle starts")
 
 
@@ -44,7 +44,7 @@ async def test_a_yes_holds_for_this_launch_in_this_place_and_no_other(tmp_path: 
     assert await person.lets_start(SERVER)
     assert len(person.asked) == 1
     assert await person.lets_start(SERVER, name="mcp_servers.other")
-    assert await person.lets_start(Launch(argv=("npx", "server", "--more"), program="/usr/bin/npx"))
+    assert await person.lets_start(ProgramLaunch(argv=("npx", "server", "--more"), program="/usr/bin/npx"))
     assert len(person.asked) == 3
     assert trust_words(person.asked[0]).title == (
         "This project wants to run a program when Bridle starts: npx server. It will run with your rights."
@@ -68,5 +68,5 @@ async def test_where_nobody_is_it_refuses_with_the_reason(tmp_path: Path):
     await Person(tmp_path, USE).lets_start(SERVER)
     assert await Person(tmp_path, None).lets_start(SERVER)
     with pytest.raises(CommandRefused) as refused:
-        await Person(tmp_path, None).lets_start(Launch(argv=("npx", "server", "--more")))
+        await Person(tmp_path, None).lets_start(ProgramLaunch(argv=("npx", "server", "--more")))
     assert refused.value.reason == "HookHashChanged"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bridle.base.addresses import address_problem, url_problem
 from bridle.base.http_dial import HttpFault
-from bridle.base.web import MAX_HOPS, Refused, numeric, parse_web_url
+from bridle.base.web import MAX_HOPS, WebRefused, numeric, parse_web_url
 from web_kit import OTHER, PUBLIC, Network, answer, saying
 
 NAMES = {
@@ -245,7 +245,7 @@ async def test_an_address_that_shows_where_it_leads_is_refused_and_nobody_is_ask
     server, url, problem
 ) -> None:
     network = Network(server.port, NAMES)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(WebRefused) as refused:
         await network.fetch(url)
     assert (url_problem(url), refused.value.problem) == (problem, problem)
     assert (network.asked, network.contacted, server.connections) == ([], [], 0)
@@ -258,7 +258,7 @@ async def test_a_name_is_refused_for_any_of_its_addresses_and_nothing_is_contact
 ) -> None:
     network = Network(server.port, NAMES)
     assert url_problem(url) in (None, problem)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(WebRefused) as refused:
         await network.fetch(url)
     assert refused.value.problem == problem
     assert (network.contacted, server.connections) == ([], 0)
@@ -313,7 +313,7 @@ async def test_a_redirect_is_judged_like_the_address_itself(location, problem, s
     answers = {"/": answer(status=302, location="/next"), "/next": answer(status=status, location=location)}
     async with saying(answers).listening() as server:
         network = Network(server.port, NAMES)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(WebRefused) as refused:
             await network.fetch("http://example.com/")
     assert refused.value.problem.removesuffix(", after a redirect") == problem
     assert (network.contacted, server.connections) == ([PUBLIC, PUBLIC], 2)
@@ -360,11 +360,11 @@ async def test_nothing_inside_is_contacted_by_address_by_name_or_at_any_hop(insi
     async with saying(answers).listening() as server:
         network = Network(server.port, names)
         for url in (f"http://{host}/", "http://inside.example/", "http://both.example/u"):
-            with pytest.raises(Refused):
+            with pytest.raises(WebRefused):
                 await network.fetch(url)
         assert network.contacted == []
         for path in ("a", "n", "2"):
-            with pytest.raises(Refused):
+            with pytest.raises(WebRefused):
                 await network.fetch(f"http://example.com/{path}")
         with pytest.raises(HttpFault):
             await network.fetch("http://nobody-knows.example/u")
@@ -384,7 +384,7 @@ async def test_the_answer_that_was_judged_is_the_one_that_is_used(server) -> Non
 async def test_a_name_that_changed_is_refused_at_the_next_hop() -> None:
     async with saying(answer(status=302, location="/")).listening() as server:
         network = Network(server.port, {"rebind.example": [[PUBLIC], ["127.0.0.1"]]})
-        with pytest.raises(Refused):
+        with pytest.raises(WebRefused):
             await network.fetch("http://rebind.example/")
     assert (network.contacted, server.connections) == ([PUBLIC], 1)
 

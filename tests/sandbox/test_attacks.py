@@ -20,7 +20,7 @@ from bridle.sandbox import landlock
 from bridle.sandbox.adapter_start import HeldBack, start
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Place, confinement_of
+from bridle.sandbox.confinement import HostContext, confinement_of
 from bridle.sandbox.mount_check import arguments_of_check, mounted_now
 from bridle.sandbox.mount_list import mounts_of
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
@@ -61,7 +61,7 @@ class Box:
         self.home = base / "home"
         for folder in (self.workspace, self.outside, self.home, base / "hosttmp"):
             folder.mkdir()
-        self.place = Place(home=str(self.home), temporary=(str(base / "hosttmp"),))
+        self.place = HostContext(home=str(self.home), temporary=(str(base / "hosttmp"),))
 
     def policy(self, **fields: object) -> SpawnPolicy:
         return SpawnPolicy(

@@ -14,7 +14,7 @@ from bridle.base.stand_ins import is_stand_in
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.aftermath import put_right
 from bridle.sandbox.caches import cache_variables
-from bridle.sandbox.confinement import Confinement, Kept, Place, confinement_of
+from bridle.sandbox.confinement import Confinement, HostContext, UnheldEntry, confinement_of
 from bridle.sandbox.masks import Masks
 from bridle.sandbox.mount_list import Mount, mounts_of
 
@@ -29,9 +29,9 @@ class World:
         self.own: tuple[str, ...] = ()
         self.records = ""
 
-    def place(self) -> Place:
+    def place(self) -> HostContext:
         temporary = (str(self.base / "tmp"),)
-        return Place(
+        return HostContext(
             home=str(self.home),
             own=self.own,
             caches=str(self.base / "caches"),
@@ -299,7 +299,10 @@ def test_tampering_is_put_right_and_nothing_is_lost(tmp_path: Path) -> None:
     link, pointer, new = tmp_path / "AGENTS.md", tmp_path / "commondir", tmp_path / "config.worktree"
     confinement = Confinement(
         unwanted=(str(new),),
-        kept=(Kept(path=str(link), link="docs/x.md"), Kept(path=str(pointer), content=b"../..\n")),
+        kept=(
+            UnheldEntry(path=str(link), link="docs/x.md"),
+            UnheldEntry(path=str(pointer), content=b"../..\n"),
+        ),
     )
     link.symlink_to("docs/x.md")
     pointer.write_text("../..\n")

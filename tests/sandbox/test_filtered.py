@@ -14,7 +14,7 @@ from bridle.base.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Place
+from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.landlock import Landlock, available
 from bridle.sandbox.plain_spawn import ConfinedProcess
 from bridle.sandbox.proxy import Outside
@@ -54,7 +54,7 @@ class Desk:
 
         self._spawn = SandboxSpawn(
             self.processes,
-            place=lambda: Place(home=str(self.home)),
+            place=lambda: HostContext(home=str(self.home)),
             choose=choose,
             outside=Outside(SystemClock(), network.resolve, network.connect),
         )
@@ -250,7 +250,7 @@ async def test_a_command_without_a_door_does_not_run(tmp_path: Path) -> None:
     async def choose() -> Crowded:
         return Crowded()
 
-    here._spawn = SandboxSpawn(here.processes, place=lambda: Place(home=str(here.home)), choose=choose)
+    here._spawn = SandboxSpawn(here.processes, place=lambda: HostContext(home=str(here.home)), choose=choose)
     process, said = await here.run("touch ran")
     assert (process.returncode, said) == (125, "sandbox: Address already in use; nothing was run\n")
     assert os.listdir(here.work) == []

@@ -16,7 +16,7 @@ from bridle.base.processes import Processes
 from bridle.engine.ports import Process, SpawnPolicy
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Place
+from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.unshare import Unshare, programs
 
@@ -52,7 +52,7 @@ class Box:
             folder.mkdir()
         self.program.write_text(f"#!/bin/sh\n: > '{self.marker}'\n")
         self.program.chmod(0o755)
-        place = Place(home=str(self.home), temporary=(str(base / "hosttmp"),))
+        place = HostContext(home=str(self.home), temporary=(str(base / "hosttmp"),))
 
         async def choose() -> Adapter:
             return adapter

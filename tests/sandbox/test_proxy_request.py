@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.sandbox.proxy_request import ProxyRequest, Refusal, read_request
+from bridle.sandbox.proxy_request import ProxyRefused, ProxyRequest, read_request
 
 
 def head(*lines: str) -> bytes:
@@ -101,7 +101,7 @@ def test_what_is_sent_on_is_written_anew_and_nothing_of_the_way_here_is_in_it() 
     ],
 )
 def test_what_could_be_read_in_two_ways_is_not_passed_on(lines: tuple[str, ...]) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ProxyRefused) as caught:
         read_request(head(*lines))
     assert caught.value.status in (400, 411)
     assert "other.com" not in caught.value.problem, "nothing of the request is repeated"
@@ -117,7 +117,7 @@ TOKENS = st.sampled_from(
 def test_whatever_comes_is_refused_or_sent_on_as_exactly_one_request(text: str) -> None:
     try:
         request = read_request(text.encode("latin-1") + b"\r\n\r\n")
-    except Refusal:
+    except ProxyRefused:
         return
     if request.head:
         lines = request.head.split(b"\r\n")

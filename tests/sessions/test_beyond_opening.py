@@ -8,7 +8,7 @@ from bridle.protocol.errors import StoreError
 from bridle.sessions import repair
 from bridle.sessions.migrations import MIGRATIONS
 from sessions.session_kit import filled, opened, put, words
-from sessions.test_repairing import LARGE, contents, database, spoil, three_sessions
+from sessions.test_repair import LARGE, contents, database, spoil, three_sessions
 
 PAGE = 4096
 

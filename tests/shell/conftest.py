@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from bridle.shell.command_facts import Surroundings, Understanding
+from bridle.shell.command_facts import ScriptContext, Understanding
 from bridle.shell.understanding import understand
 
-HERE = Surroundings(cwd="/w/shop", home="/home/ana", search_path="/usr/local/bin:/usr/bin:/bin")
+HERE = ScriptContext(cwd="/w/shop", home="/home/ana", search_path="/usr/local/bin:/usr/bin:/bin")
 Read = Callable[[str], Understanding]
 
 

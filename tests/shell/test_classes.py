@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.shell.command_facts import SEVERITY, Part, PathUse, Surroundings
+from bridle.shell.command_facts import SEVERITY, Part, PathUse, ScriptContext
 from bridle.shell.understanding import understand
 
 QUIET = [
@@ -199,7 +199,7 @@ def test_only_a_plain_command_has_a_key_for_any_arguments(command: str, key: str
 
 @pytest.mark.parametrize("search_path", [":/usr/bin", "/usr/bin:", "bin:/usr/bin", "/usr/bin:."])
 def test_nothing_is_proven_where_the_folder_brings_programs(search_path: str) -> None:
-    where = Surroundings(cwd="/w", home="/home/ana", search_path=search_path)
+    where = ScriptContext(cwd="/w", home="/home/ana", search_path=search_path)
     assert understand("ls", where).command_class == "executes"
     assert understand("echo x", where).command_class == "read_only"
     assert understand("/bin/ls", where).command_class == "read_only"

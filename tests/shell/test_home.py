@@ -5,7 +5,7 @@ import pwd
 
 import pytest
 
-from bridle.shell.command_facts import Surroundings
+from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 
 ACCOUNT = pwd.getpwuid(os.getuid()).pw_dir
@@ -38,12 +38,12 @@ DELETIONS = [
 @pytest.mark.parametrize("home", HOMES, ids=["no HOME", "the account's", "another"])
 @pytest.mark.parametrize("command", DELETIONS)
 def test_a_home_folder_is_never_deleted(command: str, home: str) -> None:
-    where = Surroundings(cwd="/code/shop", home=home, search_path="/usr/bin:/bin")
+    where = ScriptContext(cwd="/code/shop", home=home, search_path="/usr/bin:/bin")
     assert understand(command, where).refused is not None
 
 
 @pytest.mark.parametrize("home", HOMES, ids=["no HOME", "the account's", "another"])
 @pytest.mark.parametrize("command", ["ls ~", "rm -rf build", "rm -rf ./~x", "echo '~'"])
 def test_what_only_looks_like_it_is_not_refused(command: str, home: str) -> None:
-    where = Surroundings(cwd="/code/shop", home=home, search_path="/usr/bin:/bin")
+    where = ScriptContext(cwd="/code/shop", home=home, search_path="/usr/bin:/bin")
     assert understand(command, where).refused is None

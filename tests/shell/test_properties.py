@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from bridle.shell.command_facts import SEVERITY, Surroundings
+from bridle.shell.command_facts import SEVERITY, ScriptContext
 from bridle.shell.languages import awk_only_prints, sed_only_prints
 from bridle.shell.script_reader import read_script
-from bridle.shell.shell_words import Unreadable
+from bridle.shell.shell_words import UnreadableScript
 from bridle.shell.understanding import understand
 
-HERE = Surroundings(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
+HERE = ScriptContext(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
 BASH = shutil.which("bash")
 PIECES = st.sampled_from(
     [
@@ -106,7 +106,7 @@ def test_words_that_are_known_are_the_words_the_shell_sees(tmp_path: Path, text:
     script = "show " + text
     try:
         read = read_script(script, home="/home/ana", folders=frozenset({str(tmp_path)}))
-    except Unreadable:
+    except UnreadableScript:
         return
     words = [word for command in read.commands for word in command.words]
     alone = len(read.commands) == 1 and read.commands[0].words and not read.commands[0].redirections

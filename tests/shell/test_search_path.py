@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.shell.command_facts import Surroundings
+from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 
 
@@ -19,7 +19,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def quiet(workspace: Path, command: str, *, cwd: str = ".", first: str = ".venv/bin") -> bool:
-    where = Surroundings(
+    where = ScriptContext(
         cwd=str(workspace / cwd),
         home="/home/somebody",
         search_path=f"{workspace / first}:/usr/bin:/bin",
@@ -53,5 +53,5 @@ def test_a_link_to_a_folder_of_the_workspace_is_one_too(workspace: Path, tmp_pat
 
 @pytest.mark.parametrize("first", ["", ".", "bin"])
 def test_a_search_path_that_moves_with_the_folder_is_never_believed(workspace: Path, first: str) -> None:
-    where = Surroundings(cwd=str(workspace), home="/home/somebody", search_path=f"{first}:/usr/bin")
+    where = ScriptContext(cwd=str(workspace), home="/home/somebody", search_path=f"{first}:/usr/bin")
     assert not understand("ls", where).read_only

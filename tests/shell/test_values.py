@@ -3,7 +3,7 @@
 import pytest
 
 from bridle.safety.call_risk import shown_parts
-from bridle.shell.command_facts import Surroundings
+from bridle.shell.command_facts import ScriptContext
 from bridle.shell.script_reader import read_script
 from bridle.shell.understanding import understand
 
@@ -94,7 +94,7 @@ def test_and_what_nobody_said_is_not_either(script: str) -> None:
     assert None in last(script)
 
 
-HERE = Surroundings(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
+HERE = ScriptContext(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_name_put_together_is_looked_for_among_the_workspaces_programs(tmp_pat
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "ls").touch()
-    where = Surroundings(cwd=str(tmp_path), home="/home/ana", search_path=f"{programs}:/usr/bin")
+    where = ScriptContext(cwd=str(tmp_path), home="/home/ana", search_path=f"{programs}:/usr/bin")
     assert not understand("a=l; b=s; $a$b", where).read_only
     assert not understand("a=l; b=s; nice $a$b", where).read_only
     assert understand("a=c; b=at; $a$b README.md", where).read_only

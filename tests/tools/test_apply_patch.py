@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bridle.tools.apply_patch import APPLY_PATCH, PatchArgs
 from bridle.tools.diffs import diff_of
 from bridle.tools.hunks import DoesNotApply, applied, new_text
-from bridle.tools.patches import BadPatch, FileChange, Hunk, PatchLine, parse_patch
+from bridle.tools.patches import BadPatch, Hunk, PatchedFile, PatchLine, parse_patch
 
 GIT = """\
 diff --git a/src/cart.py b/src/cart.py
@@ -332,7 +332,9 @@ hunk_lines = st.lists(st.builds(PatchLine, marks, line), min_size=1, max_size=6)
 paths = st.text(alphabet="abc/.é", min_size=1, max_size=8)
 anchor = st.text(alphabet="abc(", min_size=1, max_size=6)
 updates = st.builds(
-    lambda path, moved_to, hunks: FileChange(kind="update", path=path, moved_to=moved_to, hunks=tuple(hunks)),
+    lambda path, moved_to, hunks: PatchedFile(
+        kind="update", path=path, moved_to=moved_to, hunks=tuple(hunks)
+    ),
     paths,
     st.none() | paths,
     st.lists(
@@ -347,21 +349,21 @@ updates = st.builds(
     ),
 )
 adds = st.builds(
-    lambda path, lines: FileChange(
+    lambda path, lines: PatchedFile(
         kind="add", path=path, hunks=(Hunk(lines=tuple(PatchLine("+", item) for item in lines), start=0),)
     ),
     paths,
     st.lists(line, min_size=1, max_size=4),
 )
-deletes = st.builds(lambda path: FileChange(kind="delete", path=path), paths)
+deletes = st.builds(lambda path: PatchedFile(kind="delete", path=path), paths)
 
 
 @given(st.lists(updates | adds | deletes, min_size=1, max_size=4))
-def test_what_is_written_as_a_patch_is_read_back_the_same(changes: list[FileChange]) -> None:
+def test_what_is_written_as_a_patch_is_read_back_the_same(changes: list[PatchedFile]) -> None:
     assert parse_patch(written(changes)) == tuple(changes)
 
 
-def written(changes: list[FileChange]) -> str:
+def written(changes: list[PatchedFile]) -> str:
     lines = ["*** Begin Patch"]
     for change in changes:
         lines.append(f"*** {change.kind.capitalize()} File: {change.path}")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.processes import Processes
-from bridle.tools.file_search import Answer, Search, find_ripgrep, search
+from bridle.tools.file_search import Search, SearchAnswer, find_ripgrep, search
 from bridle.tools.search_patterns import BadSearchPattern, search_pattern
 
 
@@ -123,7 +123,7 @@ class Both:
             pytest.skip("there is no rg here")
         self._rg = rg
 
-    async def search(self, pattern: str, **options) -> Answer:
+    async def search(self, pattern: str, **options) -> SearchAnswer:
         folder = str(self.folder)
         options = {"folder": folder, "top": folder, "limit": 200, **options}
         wanted = Search(
@@ -142,7 +142,7 @@ class Both:
         )
 
 
-def _without_starts(answer: Answer) -> Answer:
+def _without_starts(answer: SearchAnswer) -> SearchAnswer:
     return answer._replace(matches=tuple(match._replace(start=0) for match in answer.matches))
 
 

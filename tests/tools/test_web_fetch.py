@@ -8,7 +8,7 @@ import pytest
 from bridle.base.clock import SystemClock
 from bridle.base.http_dial import HttpFault
 from bridle.base.paths import session_folders
-from bridle.base.web import Answer, Refused
+from bridle.base.web import WebAnswer, WebRefused
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import deadline, known_and_visible, validated
 from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolOutput
@@ -139,7 +139,7 @@ async def test_a_name_that_leads_inside_is_blocked_with_evidence(got) -> None:
     "url", ["http://127.0.0.1/", "http://169.254.169.254/", "file:///etc/hostname", "http://me@example.com/"]
 )
 async def test_an_address_that_shows_it_is_blocked_before_anything_runs(desk, url) -> None:
-    async def fetch(_url, _wanted) -> Answer:
+    async def fetch(_url, _wanted) -> WebAnswer:
         raise AssertionError("the tool ran")
 
     output = await desk(fetch).fetch(url=url)
@@ -166,7 +166,7 @@ async def test_without_a_way_to_the_web_it_says_so(desk) -> None:
 async def test_cancelling_the_call_cancels_the_fetch(desk) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
-    async def fetch(_url, _wanted) -> Answer:
+    async def fetch(_url, _wanted) -> WebAnswer:
         began.set()
         try:
             return await asyncio.get_running_loop().create_future()
@@ -188,9 +188,9 @@ def test_it_changes_nothing_and_may_run_beside_others() -> None:
     assert [(s.kind, s.access, s.value) for s in tool.subjects(args)] == [("url", "fetch", args.url)]
 
 
-@pytest.mark.parametrize("trouble", [Refused("private address", "x" * 9000), HttpFault("dns", "x", "y")])
+@pytest.mark.parametrize("trouble", [WebRefused("private address", "x" * 9000), HttpFault("dns", "x", "y")])
 async def test_a_long_address_is_not_repeated_in_full(desk, trouble) -> None:
-    async def fetch(_url, _wanted) -> Answer:
+    async def fetch(_url, _wanted) -> WebAnswer:
         raise trouble
 
     output = await desk(fetch).fetch(url=f"http://example.com/{'x' * 5000}")

@@ -8,7 +8,7 @@ from bridle.app.known_models import KnownModels
 from bridle.app.models import Models
 from bridle.app.settings import SessionSettings
 from bridle.base.clock import Clock
-from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, Surroundings
+from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, CompactorNeeds
 from bridle.engine.journal import Journal
 from bridle.engine.side_question import ask_aside
 from bridle.protocol.events import PrefixSet
@@ -41,7 +41,7 @@ def session_compactor(
     return Compactor(
         journal,
         settings.compaction,
-        Surroundings(
+        CompactorNeeds(
             window_of=lambda provider, model: known.window_of(f"{provider}:{model}"),
             ask=ask_aside(
                 provider=models.provider,

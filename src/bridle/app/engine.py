@@ -56,7 +56,7 @@ from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
-    from bridle.control.multiplex import Sight
+    from bridle.control.multiplex import ClientSight
     from bridle.engine.services import ToolSource
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
@@ -204,7 +204,7 @@ class Engine:
         row = self.store.find(name)
         return row.id, row.cwd
 
-    async def _answered(self, query: AnyQuery, sight: Sight) -> AnyQueryAnswer:
+    async def _answered(self, query: AnyQuery, sight: ClientSight) -> AnyQueryAnswer:
         from bridle.app.query_answers import Sources, answer_query  # a run that asks nothing does without
 
         sources = Sources(

@@ -19,18 +19,19 @@ from bridle.engine.dispatch import ToolLayers
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
-from bridle.safety.call_risk import Query, Understand
+from bridle.safety.call_risk import CallFacts
 from bridle.safety.fail_closed import fail_closed
 from bridle.safety.grants import SavedGrants
 from bridle.safety.permission_policy import STEPS, Decision, Permissions
 from bridle.safety.permitted import SOURCE, question
 from bridle.safety.question_reasons import remembers
+from bridle.shell.command_facts import Understand
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class PossibleAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer a person could give, and what it would remember."""
 
     answer: Literal["once", "pattern", "tool", "always"]
@@ -63,7 +64,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parts: tuple[CommandPart, ...] = ()
     paths: tuple[str, ...] = ()
     evidence: Evidence | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[PossibleAnswer, ...] = ()
     for_person: bool = False
     flags: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
@@ -78,7 +79,7 @@ class Unexplainable(Exception):
         self.message = message
 
 
-class Standing(NamedTuple):
+class FolderRules(NamedTuple):
     """What holds in a folder right now: settings, saved grants, gates. `foreseen` looks at what git would bring."""
 
     settings: SessionSettings
@@ -100,7 +101,7 @@ def standing(
     mode: Mode | None = None,
     clock: Clock | None = None,
     understand: Understand | None = None,
-) -> Standing:
+) -> FolderRules:
     """The gates a session in `cwd` would have now. Nothing is created by looking."""
     where, options = folders(env), options or SessionOptions()
     cwd = os.path.realpath(cwd)
@@ -118,7 +119,7 @@ def standing(
         saved=saved if settings.persist_grants else None,
         env=env,
     )
-    return Standing(settings, chosen, saved, made, _foreseen(made.understand, where, env))
+    return FolderRules(settings, chosen, saved, made, _foreseen(made.understand, where, env))
 
 
 def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) -> ToolLayer:
@@ -143,7 +144,7 @@ def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) ->
     return layer
 
 
-async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained:
+async def explain(here: FolderRules, tool: str, given: dict[str, Any]) -> Explained:
     """What would become of this call. Raises `Unexplainable` where there is no such call."""
     found: list[Explained] = []
 
@@ -172,9 +173,9 @@ async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained
     )
 
 
-def _explained(here: Standing, call: ToolCall, query: Query, decision: Decision) -> Explained:
+def _explained(here: FolderRules, call: ToolCall, query: CallFacts, decision: Decision) -> Explained:
     asked = question(call, query, decision, here.permissions)
-    answers = [Answer(answer=offer.answer, remembers=remembers(offer)) for offer in asked.offers]
+    answers = [PossibleAnswer(answer=offer.answer, remembers=remembers(offer)) for offer in asked.offers]
     ask = decision.verdict == "ask"
     return Explained(
         tool=call.name,
@@ -194,14 +195,14 @@ def _explained(here: Standing, call: ToolCall, query: Query, decision: Decision)
         command_class=query.script.command_class if query.script is not None else None,
         parts=asked.parts,
         paths=tuple(path.shown for path in query.paths),
-        answers=(Answer(answer="once", remembers="nothing"), *answers) if ask else (),
+        answers=(PossibleAnswer(answer="once", remembers="nothing"), *answers) if ask else (),
         for_person=decision.for_person,
         flags=query.lifting if decision.for_person else query.lifted,
         limits=tuple(_limits(here, query, decision)),
     )
 
 
-def _limits(here: Standing, query: Query, decision: Decision) -> Iterator[str]:
+def _limits(here: FolderRules, query: CallFacts, decision: Decision) -> Iterator[str]:
     """What rules cannot do about this call."""
     runs = query.script is not None and query.script.command_class not in ("read_only", "writes")
     if decision.verdict != "deny" and runs and here.permissions.names_programs:

@@ -10,9 +10,9 @@ from bridle.base.clock import Clock
 from bridle.base.web import Web
 
 if TYPE_CHECKING:
-    from bridle.base.web import Answer, Judge, Wanted
+    from bridle.base.web import Judge, Wanted, WebAnswer
 
-    JudgedFetch: TypeAlias = Callable[[str, Wanted, Judge], Awaitable[Answer]]
+    JudgedFetch: TypeAlias = Callable[[str, Wanted, Judge], Awaitable[WebAnswer]]
     """Gets a page: see `bridle.base.web.Web.fetch`. The last argument says where a session must not go."""
 
 

@@ -15,14 +15,14 @@ from bridle.config.folders import Folders, home_of
 from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, Sight, ToolLayer
 from bridle.protocol.events import Mode
-from bridle.safety.call_risk import Lifted, Understand
 from bridle.safety.grants import SavedGrants
 from bridle.safety.guards import PathPolicy, guarded, workspace_policy
 from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.permission_policy import Permissions
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
 from bridle.safety.sight import sight
-from bridle.shell.command_facts import Surroundings, Understanding
+from bridle.safety.touched_files import Lifted
+from bridle.shell.command_facts import ScriptContext, Understand, Understanding
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,12 +110,12 @@ def understanding(env: Mapping[str, str], workspace: str) -> Understand:
     """What reads commands for a session whose commands run with this environment. The parser comes with the first."""
 
     home, search_path = env.get("HOME", ""), env.get("PATH", "")
-    places: dict[str, Surroundings] = {}
+    places: dict[str, ScriptContext] = {}
 
     def understand(command: str, cwd: str) -> Understanding:
         place = places.get(cwd)
         if place is None:
-            place = places[cwd] = Surroundings(
+            place = places[cwd] = ScriptContext(
                 cwd=cwd, home=home, search_path=search_path, workspace=workspace
             )
         return _reader()(command, place)
@@ -124,7 +124,7 @@ def understanding(env: Mapping[str, str], workspace: str) -> Understand:
 
 
 @functools.cache
-def _reader() -> Callable[[str, Surroundings], Understanding]:
+def _reader() -> Callable[[str, ScriptContext], Understanding]:
     from bridle.shell.understanding import understand
 
     return understand

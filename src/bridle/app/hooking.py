@@ -67,7 +67,7 @@ def session_hooks(settings: HookSettings, around: Around) -> SessionHooks:
     from bridle.safety.hooks.context import Actor
     from bridle.safety.hooks.hook_process import started_by
     from bridle.safety.hooks.hook_sources import Project, find_hooks
-    from bridle.safety.hooks.session_hooks import Hooks, Surroundings
+    from bridle.safety.hooks.session_hooks import HookDependencies, Hooks
 
     root, journal = repository_root(cwd), around.journal
     is_trusted = is_trusted_file(around.approvals, root)
@@ -85,7 +85,7 @@ def session_hooks(settings: HookSettings, around: Around) -> SessionHooks:
     hooks = Hooks(
         found.hooks,
         actor=Actor(session=journal.session, cwd=cwd),
-        around=Surroundings(
+        around=HookDependencies(
             start=started_by(around.spawn, around.env, around.policy),
             clock=around.clock,
             emit=journal.emit,

@@ -20,7 +20,7 @@ from bridle.protocol.events import Envelope
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from bridle.base.daily_log import DailyLog, Level
+    from bridle.base.daily_log import DailyLog, LogLevel
 
 GRACE_S = 2.0
 """So long an engine that has nothing else to do waits for old content to go."""
@@ -91,7 +91,7 @@ class Notes:
         if self._wanted:
             self._opened().write("debug", component, msg, **fields)
 
-    def write(self, level: Level, component: str, msg: str, **fields: str | float | None) -> None:
+    def write(self, level: LogLevel, component: str, msg: str, **fields: str | float | None) -> None:
         """Notes what happened outside of sessions."""
         self._opened().write(level, component, msg, **fields)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from bridle.base.clock import Clock
-from bridle.base.daily_log import DailyLog, Level, Levels, parse_levels
+from bridle.base.daily_log import DailyLog, Levels, LogLevel, parse_levels
 from bridle.protocol import events as e
 from bridle.protocol.errors import SENTENCES, UsageError
 
@@ -33,7 +33,7 @@ COMPONENTS = (
 TO_STDERR = "stderr"
 EXIT_CREDENTIALS = 4
 
-Entry: TypeAlias = tuple[Level, str, str, dict[str, Any]]
+Entry: TypeAlias = tuple[LogLevel, str, str, dict[str, Any]]
 """Level, component, message, fields."""
 
 

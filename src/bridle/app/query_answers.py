@@ -23,7 +23,7 @@ from bridle.sessions.text_search import CLOSING, OPENING, last_answers, search
 
 if TYPE_CHECKING:
     from bridle.app.known_models import KnownModels
-    from bridle.control.multiplex import Sight
+    from bridle.control.multiplex import ClientSight
     from bridle.engine.tools import Registry
     from bridle.safety.grants import Grant
 
@@ -44,7 +44,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Callable[[], str]
 
 
-async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.AnyQueryAnswer:
+async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) -> q.AnyQueryAnswer:
     """The answer, with nothing in it of sessions the client does not see."""
     match query:
         case q.ListSessions(cwd=cwd):
@@ -94,7 +94,7 @@ def _infos(sources: Sources, rows: Iterable[SessionRow]) -> tuple[q.SessionInfo,
     )
 
 
-def _details(sources: Sources, name: str, sight: Sight) -> q.SessionDetails:
+def _details(sources: Sources, name: str, sight: ClientSight) -> q.SessionDetails:
     (info,) = _infos(sources, [sources.store.find(name)])
     live = sight.live.get(info.id)
     clients = () if live is None else tuple(one.client for one in live.attachments.values())

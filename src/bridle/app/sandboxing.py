@@ -21,7 +21,7 @@ from bridle.sandbox.sandbox_spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 
 if TYPE_CHECKING:
     from bridle.base.other_projects import OtherProjects
-    from bridle.sandbox.confinement import Place
+    from bridle.sandbox.confinement import HostContext
 
 
 _REDIRECTION = ".git/commondir"
@@ -86,11 +86,13 @@ def opening_words(policy: SpawnPolicy, held_by: str) -> Iterator[Degraded | Noti
 
 def this_place(
     where: Folders, env: Mapping[str, str], *, caches: str = "", others: OtherProjects | None = None
-) -> Place:
+) -> HostContext:
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
-    from bridle.sandbox.confinement import Place
+    from bridle.sandbox.confinement import HostContext
 
-    return Place(home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others)
+    return HostContext(
+        home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others
+    )
 
 
 def session_policy(

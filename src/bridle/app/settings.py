@@ -10,7 +10,7 @@ import msgspec
 from bridle.app.hooking import HookSettings
 from bridle.app.trusting import is_acked
 from bridle.config.folders import Folders
-from bridle.config.origins import Option, Origin
+from bridle.config.origins import GivenOption, ValueOrigin
 from bridle.config.problems import shown
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
@@ -24,9 +24,9 @@ from bridle.safety.trust import Approvals
 
 if TYPE_CHECKING:
     from bridle.safety.path_guard import PathMode
-    from bridle.safety.rules import Rule, Tier
+    from bridle.safety.rules import Rule, RuleTier
 
-_RULE_TIERS: Mapping[str, Tier] = {
+_RULE_TIERS: Mapping[str, RuleTier] = {
     "local": "local",
     "project": "project",
     "user": "user",
@@ -242,7 +242,7 @@ def _flag_rules(options: SessionOptions) -> list[Rule]:
     ]
 
 
-def _flag_options(options: SessionOptions) -> list[Option]:
+def _flag_options(options: SessionOptions) -> list[GivenOption]:
     keep = options.persistent_grants
     given: tuple[tuple[str, str, object], ...] = (
         ("--persistent-grants" if keep else "--no-persistent-grants", "permissions.persist", keep),
@@ -252,7 +252,7 @@ def _flag_options(options: SessionOptions) -> list[Option]:
         ("--max-cost", "budget.usd_per_session", options.max_cost),
         ("--no-transcript", "transcript.format", options.transcript),
     )
-    return [Option(name, key, value) for name, key, value in given if value is not None]
+    return [GivenOption(name, key, value) for name, key, value in given if value is not None]
 
 
 def _file_rules(tiers: Tiers) -> list[Rule]:
@@ -290,7 +290,7 @@ def _listed_tools(tiers: Tiers) -> list[Rule]:
     ]
 
 
-def _listed_rule(text: str, verdict: Verdict, origin: Origin) -> Rule:
+def _listed_rule(text: str, verdict: Verdict, origin: ValueOrigin) -> Rule:
     from bridle.safety.rules import parse_rule
 
     tier = _RULE_TIERS.get(origin.tier, "flags")

@@ -13,7 +13,7 @@ from bridle.config.setting_table import awaited, nearest
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:
-    from bridle.config.origins import Origin
+    from bridle.config.origins import ValueOrigin
     from bridle.config.tiers import Tiers
     from bridle.safety.rules import Rule
 
@@ -105,7 +105,7 @@ def _levels(tiers: Tiers) -> Iterator[Problem]:
         yield _problem(origin, "log.levels", refused.message, "error")
 
 
-def _problem(origin: Origin, key: str, problem: str, severity: Severity) -> Problem:
+def _problem(origin: ValueOrigin, key: str, problem: str, severity: Severity) -> Problem:
     return Problem(
         severity=severity, source=origin.name, path=origin.path, line=origin.line, key=key, problem=problem
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
     from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.encrypted import EncryptedStore
-    from bridle.credentials.key_wrap import KeyWrap
+    from bridle.credentials.key_wrap import LocalKeyWrap
     from bridle.credentials.keychain import KeychainStore
     from bridle.credentials.locks import Keys, LockKind
     from bridle.credentials.oauth import OAuthClient
@@ -59,13 +59,13 @@ def log_key_path(where: Folders) -> str:
 
 
 class LogKey:
-    """The wrap of the session log's key (`sessions.keys.KeyWrap`). What goes wrong is told in the words of the log."""
+    """The wrap of the session log's key (`sessions.log_key.KeyWrap`). What goes wrong is told in the log's words."""
 
-    def __init__(self, path: str, made: Callable[[], KeyWrap]) -> None:
+    def __init__(self, path: str, made: Callable[[], LocalKeyWrap]) -> None:
         self._path = path
         self._database_path = os.path.join(os.path.dirname(path), "sessions.db")
         self._made = made
-        self._wrap: KeyWrap | None = None
+        self._wrap: LocalKeyWrap | None = None
 
     def wrap(self, key: bytes, *, like: bytes | None = None) -> bytes:
         with self._told() as wrap:
@@ -105,7 +105,7 @@ class LogKey:
             ) from None
 
     @contextlib.contextmanager
-    def _told(self) -> Generator[KeyWrap]:
+    def _told(self) -> Generator[LocalKeyWrap]:
         if self._wrap is None:
             self._wrap = self._made()
         try:
@@ -231,10 +231,10 @@ class StoredKeys:
             self._where.data, now_ms=self._clock.now_ms, notice=self._notice, key_wrap=self.log_key
         )
 
-    def _log_wrap(self) -> KeyWrap:
-        from bridle.credentials.key_wrap import KeyWrap
+    def _log_wrap(self) -> LocalKeyWrap:
+        from bridle.credentials.key_wrap import LocalKeyWrap
 
-        return KeyWrap(
+        return LocalKeyWrap(
             self.shared_keys(),
             path=log_key_path(self._where),
             store_lock=lambda: None if self._is_file_missing else self.encrypted.lock(),

@@ -31,13 +31,13 @@ from bridle.engine.tools import RunTool, ToolCall, ToolOutput
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
 from bridle.safety.trust.approvals import Approvals, content_digest, read_lockfile
-from bridle.safety.trust.lockfile import Kind
+from bridle.safety.trust.lockfile import TrustedKind
 from bridle.safety.trust.trust_questions import Before, Reviewed, file_question, launch_question
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
     from bridle.safety.hooks.hook_sources import WrittenHook
-    from bridle.safety.trust.launches import Launch
+    from bridle.safety.trust.launches import ProgramLaunch
 
 LOCKFILE_VARIABLE = "BRIDLE_APPROVED_LOCK"
 
@@ -48,14 +48,14 @@ State: TypeAlias = Literal["trusted", "changed", "new"]
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """Something of a project that wants to be obeyed, as it is now: a file, or a program to start."""
 
-    kind: Kind
+    kind: TrustedKind
     root: str
     path: str
     shown: str
     digest: str
     data: bytes = b""
     reviewed: Reviewed | None = None
-    launch: Launch | None = None
+    launch: ProgramLaunch | None = None
     when: str = "Bridle starts"
     private: bool = False
     """Its content stays where it is: no copy is kept, and no lock file that travels names it."""
@@ -174,7 +174,7 @@ class Programs:
         self._notice = notice
 
     async def may_start(
-        self, kind: Literal["hook", "mcp_server", "plugin"], name: str, launch: Launch, *, when: str
+        self, kind: Literal["hook", "mcp_server", "plugin"], name: str, launch: ProgramLaunch, *, when: str
     ) -> bool:
         """Whether a person agreed to this very launch, asked now if need be.
 
@@ -286,7 +286,7 @@ def project_items(
     )
 
 
-def server_launch(server: Mapping[str, Any], *, root: str, search_path: str) -> Launch:
+def server_launch(server: Mapping[str, Any], *, root: str, search_path: str) -> ProgramLaunch:
     """What an MCP server of the project's settings would run."""
     from bridle.safety.trust.launches import launch_of
 
@@ -412,7 +412,7 @@ def _hook_item(path: str, root: str, command: str, when: str) -> Iterator[Item]:
     )
 
 
-def _launch_item(kind: Kind, root: str, name: str, launch: Launch, when: str) -> Item:
+def _launch_item(kind: TrustedKind, root: str, name: str, launch: ProgramLaunch, when: str) -> Item:
     return Item(kind=kind, root=root, path=name, shown=name, digest=launch.digest, launch=launch, when=when)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
-from bridle.base.paths import Target, is_beneath_any, session_folders
+from bridle.base.paths import PathTarget, is_beneath_any, session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
@@ -236,7 +236,7 @@ def _refusal(path: str, paths: PathPolicy) -> str | None:
     except OSError:
         status = None
     try:
-        check_place(Target(path, status), paths, "write", starts_command=False)
+        check_place(PathTarget(path, status), paths, "write", starts_command=False)
     except Blocked as blocked:
         return blocked.problem or "it is outside the workspace"
     return None

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: exponential ceilings with full jitter, and the Retry-After header.
+"""The wait before trying again: exponential ceilings with full jitter, and the Retry-After header.
 
 Owns the arithmetic only. Whoever retries owns the clock, the number of attempts and the decision to give up.
 """

@@ -1,4 +1,4 @@
-"""What a shell command may do at worst, in one word: what understands commands and what records them say the same."""
+"""The class of a shell command: the worst it may do, in one word that those who judge and those who record share."""
 
 from __future__ import annotations
 

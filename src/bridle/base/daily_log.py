@@ -18,8 +18,8 @@ from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.redact import redact
 
-Level: TypeAlias = Literal["debug", "info", "warning", "error"]
-LEVELS: tuple[str, ...] = (*get_args(Level), "off")
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+LEVELS: tuple[str, ...] = (*get_args(LogLevel), "off")
 MOST_BYTES = 4 << 20
 """When a file has so many, the day goes on in another."""
 MOST_FILES = 20
@@ -35,7 +35,7 @@ class Levels(msgspec.Struct, frozen=True):
     usual: str = "info"
     of_components: tuple[tuple[str, str], ...] = ()
 
-    def writes(self, level: Level, component: str) -> bool:
+    def writes(self, level: LogLevel, component: str) -> bool:
         fitting = [
             (name, least)
             for name, least in self.of_components
@@ -94,7 +94,7 @@ class DailyLog:
         self._path = ""
         self._one_at_a_time = threading.Lock()
 
-    def write(self, level: Level, component: str, msg: str, **fields: str | float | bool | None) -> None:
+    def write(self, level: LogLevel, component: str, msg: str, **fields: str | float | bool | None) -> None:
         """One line, if lines of this level and component are wanted."""
         if not self._levels.writes(level, component):
             return

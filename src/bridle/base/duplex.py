@@ -109,7 +109,7 @@ class Talking(Protocol):
     async def stop(self, grace_s: float = 0.3) -> None: ...
 
 
-class Outlet:
+class OutputPipe:
     """What a process wrote, in the order it did, until somebody reads it. Give it as the process's `on_output`."""
 
     def __init__(self, most_bytes: int = MOST_UNREAD_BYTES) -> None:
@@ -161,7 +161,7 @@ class Outlet:
 class DuplexProcess:
     """A process and both directions of talking with it. Whoever opened it stops it."""
 
-    def __init__(self, process: Talking, inlet: Inlet, outlet: Outlet) -> None:
+    def __init__(self, process: Talking, inlet: Inlet, outlet: OutputPipe) -> None:
         self.pid = process.pid
         self.write = inlet.write
         self.close_input = inlet.close
@@ -170,9 +170,9 @@ class DuplexProcess:
         self.stop = process.stop
 
 
-async def open_duplex(start: Callable[[Inlet, Outlet], Awaitable[Talking]]) -> DuplexProcess:
+async def open_duplex(start: Callable[[Inlet, OutputPipe], Awaitable[Talking]]) -> DuplexProcess:
     """`start` starts the process with these as its `stdin` and `on_output`."""
-    inlet, outlet = Inlet(), Outlet()
+    inlet, outlet = Inlet(), OutputPipe()
     process = await start(inlet, outlet)
     outlet.follow(process)
     return DuplexProcess(process, inlet, outlet)

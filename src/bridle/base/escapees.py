@@ -36,7 +36,7 @@ class Witness(Protocol):
         ...
 
 
-class Call(NamedTuple):
+class EndedCall(NamedTuple):
     """A call that is over but for what it may have left behind."""
 
     session: int
@@ -75,7 +75,7 @@ class Escapees:
         self._condemned: set[_Known] = set()
         self._blank: dict[int, int] = {}
 
-    def hunt(self, call: Call, ours: Collection[int]) -> bool:
+    def hunt(self, call: EndedCall, ours: Collection[int]) -> bool:
         """Ends what is left of a call; whether to look again soon. `ours` are those we started.
 
         What a dying process leaves behind comes to us only when it is dead.
@@ -89,7 +89,7 @@ class Escapees:
             self._condemned.clear()
         return again
 
-    def _round(self, call: Call, ours: Collection[int]) -> tuple[bool, bool]:
+    def _round(self, call: EndedCall, ours: Collection[int]) -> tuple[bool, bool]:
         """Whether something is dying or cannot be judged yet, and whether something was found dead."""
         children = set(_children(os.getpid()))
         self._strangers &= children
@@ -114,7 +114,7 @@ class Escapees:
                 again = True
         return again, reaped
 
-    def _is_proven(self, pid: int, session: int | None, call: Call) -> bool:
+    def _is_proven(self, pid: int, session: int | None, call: EndedCall) -> bool:
         return (
             session == call.session
             or (call.witness is not None and call.witness.claims(pid))

@@ -249,7 +249,7 @@ def _is_symlink(name: str, where: int) -> bool:
         return False
 
 
-class Contents(NamedTuple):
+class FileContents(NamedTuple):
     """`data` has at most the asked number of bytes; `truncated` says that there was more."""
 
     data: bytes
@@ -267,7 +267,7 @@ def open_up(folder: str) -> None:
         os.close(fd)
 
 
-def read_limited(source: int | str, limit: int) -> Contents:
+def read_limited(source: int | str, limit: int) -> FileContents:
     """Read at most `limit` bytes from an open descriptor (from where it stands; it stays open) or from a
     file.
 
@@ -304,7 +304,7 @@ class Untrusted(OSError):
     """Somebody else could have written a file that is obeyed. `strerror` says why and what to do, as a clause."""
 
 
-def read_trusted(path: str, limit: int, *, strict: bool = True) -> Contents:
+def read_trusted(path: str, limit: int, *, strict: bool = True) -> FileContents:
     """Read a file that grants authority as `read_limited` does, if only we or root could have written it.
 
     Raises `Untrusted` where it belongs to somebody else or others can write it. Where it is not `strict` it may be a
@@ -335,14 +335,14 @@ def read_trusted(path: str, limit: int, *, strict: bool = True) -> Contents:
         os.close(fd)
 
 
-def _read(fd: int, limit: int) -> Contents:
+def _read(fd: int, limit: int) -> FileContents:
     parts: list[bytes] = []
     wanted = limit + 1  # one more, to know whether there was more
     while wanted and (part := os.read(fd, min(wanted, _READ_SIZE))):
         parts.append(part)
         wanted -= len(part)
     data = b"".join(parts)
-    return Contents(data[:limit], len(data) > limit)
+    return FileContents(data[:limit], len(data) > limit)
 
 
 def repository_root(folder: str) -> str:

@@ -1,4 +1,4 @@
-"""What kind of filesystem a path is on. Linux only; elsewhere nothing is known."""
+"""The kind of filesystem a path is on. Linux only; elsewhere nothing is known."""
 
 from __future__ import annotations
 

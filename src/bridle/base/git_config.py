@@ -1,4 +1,4 @@
-"""Whether looking at a git repository runs nothing but git, and shows nothing but that repository.
+"""The check that looking at a git repository runs nothing but git, and shows nothing but that repository.
 
 A repository's own settings can name programs for `git status` to start: file system monitors, converters, pagers,
 helpers. They can name files anywhere for git to read, whose lines it then prints in its complaints; a link in the place

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from bridle.base.git import GitCall, compose, is_plain_filter_name
-from bridle.base.git_status import Status, parse_status
+from bridle.base.git_status import GitStatus, parse_status
 from bridle.base.processes import CannotStart
 
 Reason = Literal["NotARepository", "NoGit", "FiltersConfigured", "TooSlow", "Failed"]
@@ -114,7 +114,7 @@ class Commit(NamedTuple):
     made_s: int
 
 
-class Diff(NamedTuple):
+class GitDiff(NamedTuple):
     """`truncated`: there is more than `text`, which ends with a whole line."""
 
     text: str
@@ -180,7 +180,7 @@ class Repository:
             _output(answer)
         return answer.returncode == 0
 
-    async def status(self, *, untracked: Literal["no", "normal", "all"] = "normal") -> Status:
+    async def status(self, *, untracked: Literal["no", "normal", "all"] = "normal") -> GitStatus:
         """What is not as it was committed. Paths are relative to `root`."""
         await self.root()
         answer = await self._ask("status", options=(f"--untracked-files={untracked}",))
@@ -190,7 +190,7 @@ class Repository:
 
     async def diff(
         self, base: str = "HEAD", *, paths: Sequence[str] = (), max_bytes: int | None = None
-    ) -> Diff:
+    ) -> GitDiff:
         """What changed in the files git knows since `base`, staged or not; before the first commit, all of them."""
         await self.root()
         if base == "HEAD" and await self.head() is None:
@@ -201,7 +201,7 @@ class Repository:
         text = _output(answer).decode("utf-8", "replace")
         if answer.truncated:
             text = text[: text.rfind("\n") + 1]
-        return Diff(_without_empty_entries(text), answer.truncated)
+        return GitDiff(_without_empty_entries(text), answer.truncated)
 
     async def changed_paths(self, base: str, other: str = "") -> tuple[str, ...]:
         """What differs between the working tree and `base`, or between it and `other`; an empty base has no files."""

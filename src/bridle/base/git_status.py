@@ -1,4 +1,4 @@
-"""What `git status --porcelain=v2 -z --branch` says, as values. Pure.
+"""The answer of `git status --porcelain=v2 -z --branch`, as values. Pure.
 
 BadStatus   the text is not what git writes
 """
@@ -29,7 +29,7 @@ class Changed(NamedTuple):
         return self.staged == "?"
 
 
-class Status(NamedTuple):
+class GitStatus(NamedTuple):
     """`head` is None before the first commit, `branch` where HEAD is detached, the others without an upstream."""
 
     head: str | None = None
@@ -40,12 +40,12 @@ class Status(NamedTuple):
     changes: tuple[Changed, ...] = ()
 
 
-def parse_status(output: bytes) -> Status:
+def parse_status(output: bytes) -> GitStatus:
     """Paths that are no UTF-8 keep their bytes as surrogates, as `os.fsdecode` does. Raises `BadStatus`."""
     fields = output.decode("utf-8", "surrogateescape").split("\0")
     if fields.pop():
         raise BadStatus("the last record is cut off")
-    status = Status()
+    status = GitStatus()
     changes: list[Changed] = []
     records = iter(fields)
     for record in records:
@@ -61,7 +61,7 @@ def parse_status(output: bytes) -> Status:
     return status._replace(changes=tuple(changes))
 
 
-def _headed(status: Status, record: str) -> Status:
+def _headed(status: GitStatus, record: str) -> GitStatus:
     _, name, *values = record.split(" ")
     match name, values:
         case "branch.oid", [oid]:

@@ -1,4 +1,4 @@
-"""Ends what we started when we cannot do it ourselves any more: killed, or out of memory."""
+"""The guardian, which ends what we started when we cannot do it ourselves any more: killed, or out of memory."""
 
 import contextlib
 import os
@@ -117,7 +117,7 @@ fi
         os.pwrite(self._list, lines.encode(), 0)
 
 
-class Keeper:
+class ControlGroupKeeper:
     """A tiny shell in a control group, for what has no process namespace that would end with us: when our end of its
     pipe closes, it ends everything else in there, at once and without starting anything.
 

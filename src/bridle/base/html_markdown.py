@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
-from bridle.base.html_tokens import End, Start, Text, tokens
+from bridle.base.html_tokens import CloseTag, HtmlText, OpenTag, tokens
 
 MAX_TAGS: Final = 100_000
 MAX_LINK_CHARACTERS: Final = 2_000
@@ -55,7 +55,7 @@ _BREAK: Final = "\0"
 _UNSEEN: Final = re.compile("[\0-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\U000e0000-\U000e007f]")
 
 
-class Page(NamedTuple):
+class MarkdownPage(NamedTuple):
     """What a page says. `cut`: it has more tags than anybody would read, and the rest was left out."""
 
     title: str
@@ -63,18 +63,18 @@ class Page(NamedTuple):
     cut: bool
 
 
-def to_markdown(html: str, url: str) -> Page:
+def to_markdown(html: str, url: str) -> MarkdownPage:
     """The page as Markdown, its links made whole with the address it came from."""
     reader = _Reader(url)
     tags = 0
     for token in tokens(without_unseen(html)):
         match token:
-            case Text(text):
+            case HtmlText(text):
                 reader.text(text)
-            case Start(name, attributes):
+            case OpenTag(name, attributes):
                 reader.start(name, attributes)
                 tags += 1
-            case End(name):
+            case CloseTag(name):
                 reader.end(name)
                 tags += 1
         if tags > MAX_TAGS:
@@ -159,12 +159,12 @@ class _Reader:
         while self._close_last() != name:
             pass
 
-    def page(self, *, cut: bool) -> Page:
+    def page(self, *, cut: bool) -> MarkdownPage:
         while self._open:
             self._close_last()
         self._write()
         title = _one_line("".join(self._title))[:300]
-        return Page(title, "".join(self._blocks).strip("\n"), cut)
+        return MarkdownPage(title, "".join(self._blocks).strip("\n"), cut)
 
     # Elements
 

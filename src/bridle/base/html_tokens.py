@@ -24,24 +24,24 @@ _RAW_END: Final = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for n
 _NO_ATTRIBUTES: Final[Mapping[str, str]] = {}
 
 
-class Start(NamedTuple):
+class OpenTag(NamedTuple):
     """A tag that opens. Names are in small letters; of an attribute that stands twice, the first counts."""
 
     name: str
     attributes: Mapping[str, str]
 
 
-class End(NamedTuple):
+class CloseTag(NamedTuple):
     name: str
 
 
-class Text(NamedTuple):
+class HtmlText(NamedTuple):
     """Characters, with references like `&amp;` resolved."""
 
     text: str
 
 
-Token: TypeAlias = Start | End | Text
+Token: TypeAlias = OpenTag | CloseTag | HtmlText
 
 
 def tokens(html: str) -> Iterator[Token]:
@@ -50,7 +50,7 @@ def tokens(html: str) -> Iterator[Token]:
     while found := _TAG.search(html, at):
         tag = found.start()
         if tag > at:
-            yield Text(_plain(html[at:tag]))
+            yield HtmlText(_plain(html[at:tag]))
         if html[tag + 1] not in "/!?":
             start, at = _start(html, tag + 1)
             if start is None:
@@ -58,8 +58,8 @@ def tokens(html: str) -> Iterator[Token]:
             yield start
             if start.name in RAW:
                 content, at = _raw(html, at, start.name)
-                yield Text(_plain(content) if start.name in ("title", "textarea") else content)
-                yield End(start.name)
+                yield HtmlText(_plain(content) if start.name in ("title", "textarea") else content)
+                yield CloseTag(start.name)
         else:
             end, at = _end(html, tag)
             if end is not None:
@@ -67,10 +67,10 @@ def tokens(html: str) -> Iterator[Token]:
         if at < 0:
             return
     if at < len(html):
-        yield Text(_plain(html[at:]))
+        yield HtmlText(_plain(html[at:]))
 
 
-def _start(html: str, at: int) -> tuple[Start | None, int]:
+def _start(html: str, at: int) -> tuple[OpenTag | None, int]:
     """The tag whose name begins at `at`, and where it ends; None when the document ends first."""
     name = _TAG_NAME.match(html, at)
     assert name is not None
@@ -84,17 +84,17 @@ def _start(html: str, at: int) -> tuple[Start | None, int]:
     if close < 0:
         return None, -1
     resolved = {key: _plain(value) for key, value in attributes.items()}
-    return Start(name[0].lower(), resolved or _NO_ATTRIBUTES), close + 1
+    return OpenTag(name[0].lower(), resolved or _NO_ATTRIBUTES), close + 1
 
 
-def _end(html: str, tag: int) -> tuple[End | None, int]:
+def _end(html: str, tag: int) -> tuple[CloseTag | None, int]:
     """What begins with `</`, `<!` or `<?` at `tag`, and where it ends; -1 when the document ends first."""
     if html.startswith("<!--", tag):
         close = html.find("-->", tag + 2)  # `<!-->` is whole
         return None, close + 3 if close >= 0 else -1
     close = html.find(">", tag)
     name = _TAG_NAME.match(html, tag + 2) if html.startswith("/", tag + 1) else None
-    end = End(name[0].lower()) if name is not None and close >= 0 else None
+    end = CloseTag(name[0].lower()) if name is not None and close >= 0 else None
     return end, close + 1 if close >= 0 else -1
 
 

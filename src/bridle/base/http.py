@@ -1,8 +1,7 @@
-"""HTTP in two doors.
+"""The one way to speak HTTP with a server a person chose: models, their lists, sign-ins. (`base.web` reads pages.)
 
-`HttpConnections` is for model requests: HTTP/1.1 on sockets of our own, answers streamed as they arrive, kept
-connections, one limit of time per phase. `client()` is for everything else: an httpx2 client under the same rules
-for proxies and certificates. Redirects are followed by neither unless asked.
+HTTP/1.1 on sockets of our own, answers streamed as they arrive, kept connections, one limit of time per phase,
+proxies and certificates of the given environment alone. Redirects are not followed.
 
 HttpFault    the request got no whole answer; `kind` says why
 ValueError   the request must not be sent as it is (URL, headers); nothing was sent
@@ -15,12 +14,12 @@ import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.http_connection import Connection, Route
+from bridle.base.http_connection import HttpSocket, Route
 from bridle.base.http_dial import HttpFault as HttpFault
 from bridle.base.http_dial import (
     TimeLimit,
@@ -30,14 +29,13 @@ from bridle.base.http_dial import (
     tls_fault,
     trust_fault,
 )
-from bridle.base.http_framing import BadAnswer, Head, HeadReader, request_head
+from bridle.base.http_framing import AnswerHead, BadAnswer, HeadReader, request_head
 from bridle.base.http_routes import Proxy, ProxyRules, Url, parse_url, tls_context
 from bridle.base.threads import in_thread
 
 if TYPE_CHECKING:
     import ssl
 
-    import httpx2
 
 KEPT_IDLE_S: Final = 90.0
 MAX_KEPT_PER_ROUTE: Final = 8
@@ -60,7 +58,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 DEFAULT_TIMEOUTS: Final = Timeouts()
 
 
-class Completed(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """A whole answer. `truncated`: it was longer than the limit and the rest was not read."""
 
     status: int
@@ -78,11 +76,11 @@ class StreamedResponse:
 
     def __init__(
         self,
-        head: Head,
+        head: AnswerHead,
         origin: str,
-        connection: Connection,
+        connection: HttpSocket,
         timeouts: Timeouts,
-        release: Callable[[Connection, bool], None],
+        release: Callable[[HttpSocket, bool], None],
     ) -> None:
         self.status = head.status
         self.headers = head.headers
@@ -216,8 +214,8 @@ class HttpConnections:
         self._proxies = ProxyRules(env)
         self._tls = tls or partial(tls_context, env)
         self._context: ssl.SSLContext | None = None
-        self._kept: dict[Route, list[Connection]] = {}
-        self._live: set[Connection] = set()
+        self._kept: dict[Route, list[HttpSocket]] = {}
+        self._live: set[HttpSocket] = set()
         self._closed = False
 
     async def post_stream(
@@ -228,11 +226,11 @@ class HttpConnections:
 
     async def get(
         self, url: str, *, headers: Mapping[str, str], limit_bytes: int, timeouts: Timeouts = DEFAULT_TIMEOUTS
-    ) -> Completed:
+    ) -> HttpAnswer:
         """A small answer as a whole, cut after `limit_bytes`."""
         async with await self._exchange(parse_url(url), "GET", headers, b"", timeouts) as response:
             body = await response.read(limit_bytes)
-        return Completed(response.status, response.headers, body, response.truncated)
+        return HttpAnswer(response.status, response.headers, body, response.truncated)
 
     async def close(self) -> None:
         """Close every socket, also under answers that are still being read. May be repeated."""
@@ -271,7 +269,7 @@ class HttpConnections:
             )
         return proxy
 
-    def _reuse(self, route: Route) -> Connection | None:
+    def _reuse(self, route: Route) -> HttpSocket | None:
         """The connection used last: the one least likely to be stale."""
         kept = self._kept.get(route)
         if not kept:
@@ -280,7 +278,7 @@ class HttpConnections:
         connection.reuse()
         return connection
 
-    def _release(self, connection: Connection, reusable: bool) -> None:
+    def _release(self, connection: HttpSocket, reusable: bool) -> None:
         kept = self._kept.setdefault(connection.route, [])
         if not reusable or connection.ended or self._closed or len(kept) >= MAX_KEPT_PER_ROUTE:
             connection.abort()
@@ -288,14 +286,14 @@ class HttpConnections:
         connection.keep(self._clock.call_later(KEPT_IDLE_S, connection.abort))
         kept.append(connection)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: HttpSocket) -> None:
         self._live.discard(connection)
         kept = self._kept.get(connection.route, [])
         if connection in kept:
             kept.remove(connection)
 
     async def _ask(
-        self, connection: Connection, url: Url, method: str, head: bytes, body: bytes, timeouts: Timeouts
+        self, connection: HttpSocket, url: Url, method: str, head: bytes, body: bytes, timeouts: Timeouts
     ) -> StreamedResponse:
         try:
             sent = await connection.send(head, body, timeouts.write_s)
@@ -318,7 +316,7 @@ class HttpConnections:
 
         return {**headers, "date": formatdate(self._clock.now_ms() / 1000, usegmt=True)}
 
-    async def _dial(self, url: Url, route: Route, timeouts: Timeouts) -> Connection:
+    async def _dial(self, url: Url, route: Route, timeouts: Timeouts) -> HttpSocket:
         try:
             async with TimeLimit(self._clock, timeouts.connect_s):
                 return await self._open(url, route)
@@ -326,7 +324,7 @@ class HttpConnections:
             problem = f"no connection within {timeouts.connect_s:g} s"
             raise HttpFault("timeout", url.origin, problem) from None
 
-    async def _open(self, url: Url, route: Route) -> Connection:
+    async def _open(self, url: Url, route: Route) -> HttpSocket:
         """A new connection. The certificates are read while the other end is being reached."""
         building = in_thread(self._tls) if url.secure and self._context is None else None
         try:
@@ -344,9 +342,9 @@ class HttpConnections:
             if building is not None:
                 abandon(building)
 
-    async def _adopt(self, sock: socket.socket, url: Url, route: Route) -> Connection:
+    async def _adopt(self, sock: socket.socket, url: Url, route: Route) -> HttpSocket:
         """The connection on a connected socket, which is the transport's from here on."""
-        connection = Connection(self._clock, route, url.origin, self._forget)
+        connection = HttpSocket(self._clock, route, url.origin, self._forget)
         context, name = (self._context, url.host) if url.secure else (None, None)
         loop = asyncio.get_running_loop()
         try:
@@ -369,7 +367,9 @@ def _head(url: Url, proxy: Proxy | None, method: str, headers: Mapping[str, str]
     return request_head(method, target, url.authority, headers, body_size=body_size, extra=extra)
 
 
-async def read_head(connection: Connection, url: Url, method: str, first_byte_s: float, clock: Clock) -> Head:
+async def read_head(
+    connection: HttpSocket, url: Url, method: str, first_byte_s: float, clock: Clock
+) -> AnswerHead:
     """The head of the answer to the request that was sent. Raises HttpFault and BadAnswer."""
     until = clock.monotonic() + first_byte_s
     reader = HeadReader(method)
@@ -383,12 +383,3 @@ async def read_head(connection: Connection, url: Url, method: str, first_byte_s:
             raise HttpFault("reset", url.origin, "the connection was closed before an answer came")
         else:
             await connection.wait(until - clock.monotonic(), f"no answer within {first_byte_s:g} s")
-
-
-def client(
-    *, env: Mapping[str, str], tls: "Callable[[], ssl.SSLContext] | None" = None, **options: Any
-) -> "httpx2.AsyncClient":
-    """The other door. Options are those of `httpx2.AsyncClient`; its own reading of the environment is off."""
-    from bridle.base.http_client import make_client
-
-    return make_client(ProxyRules(env), tls or partial(tls_context, env), options)

@@ -79,11 +79,11 @@ class _Watch:
             self._expired()
 
 
-class Connection(asyncio.Protocol):
+class HttpSocket(asyncio.Protocol):
     """One socket and what has arrived on it. One request at a time; no waiting outlasts its limit."""
 
     def __init__(
-        self, clock: Clock, route: Route, origin: str, on_lost: Callable[["Connection"], None]
+        self, clock: Clock, route: Route, origin: str, on_lost: Callable[["HttpSocket"], None]
     ) -> None:
         self.route = route
         self.received = 0  # bytes since the last request began

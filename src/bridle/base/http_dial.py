@@ -1,4 +1,4 @@
-"""From a URL to a connected socket: name lookup, several addresses, the tunnel through a proxy.
+"""The way from a URL to a connected socket: name lookup, several addresses, the tunnel through a proxy.
 
 Also owns `HttpFault`, the one exception for a request that got no whole answer, and the words for what the system
 and OpenSSL report.

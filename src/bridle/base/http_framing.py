@@ -174,7 +174,7 @@ class Chunked:
 Body = Sized | UntilClose | Chunked
 
 
-class Head(msgspec.Struct, frozen=True):
+class AnswerHead(msgspec.Struct, frozen=True):
     """The head of an answer. Names are in lower case, repeated ones joined by commas."""
 
     status: int
@@ -197,7 +197,7 @@ class HeadReader:
         self._parser.send(h11.Request(method=method, target="/", headers=[("host", "-")]))
         self._fed = 0
 
-    def feed(self, data: bytes) -> Head | None:
+    def feed(self, data: bytes) -> AnswerHead | None:
         """The head once it is whole. Raises `BadAnswer`."""
         h11 = self._h11
         self._fed += len(data)
@@ -222,14 +222,16 @@ class HeadReader:
             raise BadAnswer("the head of the answer is too long")
         return rest
 
-    def _head(self, status: int, version: bytes, fields: Iterable[tuple[bytes, bytes]], rest: bytes) -> Head:
+    def _head(
+        self, status: int, version: bytes, fields: Iterable[tuple[bytes, bytes]], rest: bytes
+    ) -> AnswerHead:
         headers: dict[str, str] = {}
         for raw_name, raw_value in fields:
             name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         options = {option.strip() for option in headers.get("connection", "").lower().split(",")}
         body = _body(status, headers)
-        return Head(
+        return AnswerHead(
             status, headers, body, body.needs_end and version == b"1.1" and "close" not in options, rest
         )
 

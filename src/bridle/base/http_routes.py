@@ -1,4 +1,4 @@
-"""Where a request goes: URLs, the proxy in between, and whose certificates are believed.
+"""Routes of requests: URLs, the proxy in between, and whose certificates are believed.
 
 Reads the environment it is given, never that of the process. No text or `repr` made here holds credentials or a
 query.

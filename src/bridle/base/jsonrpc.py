@@ -28,7 +28,7 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 _MAX_HEADER_BYTES: Final = 8 * 1024
 
 RpcId: TypeAlias = int | str
-Request: TypeAlias = Callable[[str, object], Coroutine[object, object, object]]
+RequestHandler: TypeAlias = Callable[[str, object], Coroutine[object, object, object]]
 Notification: TypeAlias = Callable[[str, object], None]
 
 
@@ -100,7 +100,7 @@ class Peer:
         self,
         send: Callable[[bytes], Awaitable[None]],
         *,
-        on_request: Request = refuse,
+        on_request: RequestHandler = refuse,
         on_notification: Notification = ignore,
         on_failure: Callable[[str, BaseException], None] | None = None,
         cancellation: Cancellation | None = None,

@@ -12,13 +12,13 @@ COMPARED_LINES: Final = 2_000
 """Of longer texts all between the first and the last difference is told as going and coming: finding what is shared in
 there would take too long."""
 
-Mark: TypeAlias = Literal["+", "-", " ", "…"]
+LineMark: TypeAlias = Literal["+", "-", " ", "…"]
 
 
 class DiffLine(msgspec.Struct, frozen=True, array_like=True):
     """One line: it came, went, or stays. `…` stands for `number` lines that stay and are left out."""
 
-    mark: Mark
+    mark: LineMark
     number: int
     text: str = ""
 

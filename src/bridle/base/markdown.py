@@ -26,7 +26,7 @@ _WAIT: Final = -1  # more text is needed to decide
 _NO: Final = -2  # decided: nothing of that kind is here
 
 
-class Span(NamedTuple):
+class StyledSpan(NamedTuple):
     """Text in one style. `language` is the first word after the fence of a code block, or ""."""
 
     text: str
@@ -44,9 +44,9 @@ class MarkdownStream:
         self._line_style: Style = "plain"
         self._previous: str = ""  # the character shown before, on the same line
         self._fence: _Fence | None = None
-        self._spans: list[Span] = []
+        self._spans: list[StyledSpan] = []
 
-    def render_chunk(self, text: str) -> list[Span]:
+    def render_chunk(self, text: str) -> list[StyledSpan]:
         """Take more text; return the spans it settles."""
         if self._fence and "\n" not in text:
             self._fence.parts.append(text)
@@ -55,7 +55,7 @@ class MarkdownStream:
         self._read(final=False)
         return self._taken()
 
-    def flush(self) -> list[Span]:
+    def flush(self) -> list[StyledSpan]:
         """Settle everything held, as if the text ended here; the stream then starts anew."""
         self._read(final=True)
         if self._fence:
@@ -64,7 +64,7 @@ class MarkdownStream:
         self._at_line_start = True
         return self._taken()
 
-    def _taken(self) -> list[Span]:
+    def _taken(self) -> list[StyledSpan]:
         self._text = self._text[self._at :]
         self._at = 0
         spans, self._spans = _merged(self._spans), []
@@ -95,7 +95,7 @@ class MarkdownStream:
         self._spans += inline.spans
         self._at, self._previous = inline.at, inline.previous
         if self._at < len(self._text) and self._text[self._at] == "\n":
-            self._spans.append(Span("\n", "plain"))
+            self._spans.append(StyledSpan("\n", "plain"))
             self._at += 1
             self._at_line_start = True
             return True
@@ -134,12 +134,12 @@ class MarkdownStream:
         indent = self._text[self._at : start]
         self._at = start
         if end <= start or style == "plain":
-            self._spans.append(Span(indent, "plain"))
+            self._spans.append(StyledSpan(indent, "plain"))
             return
         if style == "heading":
             self._line_style = "heading"
         else:
-            self._spans += [Span(indent, "plain"), Span(self._text[start:end], style)]
+            self._spans += [StyledSpan(indent, "plain"), StyledSpan(self._text[start:end], style)]
             self._line_style = "quote" if style == "quote" else "plain"
         self._at = end
 
@@ -183,12 +183,12 @@ class _Fence:
         self._lines.append(self._dedented(line) + "\n")
         return False
 
-    def ended(self) -> Span:
+    def ended(self) -> StyledSpan:
         """The whole block, with an unfinished last line unless that closes the fence."""
         line = "".join(self.parts)
         if line and not self._is_closed_by(line):
             self._lines.append(self._dedented(line))
-        return Span("".join(self._lines), "code_block", self._language)
+        return StyledSpan("".join(self._lines), "code_block", self._language)
 
     def _dedented(self, line: str) -> str:
         return line[_past(line, 0, _BLANKS, self._indent) :]
@@ -207,7 +207,7 @@ class _Inline:
         self.text = text
         self.at = at
         self.previous: str = previous
-        self.spans: list[Span] = []
+        self.spans: list[StyledSpan] = []
         self._final = final
         self._nesting = nesting
 
@@ -226,7 +226,7 @@ class _Inline:
     def _show(self, end: int, style: Style) -> None:
         """Show the text up to `end` as it is."""
         if end > self.at:
-            self.spans.append(Span(self.text[self.at : end], style))
+            self.spans.append(StyledSpan(self.text[self.at : end], style))
             self.previous = self.text[end - 1]
             self.at = end
 
@@ -303,7 +303,7 @@ class _Inline:
         if char == "`":
             if inner.strip() and inner[0] == inner[-1] == " ":
                 inner = inner[1:-1]
-            self.spans.append(Span(inner, "code"))
+            self.spans.append(StyledSpan(inner, "code"))
             return
         nested = _Inline(inner, 0, "", final=True, nesting=self._nesting + 1)
         nested.read(_combined(style, _EMPHASIS[length]))
@@ -348,14 +348,14 @@ def _number_end(text: str, start: int, *, final: bool) -> int:
     return _NO if final else _WAIT
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def _merged(spans: list[StyledSpan]) -> list[StyledSpan]:
     """The spans without empty ones, neighbours of one style as one."""
-    merged: list[Span] = []
+    merged: list[StyledSpan] = []
     parts: list[str] = []
     style: Style = "plain"
-    for span in [*spans, Span("", "code_block")]:
+    for span in [*spans, StyledSpan("", "code_block")]:
         if parts and span.style != style:
-            merged.append(Span("".join(parts), style))
+            merged.append(StyledSpan("".join(parts), style))
             parts.clear()
         if span.style == "code_block":
             merged.append(span)

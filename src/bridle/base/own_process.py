@@ -1,4 +1,4 @@
-"""What others can see of our own process: secrets are in its memory while it works."""
+"""Our own process as others see it: secrets are in its memory while it works."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Where a named path really is: symlinks and `..` resolved first, whole components compared afterwards.
+"""Paths and where they really lead: symlinks and `..` resolved first, whole components compared afterwards.
 
 PathRefused   the text cannot name a file at all
 
@@ -18,7 +18,7 @@ import msgspec
 
 from bridle.base.files import KEPT_OBJECTS
 
-Place: TypeAlias = Literal["workspace", "added", "outside"]
+PathPlace: TypeAlias = Literal["workspace", "added", "outside"]
 
 MAX_PATH_BYTES = 4095
 MAX_NAME_BYTES = 255
@@ -54,7 +54,7 @@ class SessionFolders(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str
     added: tuple[str, ...] = ()
 
-    def place(self, resolved: str) -> Place:
+    def place(self, resolved: str) -> PathPlace:
         if is_beneath(resolved, self.workspace):
             return "workspace"
         return "added" if is_beneath_any(resolved, self.added) else "outside"
@@ -74,7 +74,7 @@ def session_folders(workspace: str, added: Iterable[str] = ()) -> SessionFolders
     )
 
 
-class Target(msgspec.Struct, frozen=True):
+class PathTarget(msgspec.Struct, frozen=True):
     """Where a path leads: its name without symlinks, and what stands there; None where nothing does."""
 
     path: str
@@ -90,7 +90,7 @@ def resolve(value: str, cwd: str) -> str:
     return find(value, cwd).path
 
 
-def find(value: str, cwd: str) -> Target:
+def find(value: str, cwd: str) -> PathTarget:
     """What `resolve` says, and what stands there."""
     _check_text(value)
     named = os.path.join(cwd, value)
@@ -110,10 +110,10 @@ def find(value: str, cwd: str) -> Target:
     is_link = status is not None and stat.S_ISLNK(status.st_mode)
     if is_link or (_met_links(named, resolved) and any(map(os.path.islink, _self_and_parents(resolved)))):
         raise PathRefused("its links lead in a circle")
-    return Target(resolved, status)
+    return PathTarget(resolved, status)
 
 
-def _found_by_kernel(named: str) -> Target | None:
+def _found_by_kernel(named: str) -> PathTarget | None:
     """What `find` says of something that exists, asked of the system in one go; None where it has to be worked out.
 
     Walking a path by hand takes a system call per name in it, and a guard looks twice at every call.
@@ -133,10 +133,10 @@ def _found_by_kernel(named: str) -> Target | None:
     if not path.startswith("/") or path.endswith(" (deleted)"):
         return None
     _check_length(path)
-    return Target(path, status)
+    return PathTarget(path, status)
 
 
-def find_entry(value: str, cwd: str) -> Target:
+def find_entry(value: str, cwd: str) -> PathTarget:
     """The same for a name that is to be removed or moved: a link at its end is meant itself, not what it leads to."""
     _check_text(value)
     folder, name = os.path.split(value)
@@ -145,9 +145,9 @@ def find_entry(value: str, cwd: str) -> Target:
     path = os.path.join(find(folder or ".", cwd).path, name)
     _check_length(path)
     try:
-        return Target(path, os.lstat(path))
+        return PathTarget(path, os.lstat(path))
     except OSError:
-        return Target(path, None)
+        return PathTarget(path, None)
 
 
 def _single_slash(path: str) -> str:
@@ -242,7 +242,7 @@ def is_second_name(status: os.stat_result | None, folders: Iterable[str]) -> boo
     return any(_holds(folder, status) for folder in folders)
 
 
-def second_names(target: Target, root: str) -> list[str]:
+def second_names(target: PathTarget, root: str) -> list[str]:
     """The other names a file has below a folder, as far as a glance goes. A file with one name only is not looked for.
 
     Dependencies and deep folders are not looked through: tools that install them link files on purpose.

@@ -27,13 +27,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from bridle.base import stand_ins
-from bridle.base.escapees import MARK, Call, Escapees, Witness, adopt
-from bridle.base.guardian import Guardian, Keeper
+from bridle.base.escapees import MARK, EndedCall, Escapees, Witness, adopt
+from bridle.base.guardian import ControlGroupKeeper, Guardian
 from bridle.base.own_process import close_to_others
 
 if TYPE_CHECKING:
     from bridle.base.duplex import Inlet
-    from bridle.base.surviving_processes import Record
+    from bridle.base.surviving_processes import ProcessRecord
 
 Output = Callable[[bytes], "asyncio.Future[None] | None"]
 """Takes a piece of output. Nothing more is read before what it returns is done."""
@@ -85,7 +85,7 @@ def is_scarce(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _SCARCE
 
 
-class Completed(NamedTuple):
+class CompletedProgram(NamedTuple):
     """How a small program ended. `truncated`: it wrote more than was kept; the rest was read and dropped."""
 
     returncode: int
@@ -95,7 +95,7 @@ class Completed(NamedTuple):
     truncated: bool
 
 
-class Process:
+class ProcessGroup:
     """A running process group. Whoever started it stops it: use `async with`, or `stop()` in a `finally`.
 
     Cancelling a task inside `wait()` only cancels the waiting.
@@ -104,7 +104,7 @@ class Process:
     def __init__(
         self,
         popen: subprocess.Popen[bytes],
-        finished: Callable[["Process"], None],
+        finished: Callable[["ProcessGroup"], None],
         ended: Callable[[], None] | None = None,
         hunt: Callable[[], bool] = lambda: False,
         terminate: Callable[[int], bool] | None = None,
@@ -165,7 +165,7 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
-    async def __aenter__(self) -> "Process":
+    async def __aenter__(self) -> "ProcessGroup":
         return self
 
     async def __aexit__(
@@ -343,11 +343,11 @@ class Processes:
         self._escapees: Escapees | None = None
         self._mark = ""
         self._records = records
-        self._record: Record | None = None
+        self._record: ProcessRecord | None = None
         self._started = 0
-        self._running: dict[int, Process] = {}
+        self._running: dict[int, ProcessGroup] = {}
         self._guardian: Guardian | None = None
-        self._keepers: dict[str, Keeper] = {}
+        self._keepers: dict[str, ControlGroupKeeper] = {}
         self._deaths: list[float] = []
         self._next_guardian: asyncio.TimerHandle | None = None
         self._places: dict[str, int] = {}
@@ -367,7 +367,7 @@ class Processes:
         within: Within | None = None,
         ended: Callable[[], None] | None = None,
         terminate: Callable[[int], bool] | None = None,
-    ) -> Process:
+    ) -> ProcessGroup:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program; a mark is added where orphans are
         adopted); raises `CannotStart`.
 
@@ -390,8 +390,10 @@ class Processes:
             env = {**env, MARK: mark}
         pipes = _Pipes(on_output, on_error, stdin)
         popen = _spawn(argv, cwd, env, pipes, pass_fds, within)
-        call = Call(popen.pid, mark, within if within is not None and isinstance(within, Witness) else None)
-        process = Process(popen, self._forget, ended, partial(self._hunt, call), terminate)
+        call = EndedCall(
+            popen.pid, mark, within if within is not None and isinstance(within, Witness) else None
+        )
+        process = ProcessGroup(popen, self._forget, ended, partial(self._hunt, call), terminate)
         self._running[process.pid] = process
         with contextlib.suppress(CannotStart):  # it has just gone; the next start needs another one
             self._tell_guardian()
@@ -408,7 +410,7 @@ class Processes:
         stdin: bytes | None = None,
         timeout_s: float,
         max_output_bytes: int,
-    ) -> Completed:
+    ) -> CompletedProgram:
         """Run a small program to its end, or stop it after `timeout_s`; raises `CannotStart`.
 
         Of stdout and of stderr the first `max_output_bytes` each are kept.
@@ -426,7 +428,7 @@ class Processes:
                 await process.stop()
             returncode = await process.wait()
         truncated = output.truncated or error.truncated
-        return Completed(returncode, bytes(output.data), bytes(error.data), timed_out, truncated)
+        return CompletedProgram(returncode, bytes(output.data), bytes(error.data), timed_out, truncated)
 
     def leave_to_guardian(self, places: Iterable[str], *, notes: str) -> None:
         """Should we be killed, the stand-ins at these paths are taken away, if they are made after this. In the folder
@@ -447,7 +449,7 @@ class Processes:
             known.end()
             del self._keepers[group]
         with contextlib.suppress(OSError):  # then the guardian is alone
-            self._keepers[group] = keeper = Keeper(group)
+            self._keepers[group] = keeper = ControlGroupKeeper(group)
             take(keeper.pid)
 
     async def close(self) -> None:
@@ -475,12 +477,12 @@ class Processes:
             self._escapees = Escapees()
             self._mark = os.urandom(12).hex()
             if self._records:
-                from bridle.base.surviving_processes import Record
+                from bridle.base.surviving_processes import ProcessRecord
 
                 with contextlib.suppress(OSError):  # nobody will look then
-                    self._record = Record(self._records, self._mark)
+                    self._record = ProcessRecord(self._records, self._mark)
 
-    def _hunt(self, call: Call) -> bool:
+    def _hunt(self, call: EndedCall) -> bool:
         if self._escapees is None:
             return False
         ours = set(self._running).union(keeper.pid for keeper in self._keepers.values())
@@ -488,7 +490,7 @@ class Processes:
             ours.add(self._guardian.pid)
         return self._escapees.hunt(call, ours)
 
-    def _forget(self, process: Process) -> None:
+    def _forget(self, process: ProcessGroup) -> None:
         # Before the leader is reaped, so that the guardian never knows a number that is free again.
         del self._running[process.pid]
         with contextlib.suppress(CannotStart):

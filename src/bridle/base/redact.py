@@ -1,4 +1,4 @@
-"""Secrets are taken out of text, whole or as it streams.
+"""Redaction: secrets taken out of text, whole or as it streams.
 
 `bridle.base.secret_shapes` says what a secret looks like. Its rules make streaming exact: wherever a text is cut,
 `StreamRedactor` gives what `redact` gives for the whole.
@@ -21,7 +21,7 @@ import msgspec
 
 from bridle.base.regex import compiled_later
 from bridle.base.secret_openings import FIRST, First, Openings
-from bridle.base.secret_shapes import BEFORE, Form, Shape
+from bridle.base.secret_shapes import BEFORE, Form, SecretShape
 
 Marker = Callable[[str], str]
 
@@ -321,7 +321,7 @@ class _CompiledShape(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def _compiled(shape: Shape) -> _CompiledShape:
+def _compiled(shape: SecretShape) -> _CompiledShape:
     """Compiled when its first opening is seen: most runs see none, and all of them together are slow to compile."""
     return _CompiledShape(
         re.compile(shape.reach, re.ASCII), tuple(_compiled_form(shape.kind, form) for form in shape.forms)

@@ -1,4 +1,4 @@
-"""Where in a text the openings of secrets stand: found quickly over most of it, with care where it may go on.
+"""Openings of secrets in a text: found quickly over most of it, with care where it may go on.
 
 A regex costs 5 ns a character however simple it is, unless it begins with a literal character: then 0.4. So a long text
 is folded (small letters, rare letters to one, `_` to `-`, `=` to `:`), and each of a handful of scans looks for one
@@ -17,7 +17,7 @@ from typing import AnyStr, Generic
 import msgspec
 
 from bridle.base.regex import compiled_later
-from bridle.base.secret_shapes import SHAPES, Shape
+from bridle.base.secret_shapes import SHAPES, SecretShape
 
 _LOOKAHEAD = 40
 """What follows an opening is worth a look or not within this many characters from its beginning."""
@@ -71,7 +71,7 @@ class Openings:
             self._noticed = ((begin - shift, end - shift) for begin, end in _noticed(before + text))
             self._region = next(self._noticed, None)
 
-    def first_from(self, position: int) -> tuple[int, Shape] | None:
+    def first_from(self, position: int) -> tuple[int, SecretShape] | None:
         """The first opening that may matter at `position` or behind it."""
         if self._has_none:
             return None
@@ -99,15 +99,15 @@ class Openings:
 
 class _Table(msgspec.Struct, frozen=True):
     opening: re.Pattern[str]
-    shapes: dict[str, Shape]  # by opening
+    shapes: dict[str, SecretShape]  # by opening
 
-    def shape_of(self, opening: str) -> Shape:
+    def shape_of(self, opening: str) -> SecretShape:
         return self.shapes.get(opening) or self.shapes[opening.lower()]
 
 
 @functools.cache
 def _table() -> _Table:
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, SecretShape] = {}
     by_first: dict[str, list[str]] = {}  # alternatives are tried one by one: the fewer at once, the better
     for shape in SHAPES:
         shapes |= dict.fromkeys(shape.openings, shape)
@@ -342,7 +342,7 @@ def _scans() -> tuple[_Scan, ...]:
     return (*signed, *alone)
 
 
-def _noticed_by(shape: Shape) -> list[str]:
+def _noticed_by(shape: SecretShape) -> list[str]:
     """What a folded text has where one of the openings stands."""
     return [text.encode().translate(_FOLD).decode() for text in shape.noticed_by or shape.openings]
 

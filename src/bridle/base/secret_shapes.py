@@ -1,4 +1,4 @@
-"""What a secret looks like: the one table of shapes, each with its kind.
+"""Shapes of secrets: the one table, each with its kind.
 
 A shape begins with an *opening*, a few literal characters, and is decided within a bounded distance, so that text can
 be redacted as it streams (`bridle.base.redact`). No shape matches « or »: what is masked stays as it is.
@@ -28,7 +28,7 @@ class Form(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class SecretShape(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
 
     `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
@@ -73,7 +73,7 @@ def _prefixed(
     body: str = rf"{_DASHED}*",
     before: str = "",
     then: str = "",
-) -> Shape:
+) -> SecretShape:
     """An opening and at least `least` characters `of` a set behind it. `body` matches the opening too.
 
     The first of them may be `then`, behind which a model would show. Three words in a row are a name in code.
@@ -82,7 +82,7 @@ def _prefixed(
     model = rf"(?:{begins})(?:{then})?(?:{_MODEL}|(?:[a-z]{{1,13}}[_\-]){{3}})"
     form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before, unless=model)
     reach = rf"(?:{begins}){of}{{0,{max(least, 42)}}}"
-    return Shape(kind, about, openings, reach, (form,), hexadecimal=of == _HEX and not then)
+    return SecretShape(kind, about, openings, reach, (form,), hexadecimal=of == _HEX and not then)
 
 
 # Names that are given a value: NAME=value, "name": "value", name: value, --name value
@@ -195,8 +195,8 @@ def _user(option: str) -> tuple[Form, ...]:
     )
 
 
-SHAPES: tuple[Shape, ...] = (
-    Shape(
+SHAPES: tuple[SecretShape, ...] = (
+    SecretShape(
         "private-key",
         "private keys: PEM, OpenSSH, PGP, SSH2 and PuTTY blocks",
         ("-----BEGIN",),
@@ -208,7 +208,7 @@ SHAPES: tuple[Shape, ...] = (
             ),
         ),
     ),
-    Shape(
+    SecretShape(
         "private-key",
         "",
         ("---- BEGIN",),
@@ -220,21 +220,21 @@ SHAPES: tuple[Shape, ...] = (
             ),
         ),
     ),
-    Shape(
+    SecretShape(
         "private-key",
         "",
         ("PuTTY-",),
         r"[A-Za-z\-]{0,20}[0-9]?:?",
         (Form(r"(?=PuTTY-User-Key-File-[0-9]:)", until="Private-MAC:"),),
     ),
-    Shape(
+    SecretShape(
         "age-key",
         "age secret keys (AGE-SECRET-KEY-1…)",
         ("AGE-",),
         r"[A-Z0-9\-]{0,48}",
         (Form(r"(?=AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{28})", r"[A-Z0-9\-]*"),),
     ),
-    Shape(
+    SecretShape(
         "aws-access-key",
         "AWS access key ids (AKIA…, ASIA…)",
         ("AKIA", "ASIA"),
@@ -276,7 +276,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _prefixed("atlassian-token", "", "ATBB", least=28, before=_APART),
     _prefixed("atlassian-token", "", "BBDC-", least=30, of="[A-Za-z0-9+/]", body=r"[A-Za-z0-9+/=\-]*"),
-    Shape(
+    SecretShape(
         "slack-token",
         "Slack tokens (xoxb-…, xoxp-…, xapp-… and others)",
         ("xox",),
@@ -284,7 +284,7 @@ SHAPES: tuple[Shape, ...] = (
         (Form(r"(?=xox[abcdeoprs]-[A-Za-z0-9\-]{10})", rf"{_DASHED}*", unless=f"xox.-{_MODEL}"),),
     ),
     _prefixed("slack-token", "", "xapp-", least=10, of=r"[A-Za-z0-9\-]"),
-    Shape(
+    SecretShape(
         "webhook",
         "webhook addresses of Slack and Discord",
         ("hooks.slack.com/",),
@@ -296,7 +296,7 @@ SHAPES: tuple[Shape, ...] = (
             ),
         ),
     ),
-    Shape(
+    SecretShape(
         "webhook",
         "",
         ("api/webhooks/",),
@@ -314,7 +314,7 @@ SHAPES: tuple[Shape, ...] = (
         "google-oauth", "Google OAuth secrets and tokens (GOCSPX-…, ya29.…)", "GOCSPX-", least=20, of=_DASHED
     ),
     _prefixed("google-oauth", "", "ya29.", least=30, of=_DASHED, body=_DOTTED_BODY),
-    Shape(
+    SecretShape(
         "signature",
         "signatures in signed addresses (Azure SAS, X-Amz-Signature, X-Goog-Signature)",
         ("sig=",),
@@ -328,7 +328,7 @@ SHAPES: tuple[Shape, ...] = (
         ),
         any_case=True,
     ),
-    Shape(
+    SecretShape(
         "signature",
         "",
         ("-signature=",),
@@ -336,7 +336,7 @@ SHAPES: tuple[Shape, ...] = (
         (Form(rf"(?i:-signature=)(?={_HEX}{{40}})", f"{_HEX}*"),),
         any_case=True,
     ),
-    Shape(
+    SecretShape(
         "api-key",
         "keys of model vendors (sk-…, gsk_…, xai-…, hf_…, r8_…, pplx-…, nvapi-… and others)",
         ("sk-",),
@@ -371,14 +371,14 @@ SHAPES: tuple[Shape, ...] = (
         least=20,
         of=_DASHED,
     ),
-    Shape(
+    SecretShape(
         "docker-token",
         "",
         ('auth": "', 'auth":"', 'auth\\": \\"', 'auth\\":\\"'),
         rf"{_AUTH}[A-Za-z0-9+/]{{0,512}}={{0,2}}",
         (Form(rf"{_AUTH}{_ENCODED}", "[A-Za-z0-9+/=]*", before=r"""["']$"""),),
     ),
-    Shape(
+    SecretShape(
         "docker-token",
         "",
         ("auth=", "auth ="),
@@ -392,7 +392,7 @@ SHAPES: tuple[Shape, ...] = (
         least=40,
         of=_HEX,
     ),
-    Shape(
+    SecretShape(
         "sendgrid-key",
         "SendGrid keys (SG.…)",
         ("SG.",),
@@ -402,14 +402,14 @@ SHAPES: tuple[Shape, ...] = (
     _prefixed(
         "twilio-key", "Twilio keys (SK and 32 hexadecimal digits)", "SK", least=32, of=_HEX, before=_APART
     ),
-    Shape(
+    SecretShape(
         "telegram-token",
         "Telegram bot tokens",
         (":AA",),
         rf":{_DASHED}{{0,35}}",
         (Form(rf":(?=AA{_DASHED}{{33}})", rf"{_DASHED}*", before=r"(?<![A-Za-z0-9])[0-9]{8,10}$"),),
     ),
-    Shape(
+    SecretShape(
         "discord-token",
         "Discord bot tokens",
         ("MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT"),
@@ -452,7 +452,7 @@ SHAPES: tuple[Shape, ...] = (
         body=_DOTTED_BODY,
         before=_APART,
     ),
-    Shape(
+    SecretShape(
         "doppler-token",
         "",
         ("dp.st",),
@@ -461,7 +461,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _prefixed("linear-token", "Linear keys (lin_api_…, lin_oauth_…)", "lin_api_", "lin_oauth_", least=30),
     _prefixed("notion-token", "Notion tokens (ntn_…, secret_…)", "ntn_", least=40, before=_APART),
-    Shape(
+    SecretShape(
         "notion-token",
         "",
         ("cret_",),
@@ -475,7 +475,7 @@ SHAPES: tuple[Shape, ...] = (
             ),
         ),
     ),
-    Shape(
+    SecretShape(
         "onepassword-token",
         "1Password service accounts (ops_…) and secret keys (A3-…)",
         ("A3-",),
@@ -507,7 +507,7 @@ SHAPES: tuple[Shape, ...] = (
         before=_APART,
     ),
     _prefixed("hosting-token", "", "pul-", least=40, of=_HEX, before=_APART),
-    Shape(
+    SecretShape(
         "cloudflare-token",
         "Cloudflare origin keys (v1.0-…)",
         ("v1.0-",),
@@ -522,7 +522,7 @@ SHAPES: tuple[Shape, ...] = (
         of=_DASHED,
         before=_APART,
     ),
-    Shape(
+    SecretShape(
         "database-token",
         "",
         ("sb_secre",),
@@ -555,7 +555,7 @@ SHAPES: tuple[Shape, ...] = (
         before=_APART,
     ),
     _prefixed("build-token", "", "AKCp", least=60, before=_APART),
-    Shape(
+    SecretShape(
         "mail-token",
         "keys of Brevo and Resend (xkeysib-…, re_…)",
         ("xke",),
@@ -564,7 +564,7 @@ SHAPES: tuple[Shape, ...] = (
         noticed_by=("xkeysib-",),
     ),
     _prefixed("mail-token", "", "xsmtpsib-", least=40, of=_HEX),
-    Shape(
+    SecretShape(
         "mail-token",
         "",
         ("re_",),
@@ -625,7 +625,7 @@ SHAPES: tuple[Shape, ...] = (
     _prefixed("service-token", "", "dt0c01.", "dt0s01.", least=24, body=_DOTTED_BODY, before=_APART),
     _prefixed("service-token", "", "sl.", least=100, of=_DASHED, body=_DOTTED_BODY, before=_APART),
     _prefixed("service-token", "", "AKID", least=32, before=_APART),
-    Shape(
+    SecretShape(
         "service-token",
         "",
         ("tske",),
@@ -633,14 +633,14 @@ SHAPES: tuple[Shape, ...] = (
         (Form(rf"(?=tskey-(?:auth|api|client|scim|webhook)-{_ALNUM}{{10}})", rf"{_DASHED}*", before=_APART),),
         noticed_by=("tskey-",),
     ),
-    Shape(
+    SecretShape(
         "azure-secret",
         "client secrets of Azure (…8Q~…)",
         ("Q~",),
         r"Q~[A-Za-z0-9_~.\-]{0,31}",
         (Form(r"(?=Q~[A-Za-z0-9_~.\-]{31})", r"[A-Za-z0-9_~.\-]*", before=r"[A-Za-z0-9_~.]{3}[0-9]$"),),
     ),
-    Shape(
+    SecretShape(
         "jwt",
         "JSON web tokens (eyJ….….…)",
         ("eyJ",),
@@ -655,14 +655,14 @@ SHAPES: tuple[Shape, ...] = (
             Form(rf"(?=eyJ{_DASHED}{{5,512}}\.{_DASHED}{{8}})", _DOTTED_BODY),
         ),
     ),
-    Shape(
+    SecretShape(
         "bearer",
         "what follows the word Bearer",
         ("bearer", "Bearer"),
         rf"[Bb]earer[ \t]{{0,4}}{_BEARER}{{0,20}}",
         (Form(rf"[Bb]earer[ \t]{{1,4}}(?={_BEARER}{{20}})", rf"{_BEARER}*", unless=_MODEL),),
     ),
-    Shape(
+    SecretShape(
         "authorization",
         "what an Authorization header says",
         ("authorization",),
@@ -678,7 +678,7 @@ SHAPES: tuple[Shape, ...] = (
         ),
         any_case=True,
     ),
-    Shape(
+    SecretShape(
         "cookie",
         "cookies of sessions, in Cookie and Set-Cookie headers",
         ("cookie",),
@@ -693,28 +693,28 @@ SHAPES: tuple[Shape, ...] = (
         any_case=True,
         named=True,
     ),
-    Shape(
+    SecretShape(
         "password",
         "passwords in addresses (postgres://user:…@host and others), and of curl -u user:…",
         ("://",),
         r"://[^\s/]{0,780}",
         (Form(rf"://{_USER}:{_UNMASKED}(?={_BEFORE_HOST}@)", rf"{_BEFORE_HOST}(?=@)"),),
     ),
-    Shape(
+    SecretShape(
         "password",
         "",
         ("-u ",),
         r"""-u[ ]{1,4}["']?[^\s:"']{0,64}:?[^\s]{0,64}""",
         _user("-u[ ]{1,4}"),
     ),
-    Shape(
+    SecretShape(
         "password",
         "",
         ("--user ", "--user="),
         r"""--user[ =]{1,4}["']?[^\s:"']{0,64}:?[^\s]{0,64}""",
         _user("--user[ =]{1,4}"),
     ),
-    Shape(
+    SecretShape(
         "secret",
         "values given to names: …_TOKEN=, …_API_KEY=, password:, --token …, AccountKey=; passwords in .netrc lines",
         ("token", "secret", "passw"),
@@ -742,7 +742,7 @@ SHAPES: tuple[Shape, ...] = (
         any_case=True,
         named=True,
     ),
-    Shape(
+    SecretShape(
         "secret",
         "",
         ("key",),

@@ -1,4 +1,4 @@
-"""What stands where a missing file has to stay missing while a sandboxed command runs: an empty folder, or where git
+"""Stand-ins for files that have to stay missing while a sandboxed command runs: an empty folder, or where git
 would stumble over one, a small file that says to it what it does anyway.
 
 It has the sticky bit, by which it is known. Whoever needs it holds a shared lock on it; one that nobody holds was left

@@ -46,7 +46,7 @@ def left_behind(folder: str, *, since_s: float) -> list[LeftBehind]:
     return [process for process in found if process.command]
 
 
-class Record:
+class ProcessRecord:
     """That processes with this mark are ours. Raises OSError where that cannot be written down."""
 
     def __init__(self, folder: str, mark: str) -> None:

@@ -1,4 +1,4 @@
-"""How many tokens a text has, where nobody counted: an estimate, and always to be called one."""
+"""An estimate of the tokens of a text, where nobody counted; always to be called one."""
 
 from __future__ import annotations
 

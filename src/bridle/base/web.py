@@ -20,7 +20,7 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.http import read_head
-from bridle.base.http_connection import Connection, Route
+from bridle.base.http_connection import HttpSocket, Route
 from bridle.base.http_dial import (
     Attempt,
     HttpFault,
@@ -32,7 +32,7 @@ from bridle.base.http_dial import (
     trust_fault,
     unreached,
 )
-from bridle.base.http_framing import BadAnswer, Head, request_head
+from bridle.base.http_framing import AnswerHead, BadAnswer, request_head
 from bridle.base.http_routes import ProxyRules, Url, parse_url, tls_context
 from bridle.base.threads import in_thread
 
@@ -71,7 +71,7 @@ _READ_DIFFERENTLY: Final = frozenset("\u00df\u03c2\u200c\u200d")
 """For these letters the old and the new rules for names lead to different hosts."""
 
 
-class Refused(Exception):
+class WebRefused(Exception):
     """Nobody may be sent there, and nothing was. `problem` says why in a few words; `url` is without credentials."""
 
     def __init__(self, problem: str, url: str) -> None:
@@ -80,7 +80,7 @@ class Refused(Exception):
         self.url = url
 
 
-class Answer(NamedTuple):
+class WebAnswer(NamedTuple):
     """What came back from `url`, where the redirects ended. Only an answer of success has a body.
 
     `unwanted` says why the body was not read, `cut` that it was longer than what was read.
@@ -122,7 +122,7 @@ class Web:
         self._tls = tls or partial(tls_context, env)
         self._context: ssl.SSLContext | None = None
 
-    async def fetch(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> Answer:
+    async def fetch(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> WebAnswer:
         """The page at this address. `wanted` is asked before a body is read. Cancelling closes the socket.
 
         `judge_url` takes the place of the one that holds otherwise, at every hop.
@@ -133,7 +133,7 @@ class Web:
         except TimeoutError:
             raise HttpFault("timeout", url, f"it took longer than {TOTAL_S:g} s") from None
 
-    async def _follow(self, text: str, wanted: Wanted, judge: Judge) -> Answer:
+    async def _follow(self, text: str, wanted: Wanted, judge: Judge) -> WebAnswer:
         url = _judged(text, judge)
         for _ in range(MAX_HOPS + 1):
             answer = await self._get(url, wanted)
@@ -142,14 +142,14 @@ class Web:
                 return answer
             try:
                 following = _judged(redirected(answer.url, location), judge)
-            except Refused as refused:
-                raise Refused(f"{refused.problem}, after a redirect", refused.url) from None
+            except WebRefused as refused:
+                raise WebRefused(f"{refused.problem}, after a redirect", refused.url) from None
             if url.secure and not following.secure:
-                raise Refused("a redirect from https to http", _shown(following))
+                raise WebRefused("a redirect from https to http", _shown(following))
             url = following
         raise HttpFault("protocol", url.origin, f"it redirects more than {MAX_HOPS} times")
 
-    async def _get(self, url: Url, wanted: Wanted) -> Answer:
+    async def _get(self, url: Url, wanted: Wanted) -> WebAnswer:
         """One request and its answer, on a connection of its own that is closed behind it."""
         self._check_proxy(url)
         try:
@@ -177,7 +177,7 @@ class Web:
             problem = "a proxy is set for it, and behind a proxy nobody can check where the name leads"
             raise HttpFault("proxy", url.origin, f"{problem}; hosts in NO_PROXY are fetched directly")
 
-    async def _open(self, url: Url) -> Connection:
+    async def _open(self, url: Url) -> HttpSocket:
         """A connection to an address that was judged. The certificates are read while the other end is reached."""
         addresses = await self._addresses(url)
         attempts: list[Attempt] = [partial(self._connect, address, url.port) for address in addresses]
@@ -201,10 +201,10 @@ class Web:
             if building is not None:
                 abandon(building)
 
-    async def _adopt(self, sock: socket.socket, url: Url) -> Connection:
+    async def _adopt(self, sock: socket.socket, url: Url) -> HttpSocket:
         """The connection on a socket. The name stays the one of the URL: the certificate must be for it."""
         route = Route(url.secure, url.host, url.port, None)
-        connection = Connection(self._clock, route, url.origin, _forget)
+        connection = HttpSocket(self._clock, route, url.origin, _forget)
         context, name = (self._context, url.host) if url.secure else (None, None)
         loop = asyncio.get_running_loop()
         try:
@@ -221,25 +221,25 @@ class Web:
         for address in addresses:
             if (problem := self._judge_address(address)) is not None:
                 leads = problem if address == url.host else f"{url.host} leads to a {problem}"
-                raise Refused(leads, _shown(url))
+                raise WebRefused(leads, _shown(url))
         return addresses
 
 
 def _judged(text: str, judge: Judge) -> Url:
     """The parsed URL, if its text shows no reason against it: as it was written, and as it will be used."""
     if (problem := judge(text)) is not None:
-        raise Refused(problem, _without_credentials(text))
+        raise WebRefused(problem, _without_credentials(text))
     try:
         url = parse_web_url(text)
     except ValueError:
-        raise Refused("not a web address", _without_credentials(text)) from None
+        raise WebRefused("not a web address", _without_credentials(text)) from None
     if (problem := judge(_shown(url))) is not None:
-        raise Refused(problem, _shown(url))
+        raise WebRefused(problem, _shown(url))
     return url
 
 
-async def _answer(connection: Connection, url: Url, head: Head, wanted: Wanted) -> Answer:
-    answer = Answer(_shown(url), head.status, head.headers)
+async def _answer(connection: HttpSocket, url: Url, head: AnswerHead, wanted: Wanted) -> WebAnswer:
+    answer = WebAnswer(_shown(url), head.status, head.headers)
     if head.status // 100 != 2:
         return answer
     if (unwanted := wanted(head.headers)) is not None:
@@ -248,7 +248,7 @@ async def _answer(connection: Connection, url: Url, head: Head, wanted: Wanted) 
     return answer._replace(body=body, cut=cut)
 
 
-async def _read_body(connection: Connection, url: Url, head: Head) -> tuple[bytes, bool]:
+async def _read_body(connection: HttpSocket, url: Url, head: AnswerHead) -> tuple[bytes, bool]:
     """The body, at most `MAX_BODY_BYTES` of it, and whether there was more."""
     body = bytearray(head.body.feed(head.rest) if head.rest else b"")
     while not head.body.done and len(body) <= MAX_BODY_BYTES:
@@ -339,5 +339,5 @@ def _without_credentials(text: str) -> str:
     return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"
 
 
-def _forget(_connection: Connection) -> None:
+def _forget(_connection: HttpSocket) -> None:
     """Nothing is kept between requests."""

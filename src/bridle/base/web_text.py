@@ -1,4 +1,4 @@
-"""From the bytes of an answer to text: what is text at all, how it is packed, in which characters it is written.
+"""Text from the bytes of an answer: what is text at all, how it is packed, in which characters it is written.
 
 Sizes are bounded here too: a few kilobytes can unpack to gigabytes.
 

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from bridle.cli import say
 from bridle.cli.arguments import VERBS, Parser, parser
+from bridle.cli.console import say
 from bridle.cli.help import topics
 from bridle.config.setting_table import SETTINGS
 from bridle.providers.presets import PRESETS
@@ -19,7 +19,7 @@ from bridle.providers.presets import PRESETS
 _FILES = frozenset({"FILE", "DIR"})
 
 
-class Option(NamedTuple):
+class CompletionOption(NamedTuple):
     """One option: its spellings, and what may follow it. `values` is None where it stands alone."""
 
     names: tuple[str, ...]
@@ -27,12 +27,12 @@ class Option(NamedTuple):
     takes_file: bool
 
 
-class Level(NamedTuple):
+class CompletionLevel(NamedTuple):
     """What can be typed at one place: the verbs before it, the words there, and the options."""
 
     verbs: tuple[str, ...]
     words: tuple[str, ...]
-    options: tuple[Option, ...]
+    options: tuple[CompletionOption, ...]
 
 
 def completion(parsed: argparse.Namespace) -> int:
@@ -46,28 +46,30 @@ def completion(parsed: argparse.Namespace) -> int:
             return say(fish_script(found))
 
 
-def levels(root: Parser) -> Iterator[Level]:
+def levels(root: Parser) -> Iterator[CompletionLevel]:
     """Every place the parser knows, from the outside in."""
-    first = tuple(Option((name,), None, takes_file=False) for name in ("--help", "--version"))
-    yield Level((), VERBS, first)
-    yield Level(("help",), tuple(topics()), ())
+    first = tuple(CompletionOption((name,), None, takes_file=False) for name in ("--help", "--version"))
+    yield CompletionLevel((), VERBS, first)
+    yield CompletionLevel(("help",), tuple(topics()), ())
     for name, below in root.below.items():
         yield from _levels(below, (name,))
 
 
-def _levels(place: Parser, verbs: tuple[str, ...]) -> Iterator[Level]:
+def _levels(place: Parser, verbs: tuple[str, ...]) -> Iterator[CompletionLevel]:
     named = _named_values()
     words = list(place.below)
-    options: list[Option] = []
+    options: list[CompletionOption] = []
     for action in place.arguments:
         values = tuple(map(str, action.choices)) if action.choices else named.get(str(action.metavar), ())
         if action.option_strings:
             stands_alone = action.nargs == 0
             takes_file = action.metavar in _FILES
-            options.append(Option(tuple(action.option_strings), None if stands_alone else values, takes_file))
+            options.append(
+                CompletionOption(tuple(action.option_strings), None if stands_alone else values, takes_file)
+            )
         else:
             words += values
-    yield Level(verbs, tuple(words), tuple(options))
+    yield CompletionLevel(verbs, tuple(words), tuple(options))
     for name, below in place.below.items():
         yield from _levels(below, (*verbs, name))
 
@@ -82,7 +84,7 @@ def _named_values() -> Mapping[str, tuple[str, ...]]:
     return {"KEY": keys, "PROVIDER": tuple(known.name for known in PRESETS)}
 
 
-def bash_script(found: list[Level]) -> str:
+def bash_script(found: list[CompletionLevel]) -> str:
     return f"""\
 # Bridle for bash. Put this into ~/.bashrc:  eval "$(bridle completion bash)"
 _bridle() {{
@@ -106,7 +108,7 @@ complete -o default -F _bridle bridle
 """
 
 
-def zsh_script(found: list[Level]) -> str:
+def zsh_script(found: list[CompletionLevel]) -> str:
     return f"""\
 #compdef bridle
 # Bridle for zsh. Put this into ~/.zshrc, after compinit:  eval "$(bridle completion zsh)"
@@ -129,7 +131,7 @@ if [ "$funcstack[1]" = "_bridle" ]; then _bridle "$@"; else compdef _bridle brid
 """
 
 
-def _steps(found: list[Level]) -> str:
+def _steps(found: list[CompletionLevel]) -> str:
     """Which words lead from one place to the next. A place is its verbs, each after a space."""
     lines: list[str] = []
     for level in found:
@@ -141,7 +143,7 @@ def _steps(found: list[Level]) -> str:
     return "\n".join(lines)
 
 
-def _after_options(found: list[Level], *, one: str, files: str) -> str:
+def _after_options(found: list[CompletionLevel], *, one: str, files: str) -> str:
     """What follows an option that wants a value. An option without a known value gets no words, but stops here."""
     lines: list[str] = []
     for level in found:
@@ -153,14 +155,14 @@ def _after_options(found: list[Level], *, one: str, files: str) -> str:
     return "\n".join(lines)
 
 
-def _at_places(found: list[Level], one: str) -> str:
+def _at_places(found: list[CompletionLevel], one: str) -> str:
     return "\n".join(
         f"            {_quoted(_place(level.verbs))}) {one.format(_quoted(' '.join(_everything(level))))} ;;"
         for level in found
     )
 
 
-def fish_script(found: list[Level]) -> str:
+def fish_script(found: list[CompletionLevel]) -> str:
     lines = [
         "# Bridle for fish. Put this into ~/.config/fish/completions/bridle.fish",
         "complete -c bridle -e",
@@ -173,7 +175,7 @@ def fish_script(found: list[Level]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_condition(level: Level, found: list[Level]) -> str:
+def _fish_condition(level: CompletionLevel, found: list[CompletionLevel]) -> str:
     if not level.verbs:
         return "__fish_use_subcommand"
     seen = [f"__fish_seen_subcommand_from {verb}" for verb in level.verbs]
@@ -183,7 +185,7 @@ def _fish_condition(level: Level, found: list[Level]) -> str:
     return _quoted("; and ".join(seen))
 
 
-def _fish_option(option: Option) -> str:
+def _fish_option(option: CompletionOption) -> str:
     names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
     if option.values is None:
         return " ".join(names)
@@ -193,7 +195,7 @@ def _fish_option(option: Option) -> str:
     return " ".join((*names, "-x", *values))
 
 
-def _everything(level: Level) -> list[str]:
+def _everything(level: CompletionLevel) -> list[str]:
     return [*level.words, *(name for option in level.options for name in option.names)]
 
 

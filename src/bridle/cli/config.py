@@ -11,7 +11,7 @@ import msgspec
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
+from bridle.cli.console import say, say_json, tell
 from bridle.cli.stdin import typed_line
 from bridle.config.file_to_edit import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders
@@ -19,7 +19,7 @@ from bridle.config.origins import settable
 from bridle.config.problems import Problem
 from bridle.config.setting_table import key_of
 from bridle.config.settings_report import HIDDEN, rows, show, shown_value, validate
-from bridle.config.settings_writer import Change, set_value, unset, user_file
+from bridle.config.settings_writer import SettingChange, set_value, unset, user_file
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 
@@ -143,7 +143,7 @@ def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -
     file = user_file(where)
     if not os.path.lexists(file):  # nothing is made in order to take something out of it
         path = _path_of(parsed.key)
-        change = Change(file, key_of(path), None, None)
+        change = SettingChange(file, key_of(path), None, None)
     else:
         try:
             change = unset(where, parsed.key)
@@ -153,7 +153,7 @@ def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
 
 
-def _report(change: Change, sentence: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _report(change: SettingChange, sentence: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """What was done, and what holds here where that is something else."""
     lines = [visible(sentence, newlines=False) + "."]
     tiers = settings_here(parsed, env)

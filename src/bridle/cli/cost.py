@@ -17,8 +17,8 @@ from bridle.app.query_answers import cost_sum
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
 from bridle.cli.config import settings_here
+from bridle.cli.console import say, say_json
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.tally import LOCAL, short_number
 from bridle.protocol.errors import UsageError

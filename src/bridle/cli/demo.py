@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from bridle.app.engine import running_engine, session_environment
 from bridle.base.git import clean_environment, first_commit
 from bridle.base.processes import CannotStart, Processes
-from bridle.cli import safe
+from bridle.cli.console import safe
 from bridle.cli.run import run_prompt
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.story import Story

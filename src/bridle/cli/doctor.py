@@ -22,8 +22,8 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
 from bridle.cli.config import settings_here, working_folder
+from bridle.cli.console import say, say_json
 from bridle.cli.models import ModelDesk
 from bridle.config.folders import Folders, folders
 from bridle.config.settings_writer import user_file
@@ -31,16 +31,16 @@ from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
 
-Status: TypeAlias = Literal["ok", "warn", "fail", "skip"]
+PartStatus: TypeAlias = Literal["ok", "warn", "fail", "skip"]
 
 EXIT_PROBLEM = 1
 _UNENCRYPTED = b"SQLite format 3\x00"
 
 
-class Row(msgspec.Struct, frozen=True):
+class DoctorRow(msgspec.Struct, frozen=True):
     """What was found out about one part, in one line."""
 
-    status: Status
+    status: PartStatus
     part: str
     text: str
 
@@ -56,7 +56,7 @@ class _Found(NamedTuple):
 
 def doctor(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     found = _Found(env, folders(env), _settings(parsed, env), parsed.offline)
-    rows: list[Row] = []
+    rows: list[DoctorRow] = []
     for part, check in CHECKS.items():
         rows += _checked(part, check, found)
     failures = sum(row.status == "fail" for row in rows)
@@ -87,16 +87,16 @@ def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
         return load(where=folders(env), cwd="/", env=env)
 
 
-def _checked(part: str, check: Callable[[_Found], Iterable[Row]], found: _Found) -> list[Row]:
+def _checked(part: str, check: Callable[[_Found], Iterable[DoctorRow]], found: _Found) -> list[DoctorRow]:
     """The rows of one part. What goes wrong inside a check is what it found."""
     try:
         rows = list(check(found))
     except BridleError as failure:
-        rows = [Row("fail", part, failure.message)]
+        rows = [DoctorRow("fail", part, failure.message)]
     except OSError as problem:
-        rows = [Row("fail", part, f"{problem.filename or part}: {problem.strerror}")]
+        rows = [DoctorRow("fail", part, f"{problem.filename or part}: {problem.strerror}")]
     except Exception as fault:  # noqa: BLE001  a fault of ours must not hide what the other checks find
-        rows = [Row("fail", part, f"the check itself failed ({type(fault).__name__}: {fault})")]
+        rows = [DoctorRow("fail", part, f"the check itself failed ({type(fault).__name__}: {fault})")]
     return [msgspec.structs.replace(row, text=_one_line(row.text)) for row in rows]
 
 
@@ -104,9 +104,9 @@ def _one_line(text: str) -> str:
     return visible(" ".join(text.split()), newlines=False)
 
 
-def _bridle(_found: _Found) -> Iterable[Row]:
+def _bridle(_found: _Found) -> Iterable[DoctorRow]:
     version, system = sys.version_info, os.uname()
-    yield Row(
+    yield DoctorRow(
         "ok",
         "bridle",
         f"{__version__}, Python {version.major}.{version.minor}.{version.micro}, {system.sysname} {system.machine}",
@@ -114,11 +114,11 @@ def _bridle(_found: _Found) -> Iterable[Row]:
     working_folder()  # raises where there is none
 
 
-def _model(found: _Found) -> Iterable[Row]:
+def _model(found: _Found) -> Iterable[DoctorRow]:
     return [asyncio.run(_model_row(found))]
 
 
-async def _model_row(found: _Found) -> Row:
+async def _model_row(found: _Found) -> DoctorRow:
     desk = ModelDesk(found.tiers, found.env)
     try:
         await desk.read_project_keys()
@@ -126,7 +126,7 @@ async def _model_row(found: _Found) -> Row:
         if name and origin:
             chosen, source = desk.models.choose(name), origin.shown
         elif found.offline:
-            return Row("skip", "model", "none is configured; not looked for (--offline)")
+            return DoctorRow("skip", "model", "none is configured; not looked for (--offline)")
         else:
             chosen, source = await desk.models.default(), "found"
         return await _asked(desk, chosen, source, found)
@@ -134,31 +134,33 @@ async def _model_row(found: _Found) -> Row:
         text = failure.message
         if failure.reason == "NoModel":
             text = "no model is configured and {keys}. Next: {next}".format_map(failure.data)
-        return Row("fail", "model", text)
+        return DoctorRow("fail", "model", text)
     finally:
         await desk.close()
 
 
-async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Found) -> Row:
+async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Found) -> DoctorRow:
     """What the provider of the chosen model says to a request for its list."""
     name = f"{chosen.provider}:{chosen.model} ({source})"
     endpoint = desk.endpoint(chosen.provider)
     if endpoint is None:
-        return Row("ok", "model", f"{name}, a script: no key, no network")
+        return DoctorRow("ok", "model", f"{name}, a script: no key, no network")
     key = desk.key_from(endpoint)
     key_words = f", key from {key}" if key else ", no key needed" if not endpoint.needs_key else ""
     if found.offline:
-        return Row("skip", "model", f"{name}{key_words}, not asked (--offline)")
+        return DoctorRow("skip", "model", f"{name}{key_words}, not asked (--offline)")
     clock = SystemClock()
     begun = clock.monotonic()
     listed = [model.name for model in await desk.models.chat(chosen.provider).models()]
     took = f"lists {counted(len(listed), 'model')} in {clock.monotonic() - begun:.1f} s{key_words}"
     if chosen.model not in listed:
-        return Row("warn", "model", f"{name} is not among its provider's models; {chosen.provider} {took}")
-    return Row("ok", "model", f"{name}, {took}")
+        return DoctorRow(
+            "warn", "model", f"{name} is not among its provider's models; {chosen.provider} {took}"
+        )
+    return DoctorRow("ok", "model", f"{name}, {took}")
 
 
-def _store(found: _Found) -> Iterable[Row]:
+def _store(found: _Found) -> Iterable[DoctorRow]:
     from bridle.cli.login_store import log_lock_row
     from bridle.sessions.log_reader import tips_gone
 
@@ -167,7 +169,7 @@ def _store(found: _Found) -> Iterable[Row]:
         return [_empty_store(found.where.data)]
     locked, lock_words = log_lock_row(_stored_keys(found), found.where, found.env)
     if locked:
-        return [Row("warn", "store", lock_words)]
+        return [DoctorRow("warn", "store", lock_words)]
     with closing(session_store(found.env)) as store:
         sessions = store.list()
         if sessions:  # the check that a resume makes; raises where something is not as it was written
@@ -176,42 +178,42 @@ def _store(found: _Found) -> Iterable[Row]:
         without_tip = store.without_tip()
     with open(path, "rb") as file:
         if file.read(len(_UNENCRYPTED)) == _UNENCRYPTED:
-            return [Row("fail", "store", f"{path} is not encrypted")]
+            return [DoctorRow("fail", "store", f"{path} is not encrypted")]
     size = sum(os.path.getsize(name) for name in (path, path + "-wal") if os.path.exists(name))
     _, lock_words = log_lock_row(
         _stored_keys(found), found.where, found.env
     )  # opening may have wrapped its key
     text = f"{counted(len(sessions), 'session')}, {size / 1e6:.1f} MB, encrypted, {integrity}"
     if without_tip:
-        return [Row("warn", "store", tips_gone(found.where.data, without_tip))]
+        return [DoctorRow("warn", "store", tips_gone(found.where.data, without_tip))]
     if lock_words:
-        return [Row("warn", "store", f"{text}; {lock_words}")]
-    return [Row("ok", "store", text)]
+        return [DoctorRow("warn", "store", f"{text}; {lock_words}")]
+    return [DoctorRow("ok", "store", text)]
 
 
-def _empty_store(folder: str) -> Row:
+def _empty_store(folder: str) -> DoctorRow:
     """Nothing is stored; can it be? Nothing is made to find out."""
     nearest = folder
     while not os.path.lexists(nearest) and nearest != os.path.dirname(nearest):
         nearest = os.path.dirname(nearest)
     if not os.path.isdir(nearest):
-        return Row("fail", "store", f"{folder} cannot be made: {nearest} is not a folder")
+        return DoctorRow("fail", "store", f"{folder} cannot be made: {nearest} is not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return Row("fail", "store", f"{folder} cannot be made: {nearest} is not yours to write")
+        return DoctorRow("fail", "store", f"{folder} cannot be made: {nearest} is not yours to write")
     if os.statvfs(nearest).f_bavail == 0:
-        return Row("fail", "store", f"{folder} cannot be made: no space left in {nearest}")
-    return Row("skip", "store", "nothing is stored yet")
+        return DoctorRow("fail", "store", f"{folder} cannot be made: no space left in {nearest}")
+    return DoctorRow("skip", "store", "nothing is stored yet")
 
 
-def _keys(found: _Found) -> Iterable[Row]:
+def _keys(found: _Found) -> Iterable[DoctorRow]:
     from bridle.cli.login_store import credentials_row
 
     stored = _stored_keys(found)
     status, text = credentials_row(stored, found.where, found.env)
-    return [Row(status, "keys", text)]
+    return [DoctorRow(status, "keys", text)]
 
 
-def _secrets(found: _Found) -> Iterable[Row]:
+def _secrets(found: _Found) -> Iterable[DoctorRow]:
     """What comes of the secrets file of the project here, where there is one."""
     from bridle.cli.project_keys import keys_here
 
@@ -219,7 +221,7 @@ def _secrets(found: _Found) -> Iterable[Row]:
     if here is None:
         return []
     _, keys = here
-    return [Row("warn" if keys.problem else "ok", "secrets", keys.notice().message.rstrip("."))]
+    return [DoctorRow("warn" if keys.problem else "ok", "secrets", keys.notice().message.rstrip("."))]
 
 
 def _stored_keys(found: _Found) -> StoredKeys:
@@ -227,17 +229,17 @@ def _stored_keys(found: _Found) -> StoredKeys:
     return StoredKeys(where=found.where, env=found.env, clock=SystemClock(), back_end=back_end)
 
 
-def _helper(found: _Found) -> Iterable[Row]:
+def _helper(found: _Found) -> Iterable[DoctorRow]:
     """Whether a process of its own holds the keys, and whether it can. Nothing is sent anywhere."""
     use = found.tiers.get("credentials.helper") or "serve"
     if use == "never":
-        return [Row("skip", "helper", "never: Bridle itself sends keys with its requests")]
+        return [DoctorRow("skip", "helper", "never: Bridle itself sends keys with its requests")]
     if use == "serve":
-        return [Row("skip", "helper", "only for an engine that others can reach, which this is not")]
+        return [DoctorRow("skip", "helper", "only for an engine that others can reach, which this is not")]
     return [asyncio.run(_helper_row(found))]
 
 
-async def _helper_row(found: _Found) -> Row:
+async def _helper_row(found: _Found) -> DoctorRow:
     from bridle.app.forwarders import Forwarders
     from bridle.base.processes import Processes
 
@@ -250,41 +252,46 @@ async def _helper_row(found: _Found) -> Row:
         await forwarders.close()
         await processes.close()
     if stored.is_empty:
-        return Row("ok", "helper", "always: a process of its own will hold stored keys; none are stored")
-    return Row(
+        return DoctorRow(
+            "ok", "helper", "always: a process of its own will hold stored keys; none are stored"
+        )
+    return DoctorRow(
         "ok", "helper", f"always: a process of its own holds the keys of {counted(len(names), 'provider')}"
     )
 
 
-def _sandbox(found: _Found) -> Iterable[Row]:
+def _sandbox(found: _Found) -> Iterable[DoctorRow]:
     from bridle.cli.sandbox import sandbox_row
 
     status, text = sandbox_row(found.tiers, found.env)
-    return [Row(status, "sandbox", text)]
+    return [DoctorRow(status, "sandbox", text)]
 
 
-def _config(found: _Found) -> Iterable[Row]:
+def _config(found: _Found) -> Iterable[DoctorRow]:
     from bridle.app.settings_use import all_problems
 
     problems = all_problems(found.tiers)
     if not problems:
         read = [_at_home(path, found.env) for path in _settings_files(found)]
-        return [Row("ok", "config", ", ".join(read) or "no settings file; the defaults hold")]
+        return [DoctorRow("ok", "config", ", ".join(read) or "no settings file; the defaults hold")]
     return [
-        Row("fail" if problem.severity == "error" else "warn", "config", problem.text) for problem in problems
+        DoctorRow("fail" if problem.severity == "error" else "warn", "config", problem.text)
+        for problem in problems
     ]
 
 
-def _terminal(found: _Found) -> Iterable[Row]:
+def _terminal(found: _Found) -> Iterable[DoctorRow]:
     if not sys.stdout.isatty():
-        return [Row("skip", "terminal", "the output does not go to one")]
+        return [DoctorRow("skip", "terminal", "the output does not go to one")]
     encoding = (sys.stdout.encoding or "ascii").lower()
     size = os.get_terminal_size(sys.stdout.fileno())
     width = f"{size.columns} columns" if size.columns else "of unknown width"
     text = f"{_colours(found.env)}, {width}, {encoding.upper()}"
     if encoding.replace("-", "") != "utf8":
-        return [Row("warn", "terminal", f"{text}: characters it does not have are shown as their codes")]
-    return [Row("ok", "terminal", text)]
+        return [
+            DoctorRow("warn", "terminal", f"{text}: characters it does not have are shown as their codes")
+        ]
+    return [DoctorRow("ok", "terminal", text)]
 
 
 def _colours(env: Mapping[str, str]) -> str:
@@ -298,7 +305,7 @@ def _colours(env: Mapping[str, str]) -> str:
     return "256 colours" if "256" in term else "16 colours"
 
 
-CHECKS: Mapping[str, Callable[[_Found], Iterable[Row]]] = {
+CHECKS: Mapping[str, Callable[[_Found], Iterable[DoctorRow]]] = {
     "bridle": _bridle,
     "model": _model,
     "store": _store,

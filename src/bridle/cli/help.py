@@ -1,7 +1,5 @@
 """The help pages, as text: one screen each, no option list of every verb."""
 
-from __future__ import annotations
-
 OVERVIEW = """\
 bridle — a coding agent that asks first, remembers everything and can undo it
 

@@ -1,4 +1,4 @@
-"""What a person types without showing it: at the terminal with the echo off, or piped in. Never a command's words."""
+"""Words that are not shown: typed at the terminal with the echo off, or piped in. Never a command's words."""
 
 from __future__ import annotations
 

@@ -15,17 +15,17 @@ from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
 from bridle.cli.config import working_folder
+from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders
 from bridle.config.tiers import load
 from bridle.config.workspace import project_folder
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.context import Actor, HookContext, context_of
 from bridle.safety.hooks.definitions import ABOUT_TOOLS, EVENTS, GATING, Hook, HookEvent, event_named
-from bridle.safety.hooks.hook_answers import Answer, Kept
+from bridle.safety.hooks.hook_answers import HookAnswer, KeptOutput
 from bridle.safety.hooks.hook_process import Ran, run_command, started_by
-from bridle.safety.hooks.hook_sources import Found, IgnoredHook, Project, find_hooks
+from bridle.safety.hooks.hook_sources import FoundHooks, IgnoredHook, Project, find_hooks
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.trust import Approvals
 from bridle.sandbox.plain_spawn import EnvOnlySpawn
@@ -57,12 +57,12 @@ class HookRow(msgspec.Struct, frozen=True, kw_only=True):
     why_not: str
 
 
-class Here(msgspec.Struct, frozen=True, kw_only=True):
+class FolderHooks(msgspec.Struct, frozen=True, kw_only=True):
     """The hooks of the folder a command was typed in, and what it takes to run them."""
 
     cwd: str
     root: str
-    found: Found
+    found: FoundHooks
     is_trusted: IsTrusted
 
 
@@ -78,7 +78,7 @@ def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say("\n".join(_lines(rows)) + "\n")
 
 
-def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
+def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHooks:
     where, cwd = folders(env), os.path.realpath(working_folder())
     root = repository_root(cwd)
     is_trusted = is_trusted_file(Approvals(where.config), root)
@@ -101,7 +101,7 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
         is_trusted=is_trusted,
         allow_project_hooks=parsed.allow_project_hooks,
     )
-    return Here(cwd=cwd, root=root, found=found, is_trusted=is_trusted)
+    return FolderHooks(cwd=cwd, root=root, found=found, is_trusted=is_trusted)
 
 
 def _row(hook: Hook, why_not: str = "") -> HookRow:
@@ -204,7 +204,7 @@ def _sample(
     return context_of(event, Actor(session="sess_test", cwd=cwd), 1, **facts)
 
 
-async def _try_all(trials: list[tuple[Hook, HookContext]], here: Here, env: Mapping[str, str]) -> int:
+async def _try_all(trials: list[tuple[Hook, HookContext]], here: FolderHooks, env: Mapping[str, str]) -> int:
     processes = Processes(adopts_orphans=True)
     blocked = False
     try:
@@ -233,7 +233,7 @@ def _head(hook: Hook) -> str:
 def _told(hook: Hook, context: HookContext, ran: Ran) -> tuple[list[str], bool]:
     """What a person wants to know of a trial, and whether the hook says no."""
     answer = ran.answer
-    if isinstance(answer, Answer):
+    if isinstance(answer, HookAnswer):
         decision, message = answer.decision or "pass", answer.message
         refused = decision == "block"
     else:
@@ -243,7 +243,7 @@ def _told(hook: Hook, context: HookContext, ran: Ran) -> tuple[list[str], bool]:
     if context.tool_name is not None:
         lines.append(f"  call      {context.tool_name} {msgspec.json.encode(context.tool_input).decode()}")
     lines.append(f"  decision  {decision}" + (f": {_first_line(message)}" if message else ""))
-    if isinstance(answer, Answer) and answer.patch is not None:
+    if isinstance(answer, HookAnswer) and answer.patch is not None:
         lines.append(f"  patch     {msgspec.json.encode(answer.patch).decode()}")
     lines.append(f"  ended     exit {ran.exit_code}, {ran.took_ms} ms")
     return [*lines, *_beginning("stdout", ran.stdout), *_beginning("stderr", ran.stderr)], refused
@@ -253,7 +253,7 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def _beginning(name: str, kept: Kept) -> list[str]:
+def _beginning(name: str, kept: KeptOutput) -> list[str]:
     lines = kept.text.splitlines()
     shown = [
         f"  {name if index == 0 else '':<8}  {line[:200]}" for index, line in enumerate(lines[:HEAD_LINES])

@@ -1,4 +1,4 @@
-"""What a start imports, kept small: what is hardly ever used is loaded when it is, and our own is found at once.
+"""The imports of a start, kept few: what is hardly ever used is loaded when it is, and our own is found at once.
 
 Libraries import `ssl` or `inspect` for what most commands never do. Here `import ssl` gives a module that is still
 empty. Whoever looks for something in it gets the real thing: this very module object is filled, once, by the loader it

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.base.visible import visible
-from bridle.cli import login_store, say, tell, tolerate_characters
+from bridle.cli import login_store
 from bridle.cli.connect_provider import chosen_provider, connectable, listed_with, pasted_key
+from bridle.cli.console import say, tell, tolerate_characters
 from bridle.cli.login_desk import LoginDesk
 from bridle.cli.stdin import typed_line
 from bridle.protocol.errors import BridleError, UsageError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli.console import say
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import OAuthClient, client_of

@@ -1,4 +1,4 @@
-"""What logging in works with: the settings, the providers, the store."""
+"""The settings, the providers and the store that logging in works with."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from bridle.app.models import Models
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.cli import tell
 from bridle.cli.config import settings_here
+from bridle.cli.console import tell
 from bridle.cli.hidden_input import hidden_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError, UsageError

@@ -1,4 +1,4 @@
-"""What is stored: listed, checked, moved to another machine or store, and locked another way. Never shown."""
+"""Stored credentials: listed, checked, moved to another machine or store, and locked another way. Never shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridle.base import files
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
+from bridle.cli.console import say, say_json, tell
 from bridle.cli.hidden_input import hidden_line, new_passphrase
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore

@@ -18,8 +18,8 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
 from bridle.cli.config import settings_here, working_folder
+from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.credentials.records import CredentialError

@@ -21,7 +21,7 @@ MOST_HELD_BYTES = 8 << 20
 """Behind so much everything is dropped: only who no longer waits for room comes here, because the run is ending."""
 
 
-class Outlet:
+class StreamOutlet:
     """One file that bytes go to, in order. What fits is written at once, the rest by a thread that may block."""
 
     def __init__(self, mode: int) -> None:
@@ -95,7 +95,7 @@ class Outlets:
     """Stands for stdout and stderr from now on. Two names of one file keep their order."""
 
     def __init__(self) -> None:
-        found: dict[tuple[int, int], Outlet] = {}
+        found: dict[tuple[int, int], StreamOutlet] = {}
         self.stdout = _outlet_of(sys.stdout, found)
         self._stderr = _outlet_of(sys.stderr, found)
         sys.stdout = _stream(sys.stdout, self.stdout)
@@ -112,7 +112,7 @@ class Outlets:
 class _Leaving(io.RawIOBase):
     """One of the standard streams, as bytes."""
 
-    def __init__(self, fd: int, outlet: Outlet) -> None:
+    def __init__(self, fd: int, outlet: StreamOutlet) -> None:
         self._fd = fd
         self._outlet = outlet
 
@@ -130,12 +130,12 @@ class _Leaving(io.RawIOBase):
         return len(data)
 
 
-def _outlet_of(stream: TextIO, found: dict[tuple[int, int], Outlet]) -> Outlet:
+def _outlet_of(stream: TextIO, found: dict[tuple[int, int], StreamOutlet]) -> StreamOutlet:
     about = os.fstat(stream.fileno())
-    return found.setdefault((about.st_dev, about.st_ino), Outlet(about.st_mode))
+    return found.setdefault((about.st_dev, about.st_ino), StreamOutlet(about.st_mode))
 
 
-def _stream(stream: TextIO, outlet: Outlet) -> TextIO:
+def _stream(stream: TextIO, outlet: StreamOutlet) -> TextIO:
     stream.flush()
     raw = _Leaving(stream.fileno(), outlet)
     return io.TextIOWrapper(raw, encoding=stream.encoding, errors=stream.errors, write_through=True)  # pyright: ignore[reportArgumentType]

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from bridle.app.explain import Explained, Standing, Unexplainable, explain, standing
+from bridle.app.explain import Explained, FolderRules, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
-from bridle.cli.added_folders import added_folders
 from bridle.cli.config import settings_here, working_folder
+from bridle.cli.console import say, say_json, tell
+from bridle.cli.path_options import added_folders
 from bridle.clients.line.start_info import MODE_WORDS
 from bridle.config.folders import Folders, folders
 from bridle.config.settings_writer import set_value, user_file
@@ -75,7 +75,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return code
 
 
-def _listed(here: Standing, grants: Iterable[Grant], now_ms: int) -> Iterable[str]:
+def _listed(here: FolderRules, grants: Iterable[Grant], now_ms: int) -> Iterable[str]:
     yield f"{'mode':<{_LABEL}}{here.mode:<11}{MODE_WORDS[here.mode]}"
     rules = here.permissions.rules
     yield from _columns((rule.verdict, _one_line(rule.shown), _one_line(_origin(rule))) for rule in rules)
@@ -150,7 +150,7 @@ def _explain_lines(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(answers())
 
 
-async def _answer(here: Standing, line: bytes) -> object:
+async def _answer(here: FolderRules, line: bytes) -> object:
     try:
         call = _object(line.decode("utf-8", "replace"))
         asked = msgspec.convert(call, _Call)
@@ -294,7 +294,7 @@ def _toml(rules: Iterable[Mapping[str, Any]]) -> str:
     return f"[{', '.join(f'{{{table}}}' for table in tables)}]"
 
 
-def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> Standing:
+def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderRules:
     options = SessionOptions(
         allow_policy_changes=getattr(parsed, "allow_policy_changes", False),
         allow_unsandboxed=getattr(parsed, "allow_unsandboxed", False),

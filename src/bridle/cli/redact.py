@@ -9,7 +9,7 @@ import sys
 
 from bridle.base.redact import StreamRedactor
 from bridle.base.secret_shapes import kinds
-from bridle.cli import say, unwritten
+from bridle.cli.console import say, unwritten
 
 _READ_BYTES = 64 * 1024
 

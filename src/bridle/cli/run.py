@@ -14,10 +14,9 @@ from typing import Any
 from bridle.app.engine import Engine, running_engine, session_environment, session_store
 from bridle.app.housekeeping import log_wanted
 from bridle.app.models import DEMO
-from bridle.cli import silence_stdout, tell, tolerate_characters
-from bridle.cli.added_folders import added_folders
-from bridle.cli.env_file import with_env_file
+from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
+from bridle.cli.path_options import added_folders, with_env_file
 from bridle.cli.stdin import prompt_of
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.story import Story

@@ -21,10 +21,10 @@ from bridle.app.sandboxing import claimed_spawn, is_unfiltered, left_behind, mac
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell, unwritten
-from bridle.cli.added_folders import added_folders
 from bridle.cli.config import working_folder
-from bridle.cli.sandbox_context import Here, version_of, why_not
+from bridle.cli.console import say, say_json, tell, unwritten
+from bridle.cli.path_options import added_folders
+from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
 from bridle.clients.line.start_info import CONFINED_WORDS
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
@@ -66,7 +66,7 @@ def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _show(parsed, here)
 
 
-def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
+def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SandboxContext:
     cwd = os.path.realpath(os.path.join(working_folder(), getattr(parsed, "cwd", ".")))
     if not os.path.isdir(cwd):
         raise UsageError(f"{parsed.cwd} is not a folder")
@@ -80,13 +80,13 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Here:
         allow_hosts=tuple(getattr(parsed, "allow_host", ())),
     )
     where = folders(env)
-    return Here(cwd, where, env, session_settings(options, where=where, cwd=cwd, env=env))
+    return SandboxContext(cwd, where, env, session_settings(options, where=where, cwd=cwd, env=env))
 
 
 # Running
 
 
-def _run(command: Sequence[str], here: Here) -> int:
+def _run(command: Sequence[str], here: SandboxContext) -> int:
     if not command:
         raise UsageError("What is to be run? bridle sandbox run -- ls -l")
     if problem := _unstartable(command[0], here):
@@ -96,7 +96,7 @@ def _run(command: Sequence[str], here: Here) -> int:
     return asyncio.run(_confined(command, here, _input()))
 
 
-def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
+def _unstartable(program: str, here: SandboxContext) -> tuple[str, int] | None:
     """Why there is nothing to start, as a shell would put it. Asked first: later only the sandbox would know."""
     path = here.env.get("PATH", os.defpath)
     named = os.path.join(here.cwd, program) if "/" in program else program
@@ -107,7 +107,7 @@ def _unstartable(program: str, here: Here) -> tuple[str, int] | None:
     return f"{program}: command not found", EXIT_NOT_FOUND
 
 
-async def _confined(command: Sequence[str], here: Here, stdin: bytes | None) -> int:
+async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes | None) -> int:
     processes = Processes(adopts_orphans=True, records=records_of(here.where))
     machine = machine_spawn(processes, where=here.where, env=here.env)
     policy = here.policy
@@ -227,7 +227,7 @@ def _warn(text: str) -> None:
 # Showing
 
 
-def _show(parsed: argparse.Namespace, here: Here) -> int:
+def _show(parsed: argparse.Namespace, here: SandboxContext) -> int:
     chosen, version = asyncio.run(_found(here.where.state))
     tiers = load(
         where=here.where,
@@ -256,7 +256,7 @@ async def _found(state: str) -> tuple[Chosen, str]:
         return chosen, await version_of(chosen, processes)
 
 
-def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[str]:
+def _lines(here: SandboxContext, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[str]:
     settings, policy = here.settings.sandbox, here.policy
     if policy.mode == "off":
         yield _line(
@@ -283,7 +283,7 @@ def _lines(here: Here, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[s
     yield _line("required", *_required(settings))
 
 
-def _writable(confinement: Confinement, here: Here, chosen: Chosen) -> Iterator[str]:
+def _writable(confinement: Confinement, here: SandboxContext, chosen: Chosen) -> Iterator[str]:
     covers = getattr(chosen.adapter, "covers", None)
     kept = covers is None or "read_only" in covers
     note = "without what tells programs what to do" if kept else "with what tells programs what to do"
@@ -346,7 +346,7 @@ def _next(chosen: Chosen) -> str:
     return "Check it: bridle sandbox probe        Try it: bridle sandbox run -- CMD"
 
 
-def _data(here: Here, chosen: Chosen, version: str) -> dict[str, object]:
+def _data(here: SandboxContext, chosen: Chosen, version: str) -> dict[str, object]:
     policy = here.policy
     confinement = None if policy.mode == "off" else confinement_of(policy, here.place)
     return {

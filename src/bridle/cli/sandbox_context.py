@@ -1,4 +1,4 @@
-"""What `bridle sandbox` and its probe both have to know."""
+"""The settings and folders that `bridle sandbox` and its probe work with."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bridle.base.paths import session_folders
 from bridle.base.processes import CannotStart, Processes
 from bridle.config.folders import Folders
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapter_choice import ORDER, Attempt, Chosen, find_program
-from bridle.sandbox.confinement import Place
+from bridle.sandbox.adapter_choice import ORDER, Chosen, TriedAdapter, find_program
+from bridle.sandbox.confinement import HostContext
 
 _VERSION_S = 5.0
 
 
-class Here(NamedTuple):
+class SandboxContext(NamedTuple):
     """Where a command would run, and what the settings say there."""
 
     cwd: str
@@ -37,7 +37,7 @@ class Here(NamedTuple):
         )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HostContext:
         """Without the caches, which would be made by asking."""
         return this_place(self.where, self.env)
 
@@ -58,7 +58,7 @@ async def version_of(chosen: Chosen, processes: Processes) -> str:
     return words[-1] if done.returncode == 0 and words else ""
 
 
-def why_not(attempts: Sequence[Attempt]) -> Iterator[tuple[str, str]]:
+def why_not(attempts: Sequence[TriedAdapter]) -> Iterator[tuple[str, str]]:
     """For each way to confine that does not work here, why; the strongest variant of each speaks for it."""
     told = {attempt.way.name: attempt.problem for attempt in reversed(attempts) if attempt.problem}
     for name in ORDER:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from bridle.base.files import read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.visible import visible
-from bridle.cli import say
+from bridle.cli.console import say
 from bridle.cli.trust import typed_line
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.sandbox.aftermath import PUT_ASIDE, put_aside

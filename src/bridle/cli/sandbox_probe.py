@@ -13,17 +13,17 @@ from bridle.app.sandboxing import is_unfiltered
 from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
-from bridle.cli.sandbox_context import Here, version_of, why_not
+from bridle.cli.console import say, say_json, tell
+from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.sandbox.adapter_choice import Chooser, Chosen
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.container import container_around
-from bridle.sandbox.probes import Outcome, Result, StartFor, probes_for, run_probes
+from bridle.sandbox.probes import ProbeOutcome, Result, StartFor, probes_for, run_probes
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 
 EXIT_LEAKS = 1
-_WORDS: dict[Outcome, str] = {
+_WORDS: dict[ProbeOutcome, str] = {
     "leaks": "leak",
     "broken": "broken",
     "blocked": "blocked",
@@ -36,7 +36,7 @@ _WORDS: dict[Outcome, str] = {
 _NETWORK_WORDS = {"inherit": "not limited", "filtered": "filtered", "deny": "denied"}
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer, for programs."""
 
     ok: bool
@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     results: list[Result]
 
 
-def probe(parsed: argparse.Namespace, here: Here) -> int:
+def probe(parsed: argparse.Namespace, here: SandboxContext) -> int:
     try:
         return asyncio.run(_probe(here, only=parsed.adapter, as_json=parsed.json))
     except OSError as error:
@@ -60,7 +60,7 @@ def probe(parsed: argparse.Namespace, here: Here) -> int:
         return EXIT_LEAKS
 
 
-async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
+async def _probe(here: SandboxContext, *, only: str | None, as_json: bool) -> int:
     processes = Processes(adopts_orphans=True)
     try:
         chosen = await _chosen(only, here, processes)
@@ -89,7 +89,7 @@ async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
             tell("some of it could not be tried, so nothing is said about that")
         if not as_json:
             return say(f"\n{_summary(results)}\n") or (EXIT_LEAKS if problems else 0)
-        report = Report(
+        report = ProbeReport(
             ok=not problems,
             adapter=chosen.way.name,
             variant=chosen.way.variant,
@@ -104,12 +104,12 @@ async def _probe(here: Here, *, only: str | None, as_json: bool) -> int:
         await processes.close()
 
 
-async def _chosen(only: str | None, here: Here, processes: Processes) -> Chosen:
+async def _chosen(only: str | None, here: SandboxContext, processes: Processes) -> Chosen:
     chooser = Chooser(processes, state=here.where.state, only=only)  # pyright: ignore[reportArgumentType]  a choice of the parser
     return await chooser.choose()
 
 
-def _results(adapter: Adapter, here: Here, processes: Processes) -> AsyncGenerator[Result]:
+def _results(adapter: Adapter, here: SandboxContext, processes: Processes) -> AsyncGenerator[Result]:
     return run_probes(
         _start_for(adapter, processes),
         folder=private_folder(here.where.cache),

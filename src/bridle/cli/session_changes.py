@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from bridle.app.keeping import branch_session, days_kept, delete_session, sweep
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
+from bridle.cli.console import say, say_json
 from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
@@ -100,7 +100,7 @@ def _is_backup(path: str) -> bool:
 
 
 def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
-    from bridle.cli import tell
+    from bridle.cli.console import tell
     from bridle.sessions.backup import restore
 
     came = restore(store.shelf, parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
+from bridle.cli.console import say, say_json
 from bridle.clients.interaction.file_changes import Changes, FileChange, changes_of
 from bridle.protocol.events import InputAccepted, text_of
 from bridle.sessions.store import SessionRow, SessionStore

@@ -11,7 +11,7 @@ from bridle.base.files import write_atomic
 from bridle.base.json_line import escaped
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, unwritten
+from bridle.cli.console import say, unwritten
 from bridle.cli.session_words import day
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import clean, jsonl

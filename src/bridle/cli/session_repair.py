@@ -6,7 +6,7 @@ import argparse
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
+from bridle.cli.console import say, say_json
 from bridle.protocol.errors import BridleError
 from bridle.sessions.store import SessionStore
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from bridle.cli import say
+from bridle.cli.console import say
 from bridle.cli.stdin import typed_line
 from bridle.clients.replay import frames
 from bridle.protocol.errors import UsageError

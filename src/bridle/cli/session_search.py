@@ -9,7 +9,7 @@ import time
 from bridle.app.query_answers import search_hits
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
+from bridle.cli.console import say, say_json
 from bridle.cli.session_words import short
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import SearchHit

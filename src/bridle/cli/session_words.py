@@ -1,4 +1,4 @@
-"""How sessions are spoken of on the command line: when, which, and what is special about one."""
+"""Words for sessions on the command line: when, which, and what is special about one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 from bridle.app.engine import session_store, store_to_look
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
+from bridle.cli.console import say, say_json
 from bridle.cli.session_words import day, notes
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.story import Story

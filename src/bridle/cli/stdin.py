@@ -1,4 +1,4 @@
-"""What comes from stdin: the prompt of a run, which never waits for ever, and a line that a person types."""
+"""Text from stdin: the prompt of a run, which never waits for ever, and a line that a person types."""
 
 from __future__ import annotations
 

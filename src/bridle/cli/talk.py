@@ -18,10 +18,10 @@ from bridle.app.query_answers import is_local
 from bridle.app.settings import SessionSettings, session_options, session_settings
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
-from bridle.cli import say, tolerate_characters
-from bridle.cli.env_file import with_env_file
+from bridle.cli.console import say, tolerate_characters
 from bridle.cli.first_run import DEMO, choose_model
 from bridle.cli.history import PromptHistory
+from bridle.cli.path_options import with_env_file
 from bridle.cli.run import session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line

@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.cli import say, say_json
+from bridle.cli.console import say, say_json
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools

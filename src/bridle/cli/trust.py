@@ -17,7 +17,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.files import write_atomic
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli import say, say_json, tell
+from bridle.cli.console import say, say_json, tell
 from bridle.clients.interaction.trust_question import trust_lines, trust_words
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load

@@ -12,7 +12,7 @@ from contextlib import closing
 from bridle.app.engine import session_store, store_to_look
 from bridle.app.undoing import StoredUndo, stored_undo
 from bridle.base.visible import visible
-from bridle.cli import say, tell
+from bridle.cli.console import say, tell
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.story import Story

@@ -1,4 +1,4 @@
-"""Before anything is opened at a terminal: the passphrase of stored keys and sessions, where nobody gave it yet."""
+"""The passphrase of stored keys and sessions, asked for at a terminal where nobody gave it yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from bridle.app.models import DEMO
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.cli import tell
+from bridle.cli.console import tell
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError
 

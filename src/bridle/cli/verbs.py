@@ -1,4 +1,4 @@
-"""From words to a verb, and where failures become one sentence and an exit code."""
+"""The way from words to a verb; failures become one sentence and an exit code here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 
-from bridle.cli import tell, unwritten
 from bridle.cli.arguments import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
+from bridle.cli.console import tell, unwritten
 from bridle.protocol.errors import BridleError, UsageError
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from bridle.base.clock import iso_ms
-from bridle.base.markdown import MarkdownStream, Span
+from bridle.base.markdown import MarkdownStream, StyledSpan
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.as_markdown import gap_words
@@ -114,7 +114,7 @@ def _drawn(text: str) -> str:
     return "".join(_span(span) for span in (*stream.render_chunk(text), *stream.flush()))
 
 
-def _span(span: Span) -> str:
+def _span(span: StyledSpan) -> str:
     opening, closing = _PLAIN_TAGS[span.style]
     return f"{opening}{_text(span.text)}{closing}"
 

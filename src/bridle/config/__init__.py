@@ -1,4 +1,4 @@
-"""Where Bridle's files are, and what the settings in them say: found, merged, explained.
+"""Bridle's folders, and the settings in their files: found, merged, explained.
 
 Owns      the folders of an installation; the table of settings, their tiers, what a workspace may set, profiles.
 Imports   `base`, `protocol`.

@@ -1,4 +1,4 @@
-"""On which line a setting stands: TOML and JSON texts read for the places of their keys.
+"""The line each setting stands on: TOML and JSON texts read for the places of their keys.
 
 The texts were parsed before and are known to be valid; these scanners only follow along. On anything they do not
 understand they stop and return what they found: a missing line number is a smaller harm than a wrong one.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from bridle.base.regex import compiled_later
-from bridle.config.setting_table import Lines, Path
+from bridle.config.setting_table import LineNumbers, Path
 
 _BARE = compiled_later(r"[A-Za-z0-9_-]+")
 _SCALAR = compiled_later(r"[^\s,\]}#][^,\]}#\n]*")
@@ -35,7 +35,7 @@ class _Text:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.lines: Lines = {}
+        self.lines: LineNumbers = {}
         self._line = 1
         self._counted = 0
 
@@ -69,14 +69,14 @@ class _Text:
         return self.at >= len(self.text)
 
 
-def toml_lines(text: str) -> Lines:
+def toml_lines(text: str) -> LineNumbers:
     """The lines of a valid TOML text. A table's line is its first header, or the first key that makes it."""
     scan = _Text(text)
     _follow(scan, _toml)
     return scan.lines
 
 
-def json_lines(text: str) -> Lines:
+def json_lines(text: str) -> LineNumbers:
     """The lines of a valid JSON text. Of a key that stands twice, the last counts, as in the values."""
     scan = _Text(text)
     _follow(scan, lambda scan: _json_value(scan, ()))

@@ -1,4 +1,4 @@
-"""Where settings come from besides files: the environment and the command line. And what a source is.
+"""Sources of settings besides files: the environment and the command line. And what a source is.
 
 Every variable and every option is a source of its own, so that the origin of a value can be named exactly.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import (
-    Lines,
+    LineNumbers,
     Node,
     Path,
     Setting,
@@ -24,7 +24,7 @@ from bridle.config.setting_table import (
     path_of,
     tree,
 )
-from bridle.config.settings_file import Tier
+from bridle.config.settings_file import SettingsTier
 from bridle.config.value_check import Report, folded, line_of, unknown_clause, validated, wrong_value
 
 VARIABLES: Mapping[str, str] = {
@@ -46,10 +46,10 @@ OTHER_VARIABLES = (
 """The variables that mean something else."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a value comes from. `name` is how people call the place: a file, a variable, an option."""
 
-    tier: Tier
+    tier: SettingsTier
     name: str
     path: str | None = None
     line: int | None = None
@@ -66,27 +66,27 @@ class Source:
 
     def __init__(
         self,
-        tier: Tier,
+        tier: SettingsTier,
         name: str,
         values: Table,
         *,
         path: str | None = None,
-        lines: Lines | None = None,
+        lines: LineNumbers | None = None,
     ) -> None:
-        self.tier: Tier = tier
+        self.tier: SettingsTier = tier
         self.name = name
         self.path = path
         self.values = values
         self._lines = lines or {}
 
-    def origin(self, path: Path) -> Origin:
-        return Origin(tier=self.tier, name=self.name, path=self.path, line=line_of(self._lines, path))
+    def origin(self, path: Path) -> ValueOrigin:
+        return ValueOrigin(tier=self.tier, name=self.name, path=self.path, line=line_of(self._lines, path))
 
     def __repr__(self) -> str:  # without values: there may be keys among them
         return f"Source({self.tier!r}, {self.name!r})"
 
 
-class Option(msgspec.Struct, frozen=True):
+class GivenOption(msgspec.Struct, frozen=True):
     """A value given with an option of its own, like `--mode`."""
 
     name: str
@@ -94,14 +94,14 @@ class Option(msgspec.Struct, frozen=True):
     value: Any
 
 
-class Given(msgspec.Struct, frozen=True):
+class GivenSettings(msgspec.Struct, frozen=True):
     sources: list[Source]
     problems: list[Problem]
 
 
-def environment_sources(env: Mapping[str, str]) -> Given:
+def environment_sources(env: Mapping[str, str]) -> GivenSettings:
     """The settings among the variables; an empty one counts as unset. An unknown `BRIDLE_` variable is named."""
-    given = Given([], [])
+    given = GivenSettings([], [])
     for name in sorted(env):
         if not name.startswith("BRIDLE_") or not env[name]:
             continue
@@ -115,9 +115,9 @@ def environment_sources(env: Mapping[str, str]) -> Given:
     return given
 
 
-def flag_sources(sets: Sequence[str], options: Iterable[Option]) -> Given:
+def flag_sources(sets: Sequence[str], options: Iterable[GivenOption]) -> GivenSettings:
     """The settings of the command line: `--set key=value`, then options of their own, which are the plainer words."""
-    given = Given([], [])
+    given = GivenSettings([], [])
     for text in sets:
         _add_set(given, text)
     for option in options:
@@ -196,7 +196,7 @@ def checked_value(path: tuple[str, ...], value: Any, setting: Setting | None) ->
     return _check(nested(path, value), _reporter("")).problems
 
 
-def _add_set(given: Given, text: str) -> None:
+def _add_set(given: GivenSettings, text: str) -> None:
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
     if not equals:
@@ -214,7 +214,7 @@ def _add_set(given: Given, text: str) -> None:
     _add(given, "flags", "--set", path, value_of(value, setting))
 
 
-def _add(given: Given, tier: Tier, name: str, path: tuple[str, ...], value: Any) -> None:
+def _add(given: GivenSettings, tier: SettingsTier, name: str, path: tuple[str, ...], value: Any) -> None:
     checked = _check(nested(path, value), _reporter(name))
     given.problems.extend(checked.problems)
     if not checked.problems:

@@ -1,4 +1,4 @@
-"""What is wrong with settings, as data: where, which key, and one clause that says it."""
+"""Problems of settings, as data: where, which key, and one clause that says it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.config.problems import Problem, shown, shown_names
 from bridle.config.setting_table import nearest
-from bridle.config.settings_file import Parsed, Place, read
+from bridle.config.settings_file import Parsed, SettingsFile, read
 
 DEFAULT = "default"
 SCHEMA_VERSION = 1
@@ -24,7 +24,7 @@ HEADER = ("schema_version", "name", "about")
 class Preset(msgspec.Struct, frozen=True):
     """What a profile says besides its header, or why there is none."""
 
-    place: Place | None
+    place: SettingsFile | None
     parsed: Parsed
 
 
@@ -46,7 +46,7 @@ def read_profile(chosen: str, *, config_folder: str, relative_to: str) -> Preset
     path = _path_of(chosen, config_folder, relative_to)
     if path is None:
         return _missing(chosen, profile_names(config_folder))
-    place = Place(path=path, source=f"profile {shown(chosen)}")
+    place = SettingsFile(path=path, source=f"profile {shown(chosen)}")
     parsed = read(place)
     return Preset(place, _without_header(place, parsed))
 
@@ -78,7 +78,7 @@ def _missing(chosen: str, names: list[str]) -> Preset:
     return Preset(None, Parsed({}, {}, [Problem(severity="error", source="profile", problem=clause)]))
 
 
-def _without_header(place: Place, parsed: Parsed) -> Parsed:
+def _without_header(place: SettingsFile, parsed: Parsed) -> Parsed:
     version = parsed.values.get("schema_version", SCHEMA_VERSION)
     values = {key: value for key, value in parsed.values.items() if key not in HEADER}
     if type(version) is int and 0 < version <= SCHEMA_VERSION:

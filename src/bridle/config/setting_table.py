@@ -20,7 +20,7 @@ from bridle.protocol.events import Mode, Verdict
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands: names, and positions in lists."""
-Lines: TypeAlias = dict[Path, int]
+LineNumbers: TypeAlias = dict[Path, int]
 """The line, counted from 1, of every key and every list entry of a file."""
 Table: TypeAlias = dict[str, Any]
 
@@ -33,7 +33,7 @@ LARGEST = 10**9
 _ENVIRONMENT_NAME = compiled_later(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
+class ValueKind(msgspec.Struct, frozen=True, kw_only=True):
     """What a setting takes. `wanted` completes the sentence "… is not …"."""
 
     wanted: str
@@ -52,7 +52,7 @@ class Setting(msgspec.Struct, frozen=True):
     """
 
     key: str
-    kind: Kind
+    kind: ValueKind
     help: str
     default: Any = None
     required: bool = False
@@ -124,52 +124,54 @@ def _is_plain_map(value: object) -> bool:
     return isinstance(value, dict) and _is_plain(cast("object", value))
 
 
-TEXT = Kind(wanted="text", accepts=_is_text)
-TEXTS = Kind(wanted="a list of texts", accepts=_is_texts)
-HOSTS = Kind(wanted="a list of hosts like example.org, *.example.com or example.com:8443", accepts=_are_hosts)
-TEXT_MAP = Kind(wanted="a table of texts", accepts=_is_text_map)
-PLAIN_MAP = Kind(wanted="a table of plain values", accepts=_is_plain_map)
-FLAG = Kind(wanted="true or false", accepts=lambda value: isinstance(value, bool))
-WHOLE = Kind(
+TEXT = ValueKind(wanted="text", accepts=_is_text)
+TEXTS = ValueKind(wanted="a list of texts", accepts=_is_texts)
+HOSTS = ValueKind(
+    wanted="a list of hosts like example.org, *.example.com or example.com:8443", accepts=_are_hosts
+)
+TEXT_MAP = ValueKind(wanted="a table of texts", accepts=_is_text_map)
+PLAIN_MAP = ValueKind(wanted="a table of plain values", accepts=_is_plain_map)
+FLAG = ValueKind(wanted="true or false", accepts=lambda value: isinstance(value, bool))
+WHOLE = ValueKind(
     wanted="a whole number above 0",
     accepts=lambda value: type(value) is int and 0 < value <= LARGEST,
 )
-NUMBER = Kind(
+NUMBER = ValueKind(
     wanted="a number above 0",
     accepts=lambda value: type(value) in {int, float} and 0 < cast("float", value) <= LARGEST,
 )
-PRICE = Kind(
+PRICE = ValueKind(
     wanted="a number of dollars, 0 or more",
     accepts=lambda value: type(value) in {int, float} and 0 <= cast("float", value) <= LARGEST,
 )
-SHARE = Kind(
+SHARE = ValueKind(
     wanted="a share above 0 and at most 1",
     accepts=lambda value: type(value) in {int, float} and 0 < cast("float", value) <= 1,
 )
-ADDRESS = Kind(
+ADDRESS = ValueKind(
     wanted="an address that begins with http:// or https://",
     accepts=lambda value: isinstance(value, str) and value.startswith(("http://", "https://")),
 )
-ENVIRONMENT_NAME = Kind(
+ENVIRONMENT_NAME = ValueKind(
     wanted="the name of an environment variable",
     accepts=lambda value: isinstance(value, str) and _ENVIRONMENT_NAME.fullmatch(value) is not None,
 )
-COMMAND = Kind(
+COMMAND = ValueKind(
     wanted="a command, as text or as a list of words",
     accepts=lambda value: _is_text(value) or (_is_texts(value) and bool(value)),
 )
-DAYS = Kind(
+DAYS = ValueKind(
     wanted='"never" or a whole number of days above 0',
     accepts=lambda value: value == "never" or WHOLE.accepts(value),
 )
-TOKENS = Kind(
+TOKENS = ValueKind(
     wanted='"auto", "off" or a whole number above 0',
     accepts=lambda value: value in ("auto", "off") or WHOLE.accepts(value),
 )
 
 
-def one_of(noun: str, choices: tuple[str, ...]) -> Kind:
-    return Kind(
+def one_of(noun: str, choices: tuple[str, ...]) -> ValueKind:
+    return ValueKind(
         wanted=f"{noun} ({', '.join(choices)})",
         accepts=lambda value: isinstance(value, str) and value in choices,
         choices=choices,

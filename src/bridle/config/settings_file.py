@@ -16,13 +16,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import Contents, PathChanged, Untrusted, open_beneath, read_limited, read_trusted
+from bridle.base.files import FileContents, PathChanged, Untrusted, open_beneath, read_limited, read_trusted
 from bridle.base.regex import compiled_later
 from bridle.config.problems import Problem, Severity, shown
-from bridle.config.setting_table import Lines, Table
+from bridle.config.setting_table import LineNumbers, Table
 
-Tier: TypeAlias = Literal["defaults", "profile", "user", "project", "local", "config", "environment", "flags"]
-TIERS: tuple[Tier, ...] = (
+SettingsTier: TypeAlias = Literal[
+    "defaults", "profile", "user", "project", "local", "config", "environment", "flags"
+]
+TIERS: tuple[SettingsTier, ...] = (
     "defaults", "profile", "user", "project", "local", "config", "environment", "flags",
 )  # fmt: skip
 """Low to high. `config` is the file of `--config`."""
@@ -42,7 +44,7 @@ _LONG_KEY = compiled_later(
 )
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class SettingsFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file and how people call it: `config.toml`, `.bridle/config.toml`.
 
     A foreign file stands in a workspace. One that is no settings file at all is then left out with a warning; in
@@ -77,12 +79,12 @@ class Parsed(msgspec.Struct, frozen=True):
     """
 
     values: Table
-    lines: Lines
+    lines: LineNumbers
     problems: list[Problem]
     data: bytes = b""
 
 
-def read(place: Place) -> Parsed:
+def read(place: SettingsFile) -> Parsed:
     """What stands at a place where something stands. A foreign path is absolute and resolved up to its workspace.
 
     The person's own file may be a link, and nobody else may be able to write it. A foreign one must be a small regular
@@ -106,7 +108,7 @@ def read(place: Place) -> Parsed:
     return msgspec.structs.replace(parse(contents.data, place), data=contents.data)
 
 
-def _read_foreign(path: str, limit: int) -> Contents:
+def _read_foreign(path: str, limit: int) -> FileContents:
     fd = open_beneath(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -116,7 +118,7 @@ def _read_foreign(path: str, limit: int) -> Contents:
         os.close(fd)
 
 
-def parse(data: bytes, place: Place) -> Parsed:
+def parse(data: bytes, place: SettingsFile) -> Parsed:
     """The values and lines of a text, TOML or JSON by the name of its file. A byte order mark is no content."""
     try:
         text = data.decode("utf-8-sig")
@@ -136,20 +138,20 @@ def parse(data: bytes, place: Place) -> Parsed:
     return Parsed(values, json_lines(text) if is_json else toml_lines(text), [])
 
 
-class Found(NamedTuple):
+class PresentNames(NamedTuple):
     """The name that counts, if any, and those beside it that do not."""
 
     name: str | None
     others: tuple[str, ...]
 
 
-def present(folder: str, names: Sequence[str]) -> Found:
+def present(folder: str, names: Sequence[str]) -> PresentNames:
     """Which of these names stand in a folder; the first counts."""
     there = tuple(name for name in names if os.path.lexists(os.path.join(folder, name)))
-    return Found(there[0] if there else None, there[1:])
+    return PresentNames(there[0] if there else None, there[1:])
 
 
-def overlooked(place: Place, others: Sequence[str]) -> list[Problem]:
+def overlooked(place: SettingsFile, others: Sequence[str]) -> list[Problem]:
     """The warning about files that stand beside the one that counts."""
     return [place.report("warning", f"is used; {', '.join(others)} beside it is not")] if others else []
 
@@ -158,7 +160,7 @@ def _refused(problem: Problem) -> Parsed:
     return Parsed({}, {}, [problem])
 
 
-def _toml_values(text: str, place: Place) -> Table | Problem:
+def _toml_values(text: str, place: SettingsFile) -> Table | Problem:
     import tomllib
 
     if text.count(".") >= _MOST_DOTS and _LONG_KEY.search(text):
@@ -181,7 +183,7 @@ def _toml_problem(message: str, text: str) -> tuple[str, int | None]:
     return _clause(message), line
 
 
-def _json_values(text: str, place: Place) -> Table | Problem:
+def _json_values(text: str, place: SettingsFile) -> Table | Problem:
     try:
         values: object = msgspec.json.decode(text)
     except RecursionError:

@@ -10,7 +10,7 @@ import msgspec
 
 from bridle.base.redact import redact
 from bridle.base.visible import visible
-from bridle.config.origins import Origin
+from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, written
 from bridle.config.setting_table import JOINED, SETTINGS, Node, Path, Setting, key_of, node_at, path_of, tree
 from bridle.config.tiers import Tiers
@@ -19,15 +19,15 @@ HIDDEN = "(hidden)"
 _PASSWORD = re.compile(r"(://)[^/\s@]+@")
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
     """One setting in force. `value` is ready to be shown: secrets are not in it."""
 
     key: str
     value: Any
-    origin: Origin
+    origin: ValueOrigin
 
 
-def rows(tiers: Tiers) -> list[Row]:
+def rows(tiers: Tiers) -> list[SettingRow]:
     """Every setting that has a value, in the order of the table; lists of rules entry by entry."""
     return list(_rows(tiers, tree(), tiers.values, ()))
 
@@ -67,18 +67,18 @@ def _more(setting: Setting) -> str:
     return f" ({', '.join(setting.kind.choices)})" if setting.kind.choices else ""
 
 
-def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: Path) -> Iterator[Row]:
+def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: Path) -> Iterator[SettingRow]:
     names = values if node.named is not None else [name for name in node.children if name in values]
     for name in names:
         path = (*place, name)
         child = node.named or node.children[name]
         if child.listed is not None and child.key in JOINED:
             for index, entry in enumerate(tiers.written(child.key)):
-                yield Row(key=f"{child.key}[{index}]", value=_plain(entry.value), origin=entry.origin)
+                yield SettingRow(key=f"{child.key}[{index}]", value=_plain(entry.value), origin=entry.origin)
         elif child.setting is not None:
             where = tiers.origin(path)
             assert where is not None
-            yield Row(key=key_of(path), value=_hidden(child.setting, values[name]), origin=where)
+            yield SettingRow(key=key_of(path), value=_hidden(child.setting, values[name]), origin=where)
         else:
             yield from _rows(tiers, child, cast("Mapping[str, Any]", values[name]), path)
 

@@ -1,4 +1,4 @@
-"""Changing one setting in the person's own file, leaving everything else as it is: comments, order, spelling.
+"""One setting changed in the person's own file, and everything else left as it is: comments, order, spelling.
 
 The new text is parsed before it takes the old one's place, and must say exactly what the old one said but for the one
 change. Secrets are never written here.
@@ -16,7 +16,7 @@ from bridle.base.files import FileLock, private_folder, write_atomic
 from bridle.config.folders import Folders
 from bridle.config.origins import checked_value, settable, value_of
 from bridle.config.setting_table import Setting, Table, canonical, key_of, node_at
-from bridle.config.settings_file import OWN_NAMES, Parsed, Place, parse, present, read
+from bridle.config.settings_file import OWN_NAMES, Parsed, SettingsFile, parse, present, read
 from bridle.protocol.errors import BridleError, UsageError
 
 LOCK_TIMEOUT_S = 5.0
@@ -24,7 +24,7 @@ LOCK_TIMEOUT_S = 5.0
 _NewTable: TypeAlias = Callable[[], MutableMapping[str, Any]]
 
 
-class Change(NamedTuple):
+class SettingChange(NamedTuple):
     """What was done: the setting under our name, and its value before and after (None: not set)."""
 
     path: str
@@ -33,7 +33,7 @@ class Change(NamedTuple):
     after: Any
 
 
-def set_value(where: Folders, key: str, text: str) -> Change:
+def set_value(where: Folders, key: str, text: str) -> SettingChange:
     """Sets one setting in the user's file, which is made if there is none. `text` is TOML where it parses.
 
     Raises `UsageError` for a key that does not exist, a value it does not take, or a secret; `BadConfig` if the file
@@ -46,7 +46,7 @@ def set_value(where: Folders, key: str, text: str) -> Change:
     return _changed(where, path, value)
 
 
-def unset(where: Folders, key: str) -> Change:
+def unset(where: Folders, key: str) -> SettingChange:
     """Takes one setting out of the user's file; nothing happens where it is not set. Raises as `set_value` does."""
     path, _setting = _known(key, secrets=True)
     return _changed(where, path, None)
@@ -72,27 +72,27 @@ def _known(key: str, *, secrets: bool = False) -> tuple[tuple[str, ...], Setting
     return path, setting
 
 
-def _changed(where: Folders, path: tuple[str, ...], value: Any) -> Change:
+def _changed(where: Folders, path: tuple[str, ...], value: Any) -> SettingChange:
     private_folder(where.config)
     lock = FileLock(os.path.join(where.config, ".settings.lock"))
     if not lock.acquire(timeout_s=LOCK_TIMEOUT_S):
         raise BridleError("FileUnwritable", path=user_file(where), problem="another Bridle is changing it")
     with lock:
         file = user_file(where)
-        place = Place(path=file, source=os.path.basename(file))
+        place = SettingsFile(path=file, source=os.path.basename(file))
         old = _current(place)
         before = _at(old, path)
         if before == value and type(before) is type(value):
-            return Change(file, key_of(path), before, value)
+            return SettingChange(file, key_of(path), before, value)
         text = _new_text(place, old, path, value)
         try:
             write_atomic(os.path.realpath(file), text)
         except OSError as problem:
             raise BridleError("FileUnwritable", path=file, problem=problem.strerror) from None
-        return Change(file, key_of(path), before, value)
+        return SettingChange(file, key_of(path), before, value)
 
 
-def _current(place: Place) -> Table:
+def _current(place: SettingsFile) -> Table:
     if not os.path.lexists(place.path):
         return {}
     return _sound(read(place)).values
@@ -104,7 +104,7 @@ def _sound(parsed: Parsed) -> Parsed:
     return parsed
 
 
-def _new_text(place: Place, old: Table, path: tuple[str, ...], value: Any) -> bytes:
+def _new_text(place: SettingsFile, old: Table, path: tuple[str, ...], value: Any) -> bytes:
     """The changed text: the first that says what the old one said but for the change; otherwise the file stays."""
     from copy import deepcopy
 

@@ -21,12 +21,21 @@ import msgspec
 
 from bridle.base.files import repository_root
 from bridle.config.folders import Folders
-from bridle.config.origins import Option, Origin, Source, environment_sources, flag_sources
+from bridle.config.origins import GivenOption, Source, ValueOrigin, environment_sources, flag_sources
 from bridle.config.problems import Problem
 from bridle.config.profiles import DEFAULT, read_profile
 from bridle.config.setting_table import JOINED, Path, Table, awaited, defaults, key_of, node_at, path_of
-from bridle.config.settings_file import LOCAL_NAMES, OWN_NAMES, Parsed, Place, Tier, overlooked, present, read
-from bridle.config.value_check import Checked, folded, validated
+from bridle.config.settings_file import (
+    LOCAL_NAMES,
+    OWN_NAMES,
+    Parsed,
+    SettingsFile,
+    SettingsTier,
+    overlooked,
+    present,
+    read,
+)
+from bridle.config.value_check import CheckedSettings, folded, validated
 from bridle.config.workspace import (
     FOLDER,
     WorkspaceFile,
@@ -45,7 +54,7 @@ class Written(msgspec.Struct, frozen=True):
     """An entry of a list whose tiers add up, and where it stands."""
 
     value: Mapping[str, Any]
-    origin: Origin
+    origin: ValueOrigin
 
 
 class Tiers:
@@ -96,7 +105,7 @@ class Tiers:
                 return None
         return value
 
-    def origin(self, key: str | Path) -> Origin | None:
+    def origin(self, key: str | Path) -> ValueOrigin | None:
         """Where the value of a setting comes from; of a section, the highest tier that says something in it.
 
         None where `get` has nothing.
@@ -118,8 +127,8 @@ class Tiers:
         try:
             return msgspec.convert({} if value is None else value, kind)
         except msgspec.ValidationError as problem:
-            origin = self.origin(name) or Origin(tier="defaults", name="default")
-            where = Place(path=origin.path or origin.name, source=origin.name)
+            origin = self.origin(name) or ValueOrigin(tier="defaults", name="default")
+            where = SettingsFile(path=origin.path or origin.name, source=origin.name)
             raise where.error(f"{name} cannot be used: {problem}", origin.line).error() from None
 
     def written(self, key: str) -> tuple[Written, ...]:
@@ -170,7 +179,7 @@ def load(
     config_file: str | None = None,
     profile: str | None = None,
     sets: Sequence[str] = (),
-    options: Sequence[Option] = (),
+    options: Sequence[GivenOption] = (),
     is_acked: Callable[[WorkspaceFile], bool] = lambda _file: False,
     allow_project_hooks: bool = False,
 ) -> Tiers:
@@ -183,7 +192,9 @@ def load(
     user = _own_source("user", where.config, problems)
     explicit = _explicit_source(config_file or env.get("BRIDLE_CONFIG") or None, cwd, problems)
     environment = environment_sources(env)
-    flags = flag_sources(sets, [*options, *([Option("--profile", "profile", profile)] if profile else [])])
+    flags = flag_sources(
+        sets, [*options, *([GivenOption("--profile", "profile", profile)] if profile else [])]
+    )
     choosing = [*user, *explicit, *environment.sources, *flags.sources]
     chosen = _profile_source(choosing, where.config, cwd, problems)
     own = [Source("defaults", "default", defaults()), *chosen, *user]
@@ -214,11 +225,11 @@ def _with_preset(sources: list[Source]) -> list[Source]:
     return [defaults_source, Source("defaults", f"preset {chosen[-1]}", values), *written]
 
 
-def _own_source(tier: Tier, folder: str, problems: list[Problem]) -> list[Source]:
+def _own_source(tier: SettingsTier, folder: str, problems: list[Problem]) -> list[Source]:
     name, others = present(folder, OWN_NAMES)
     if name is None:
         return []
-    place = Place(path=os.path.join(folder, name), source=name)
+    place = SettingsFile(path=os.path.join(folder, name), source=name)
     problems += overlooked(place, others)
     return _source(tier, place, read(place), problems)
 
@@ -226,7 +237,7 @@ def _own_source(tier: Tier, folder: str, problems: list[Problem]) -> list[Source
 def _explicit_source(path: str | None, cwd: str, problems: list[Problem]) -> list[Source]:
     if path is None:
         return []
-    place = Place(path=os.path.abspath(os.path.join(cwd, path)), source=path)
+    place = SettingsFile(path=os.path.abspath(os.path.join(cwd, path)), source=path)
     return _source("config", place, read(place), problems)
 
 
@@ -246,7 +257,7 @@ def _profile_source(
     return _source("profile", preset.place, preset.parsed, problems)
 
 
-def _source(tier: Tier, place: Place, parsed: Parsed, problems: list[Problem]) -> list[Source]:
+def _source(tier: SettingsTier, place: SettingsFile, parsed: Parsed, problems: list[Problem]) -> list[Source]:
     problems += parsed.problems
     names = folded(parsed.values, parsed.lines, place.report)
     problems += names.problems
@@ -264,12 +275,12 @@ def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Probl
     if folder is None:
         return []
     sources: list[Source] = []
-    tiers: tuple[tuple[Tier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
+    tiers: tuple[tuple[SettingsTier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
     for tier, file_names in tiers:
         name, others = present(folder, file_names)
         if name is None:
             continue
-        place = Place(path=os.path.join(folder, name), source=f"{FOLDER}/{name}", foreign=True)
+        place = SettingsFile(path=os.path.join(folder, name), source=f"{FOLDER}/{name}", foreign=True)
         problems += overlooked(place, others)
         parsed = read(place)
         names = folded(parsed.values, parsed.lines, place.report)
@@ -285,7 +296,7 @@ def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Probl
     return sources
 
 
-def _workspace_file(place: Place, folder: str, data: bytes, values: Table) -> WorkspaceFile:
+def _workspace_file(place: SettingsFile, folder: str, data: bytes, values: Table) -> WorkspaceFile:
     project = os.path.dirname(folder)
     root = repository_root(project)
     return WorkspaceFile(
@@ -297,7 +308,9 @@ def _workspace_file(place: Place, folder: str, data: bytes, values: Table) -> Wo
     )
 
 
-def _without_secrets(checked: Checked, place: Place, problems: list[Problem]) -> Checked:
+def _without_secrets(
+    checked: CheckedSettings, place: SettingsFile, problems: list[Problem]
+) -> CheckedSettings:
     """Keys count in the user's own file only; anywhere else they are left out, and that is said."""
     secrets = [path for path in _leaves(checked.values, ()) if _is_secret(path)]
     values = checked.values
@@ -305,10 +318,10 @@ def _without_secrets(checked: Checked, place: Place, problems: list[Problem]) ->
         values = _without(values, path)
         clause = f"ignored {key_of(path)} (only your own config.toml may hold a key)"
         problems.append(place.report("warning", clause, checked.lines.get(path), key_of(path)))
-    return Checked(values, checked.lines, checked.problems)
+    return CheckedSettings(values, checked.lines, checked.problems)
 
 
-def _exposed_secrets(checked: Checked, place: Place) -> list[Problem]:
+def _exposed_secrets(checked: CheckedSettings, place: SettingsFile) -> list[Problem]:
     secrets = [path for path in _leaves(checked.values, ()) if _is_secret(path)]
     try:
         exposed = bool(secrets) and os.stat(place.path).st_mode & 0o077 != 0

@@ -14,7 +14,7 @@ import msgspec
 from bridle.config.problems import SHOWN_NAMES, Problem, Severity, shown, written
 from bridle.config.setting_table import (
     SETTINGS,
-    Lines,
+    LineNumbers,
     Node,
     Path,
     Setting,
@@ -30,32 +30,34 @@ Report = Callable[[Severity, str, int | None, str], Problem]
 """Makes a problem of a severity, a clause, a line and a key; whoever read the values knows where they stand."""
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckedSettings(msgspec.Struct, frozen=True):
     """Values under our names, the line of each by its path, and what is to be said about the rest."""
 
     values: Table
-    lines: Lines
+    lines: LineNumbers
     problems: list[Problem]
 
 
-def folded(values: Table, lines: Lines, report: Report, *, unknown: Severity = "warning") -> Checked:
+def folded(
+    values: Table, lines: LineNumbers, report: Report, *, unknown: Severity = "warning"
+) -> CheckedSettings:
     """Every known key under its one name. An unknown key is left out, and named with the nearest known one."""
     folding = _Folding(lines, report, unknown)
     found = folding.table(tree(), values, (), ())
-    return Checked(found, folding.found, folding.problems())
+    return CheckedSettings(found, folding.found, folding.problems())
 
 
-def validated(values: Table, lines: Lines, report: Report, *, in_file: bool = True) -> Checked:
+def validated(values: Table, lines: LineNumbers, report: Report, *, in_file: bool = True) -> CheckedSettings:
     """What the settings take, of folded values. Every value that is dropped is an error."""
     checking = _Checking(lines, report, in_file=in_file)
     kept = checking.section(tree(), values, ())
     checking.contradictions(kept)
-    return Checked(kept, lines, checking.problems)
+    return CheckedSettings(kept, lines, checking.problems)
 
 
 class _Folding:
-    def __init__(self, lines: Lines, report: Report, unknown: Severity) -> None:
-        self.found: Lines = {}
+    def __init__(self, lines: LineNumbers, report: Report, unknown: Severity) -> None:
+        self.found: LineNumbers = {}
         self._lines = lines
         self._report = report
         self._severity: Severity = unknown
@@ -134,7 +136,7 @@ def unknown_clause(node: Node, path: Path) -> str:
 
 
 class _Checking:
-    def __init__(self, lines: Lines, report: Report, *, in_file: bool) -> None:
+    def __init__(self, lines: LineNumbers, report: Report, *, in_file: bool) -> None:
         self.problems: list[Problem] = []
         self._in_file = in_file
         self._lines = lines
@@ -200,7 +202,7 @@ def wrong_value(setting: Setting, value: object, path: Path) -> str:
     return f"{shown(key_of(path))} = {value_shown} is not {setting.kind.wanted}"
 
 
-def line_of(lines: Lines, path: Path) -> int | None:
+def line_of(lines: LineNumbers, path: Path) -> int | None:
     """The line of a value, or of the nearest thing around it."""
     while path and path not in lines:
         path = path[:-1]

@@ -1,4 +1,4 @@
-"""What a file inside a workspace may set. Whoever wrote the workspace wrote it, so it may tighten and decorate.
+"""Settings a file of a workspace may make. Whoever wrote the workspace wrote it, so it may tighten and decorate.
 
 Three answers, and the default is the hardest:
   always      display settings, rules that deny or ask, and whatever is nowhere looser than the person's own choice
@@ -18,10 +18,10 @@ import msgspec
 
 from bridle.base.files import repository_root
 from bridle.config.problems import Problem, shown, shown_names, written
-from bridle.config.setting_table import Lines, Path, Table, key_of
-from bridle.config.settings_file import Place
+from bridle.config.setting_table import LineNumbers, Path, Table, key_of
+from bridle.config.settings_file import SettingsFile
 
-Answer: TypeAlias = Literal["always", "after ack", "never"]
+ProjectMaySet: TypeAlias = Literal["always", "after ack", "never"]
 
 FOLDER = ".bridle"
 
@@ -100,13 +100,13 @@ class Sifted(msgspec.Struct, frozen=True):
     """What a workspace file may say here, and the names of what it may not, by the reason."""
 
     values: Table
-    lines: Lines
+    lines: LineNumbers
     never: list[str]
     untrusted: list[str]
     unflagged: list[str]
 
 
-def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> Answer:
+def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> ProjectMaySet:
     """May a workspace file set this, where `own` is what holds without it? Rules are looked at one by one.
 
     A value that its setting would not take passes here, so that it is reported as the mistake it is.
@@ -131,14 +131,19 @@ def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> Answ
 
 
 def sifted(
-    values: Table, lines: Lines, own: Mapping[str, Any], *, acked: bool = False, allow_hooks: bool = False
+    values: Table,
+    lines: LineNumbers,
+    own: Mapping[str, Any],
+    *,
+    acked: bool = False,
+    allow_hooks: bool = False,
 ) -> Sifted:
     """Folded values of a workspace file, less what it may not set."""
     sieve = _Sieve(lines, own, acked, allow_hooks)
     return Sifted(sieve.table(values, ()), sieve.lines, sieve.never, sieve.untrusted, sieve.unflagged)
 
 
-def ignored(place: Place, sifted: Sifted) -> list[Problem]:
+def ignored(place: SettingsFile, sifted: Sifted) -> list[Problem]:
     """Everything that was left out, named once."""
     found: list[Problem] = []
     if sifted.never:
@@ -208,7 +213,7 @@ def project_folder(cwd: str) -> str | None:
 
 
 class _Sieve:
-    def __init__(self, lines: Lines, own: Mapping[str, Any], acked: bool, allow_hooks: bool) -> None:
+    def __init__(self, lines: LineNumbers, own: Mapping[str, Any], acked: bool, allow_hooks: bool) -> None:
         self.lines = dict(lines)
         self.never: list[str] = []
         self.untrusted: list[str] = []
@@ -300,5 +305,5 @@ def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> object:
     return value
 
 
-def _ignored(place: Place, names: list[str], reason: str) -> Problem:
+def _ignored(place: SettingsFile, names: list[str], reason: str) -> Problem:
     return place.report("warning", f"ignored {shown_names(names)} ({reason})")

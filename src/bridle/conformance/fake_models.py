@@ -36,14 +36,14 @@ from bridle.protocol.messages import (
     ToolUseBlock,
     YieldBlock,
 )
-from bridle.providers.script import Answer, Script, Statement, say
+from bridle.providers.script import Script, ScriptAnswer, Statement, say
 from bridle.providers.scripted import ScriptedModel, ScriptedWire
 
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.protocol.errors import ProviderError
 
-ScriptedAnswer: TypeAlias = Answer | Statement | tuple[Statement, ...]
+ScriptedAnswer: TypeAlias = ScriptAnswer | Statement | tuple[Statement, ...]
 
 
 def scripted(*answers: ScriptedAnswer, clock: Clock | None = None, name: str = "demo") -> ScriptedModel:
@@ -55,10 +55,10 @@ def scripted(*answers: ScriptedAnswer, clock: Clock | None = None, name: str = "
     return ScriptedModel(script, clock=clock or SystemClock(), name=name)
 
 
-def _as_answer(given: ScriptedAnswer) -> Answer:
-    if isinstance(given, Answer):
+def _as_answer(given: ScriptedAnswer) -> ScriptAnswer:
+    if isinstance(given, ScriptAnswer):
         return given
-    return Answer(given if isinstance(given, tuple) else (given,))
+    return ScriptAnswer(given if isinstance(given, tuple) else (given,))
 
 
 # Models that go wrong

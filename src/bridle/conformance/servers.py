@@ -5,8 +5,8 @@
     assert server.requests[0].json["model"] == "any"
 
 The path of a request says which wire it speaks. Like the scripted model the server counts the answers in a request to
-know which one to give; unlike it, it labels nothing, for it stands in for a real one. A `Fault` instead of an answer
-breaks the protocol below the script.
+know which one to give; unlike it, it labels nothing, for it stands in for a real one. A `ServerFault` instead of
+an answer breaks the protocol below the script.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from bridle.conformance.servers_responses import ResponsesSpeech
 from bridle.conformance.servers_speech import Speech
 from bridle.protocol.messages import Usage
 from bridle.providers.script import (
-    Answer,
-    Call,
     Fail,
     Say,
     Script,
+    ScriptAnswer,
+    ScriptCall,
     Spend,
     Statement,
     Stop,
@@ -63,7 +63,7 @@ then nothing, half an answer and then nothing, a closed connection without a wor
 bytes that are no text, a line without end, a picture, a stream that is said to be a document."""
 Misnaming: TypeAlias = Literal["same_ids", "no_ids"]
 """What may be wrong with the calls of an answer: one id for all of them, or none."""
-Fault: TypeAlias = Breakage | Misnaming
+ServerFault: TypeAlias = Breakage | Misnaming
 
 MODELS: Final = ("scripted-large", "scripted-small")
 _CHUNK_AT_ONCE: Final = 512
@@ -103,7 +103,7 @@ class LoopbackServer(ABC):
         """The tasks of the connections that are open."""
 
     @abstractmethod
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         """Answers one request and says whether the connection can be kept."""
 
     async def __aenter__(self) -> Self:
@@ -128,7 +128,7 @@ class LoopbackServer(ABC):
         try:
             while (request := await _read_request(reader)) is not None:
                 self.requests.append(request)
-                if not await self.answer(request, Reply(writer)):
+                if not await self.answer(request, ReplyWriter(writer)):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has gone
@@ -147,7 +147,7 @@ class JsonServer(LoopbackServer):
         self._answers = answers
         self._status = status or {}
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         name = f"{request.method} {request.path}"
         found: Any = self._answers.get(name)
         if found is None:
@@ -163,7 +163,7 @@ class ModelServer(LoopbackServer):
         self,
         script: Script,
         *,
-        faults: Iterable[Fault | None] = (),
+        faults: Iterable[ServerFault | None] = (),
         models: Iterable[str] = MODELS,
         clock: Clock | None = None,
     ) -> None:
@@ -175,9 +175,11 @@ class ModelServer(LoopbackServer):
         self._failures: Counter[tuple[int, int]] = Counter()
 
     @classmethod
-    def playing(cls, *answers: Answer | Statement, faults: Iterable[Fault | None] = ()) -> ModelServer:
+    def playing(
+        cls, *answers: ScriptAnswer | Statement, faults: Iterable[ServerFault | None] = ()
+    ) -> ModelServer:
         """A server that gives these answers in order, each a statement or an `answer(…)`."""
-        given = tuple(one if isinstance(one, Answer) else Answer((one,)) for one in answers)
+        given = tuple(one if isinstance(one, ScriptAnswer) else ScriptAnswer((one,)) for one in answers)
         return cls(Script("test", given), faults=faults)
 
     @property
@@ -190,7 +192,7 @@ class ModelServer(LoopbackServer):
         """The requests for an answer, in order, on whichever wire."""
         return [request for request in self.requests if _speech_of(request) is not None]
 
-    async def answer(self, request: Received, reply: Reply) -> bool:
+    async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if request.method == "GET" and request.path.partition("?")[0].endswith("/models"):
             rows = [{"id": name, "object": "model", "owned_by": "bridle"} for name in self._models]
             return await reply.whole(200, {"object": "list", "data": rows})
@@ -210,7 +212,7 @@ class ModelServer(LoopbackServer):
             spoken.one_id = _ONE_ID[fault]
         return await (self._stream if asked.get("stream") else self._tell)(spoken, reply)
 
-    async def _break(self, fault: Breakage, speech: type[Speech], reply: Reply) -> bool:
+    async def _break(self, fault: Breakage, speech: type[Speech], reply: ReplyWriter) -> bool:
         match fault:
             case "page" | "error_page":
                 page = b"<!DOCTYPE html><title>Sign in</title><p>Please sign in to the network."
@@ -231,7 +233,7 @@ class ModelServer(LoopbackServer):
             case "garbage" | "cut" | "half" | "silence" | "stalled" | "empty" | "not_utf8" | "huge_line":
                 return await self._break_stream(fault, speech, reply)
 
-    async def _break_stream(self, fault: Breakage, speech: type[Speech], reply: Reply) -> bool:
+    async def _break_stream(self, fault: Breakage, speech: type[Speech], reply: ReplyWriter) -> bool:
         await reply.begin_stream()
         spoken = speech({}, number=0, usage=Usage())
         if fault in {"cut", "half", "stalled", "not_utf8"}:
@@ -252,7 +254,7 @@ class ModelServer(LoopbackServer):
                 pass
         return await reply.end_stream()
 
-    async def _tell(self, spoken: Speech, reply: Reply) -> bool:
+    async def _tell(self, spoken: Speech, reply: ReplyWriter) -> bool:
         """The answer as one object."""
         failed = None
         async for step in self._steps(spoken):
@@ -262,7 +264,7 @@ class ModelServer(LoopbackServer):
         self._forget_failures(spoken.number)
         return await reply.whole(200, spoken.whole())
 
-    async def _stream(self, spoken: Speech, reply: Reply) -> bool:
+    async def _stream(self, spoken: Speech, reply: ReplyWriter) -> bool:
         """The answer as server-sent events. What comes without a pause is written together."""
         pending = bytearray(spoken.begin())
         async for step in self._steps(spoken):
@@ -282,7 +284,7 @@ class ModelServer(LoopbackServer):
         await reply.write(bytes(pending) + spoken.end())
         return await reply.end_stream()
 
-    async def _fail_within(self, fail: Fail, spoken: Speech, reply: Reply, pending: bytes) -> bool:
+    async def _fail_within(self, fail: Fail, spoken: Speech, reply: ReplyWriter, pending: bytes) -> bool:
         if pending:
             await reply.write(pending)
         if fail.reason in {"cut", "unreachable"}:
@@ -304,7 +306,7 @@ class ModelServer(LoopbackServer):
                             yield b""
                             await self._clock.sleep(pause_s)
                         yield say(text)
-                case Call():
+                case ScriptCall():
                     yield spoken.call(statement)
                 case Wait():
                     yield b""
@@ -320,10 +322,10 @@ class ModelServer(LoopbackServer):
                 case Yield():
                     pass  # no protocol has a word for it
 
-    def _answers(self, number: int) -> Answer:
+    def _answers(self, number: int) -> ScriptAnswer:
         if number < len(self._script.answers):
             return self._script.answers[number]
-        return Answer((Say(f"The script {self._script.path} has no answer left for this request."),))
+        return ScriptAnswer((Say(f"The script {self._script.path} has no answer left for this request."),))
 
     def _is_due(self, fail: Fail, place: tuple[int, int]) -> bool:
         if fail.times is not None and self._failures[place] >= fail.times:
@@ -351,7 +353,7 @@ def _problem(request: Received, speech: type[Speech]) -> str | None:
         return f"The request cannot be read: {type(error).__name__}"
 
 
-async def _refuse(reply: Reply, fail: Fail, spoken: Speech) -> bool:
+async def _refuse(reply: ReplyWriter, fail: Fail, spoken: Speech) -> bool:
     """A failure before the first word: a status where the protocol has one."""
     refusal = spoken.refusal(fail.reason)
     if refusal is None:
@@ -372,7 +374,7 @@ def _pieces(statement: Say | Think) -> Iterator[tuple[float, str]]:
 # HTTP/1.1, as much of it as a model server needs
 
 
-class Reply:
+class ReplyWriter:
     """Writes one response. Every method returns whether the connection can be kept."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:

@@ -9,8 +9,8 @@ from typing import ClassVar, Final, cast
 import msgspec
 
 from bridle.conformance.servers_speech import (
-    Json,
-    Refusal,
+    JsonObject,
+    ServerRefusal,
     Speech,
     are_distinct,
     in_halves,
@@ -19,23 +19,23 @@ from bridle.conformance.servers_speech import (
     sealed,
 )
 from bridle.protocol.messages import Usage
-from bridle.providers.script import Call, FailReason
+from bridle.providers.script import FailReason, ScriptCall
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 _STRICT_ID: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
-def _anthropic_error(message: str, kind: str) -> Json:
+def _anthropic_error(message: str, kind: str) -> JsonObject:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_scripted"}
 
 
-_ANTHROPIC_REFUSALS: Final[Mapping[FailReason, Refusal]] = {
-    "rate_limited": Refusal(
+_ANTHROPIC_REFUSALS: Final[Mapping[FailReason, ServerRefusal]] = {
+    "rate_limited": ServerRefusal(
         429, _anthropic_error("This request would exceed your rate limit.", "rate_limit_error")
     ),
-    "overloaded": Refusal(529, _anthropic_error("Overloaded", "overloaded_error")),
-    "bad_credentials": Refusal(401, _anthropic_error("invalid x-api-key", "authentication_error")),
+    "overloaded": ServerRefusal(529, _anthropic_error("Overloaded", "overloaded_error")),
+    "bad_credentials": ServerRefusal(401, _anthropic_error("invalid x-api-key", "authentication_error")),
 }
 _BLOCKS: Final = {
     "user": {"text", "image", "tool_result"},
@@ -47,13 +47,13 @@ class AnthropicSpeech(Speech):
     path = "/messages"
     stops: ClassVar = {"end_turn": "end_turn", "max_tokens": "max_tokens", "content_filter": "refusal"}
 
-    def __init__(self, asked: Json, *, number: int, usage: Usage) -> None:
+    def __init__(self, asked: JsonObject, *, number: int, usage: Usage) -> None:
         super().__init__(asked, number=number, usage=usage)
-        self._content: list[Json] = []
+        self._content: list[JsonObject] = []
         self._is_open = False
 
     @staticmethod
-    def problem(asked: Json, headers: Mapping[str, str]) -> str | None:
+    def problem(asked: JsonObject, headers: Mapping[str, str]) -> str | None:
         if "anthropic-version" not in headers:
             return "anthropic-version: header is required"
         if not isinstance(asked["max_tokens"], int) or asked["max_tokens"] < 1:
@@ -86,7 +86,7 @@ class AnthropicSpeech(Speech):
         return None
 
     @staticmethod
-    def answers_so_far(asked: Json) -> int:
+    def answers_so_far(asked: JsonObject) -> int:
         return sum(message.get("role") == "assistant" for message in rows(asked["messages"]))
 
     def begin(self) -> bytes:
@@ -104,7 +104,7 @@ class AnthropicSpeech(Speech):
         self._content[-1]["thinking"] += text
         return opened + self._delta({"type": "thinking_delta", "thinking": text})
 
-    def call(self, statement: Call) -> bytes:
+    def call(self, statement: ScriptCall) -> bytes:
         self.calls += 1
         block = {"type": "tool_use", "id": self.call_id("toolu"), "name": statement.tool}
         events = [self._closed(), self._opened({**block, "input": {}})]
@@ -126,24 +126,24 @@ class AnthropicSpeech(Speech):
     def error(self, reason: FailReason) -> bytes:
         return named_event(_ANTHROPIC_REFUSALS[reason].body)
 
-    def whole(self) -> Json:
+    def whole(self) -> JsonObject:
         self._closed()
         told = {"content": self._content, "stop_reason": self._stop, "usage": self._spent()}
         return {**self._message(), **told}
 
     @staticmethod
-    def refusal(reason: FailReason) -> Refusal | None:
+    def refusal(reason: FailReason) -> ServerRefusal | None:
         return _ANTHROPIC_REFUSALS.get(reason)
 
     @staticmethod
-    def bad_request(problem: str) -> Json:
+    def bad_request(problem: str) -> JsonObject:
         return _anthropic_error(problem, "invalid_request_error")
 
     @property
     def _stop(self) -> str:
         return "tool_use" if self.calls else self.stops[self.stop]
 
-    def _opened(self, block: Json) -> bytes:
+    def _opened(self, block: JsonObject) -> bytes:
         if self._is_open and self._content[-1]["type"] == block["type"]:
             return b""
         closed = self._closed()
@@ -163,10 +163,10 @@ class AnthropicSpeech(Speech):
         self._is_open = False
         return signed + named_event({"type": "content_block_stop", "index": len(self._content) - 1})
 
-    def _delta(self, delta: Json) -> bytes:
+    def _delta(self, delta: JsonObject) -> bytes:
         return named_event({"type": "content_block_delta", "index": len(self._content) - 1, "delta": delta})
 
-    def _message(self) -> Json:
+    def _message(self) -> JsonObject:
         return {
             "id": f"msg_scripted_{self.number + 1}",
             "type": "message",
@@ -177,7 +177,7 @@ class AnthropicSpeech(Speech):
             "stop_sequence": None,
         }
 
-    def _spent(self) -> Json:
+    def _spent(self) -> JsonObject:
         return {
             "input_tokens": self.usage.input_tokens,
             "cache_creation_input_tokens": self.usage.cache_write_tokens,
@@ -186,9 +186,9 @@ class AnthropicSpeech(Speech):
         }
 
 
-def _turns(asked: Json) -> list[Json]:
+def _turns(asked: JsonObject) -> list[JsonObject]:
     """The messages, neighbours of one role joined as the vendor joins them."""
-    turns: list[Json] = []
+    turns: list[JsonObject] = []
     for message in asked["messages"]:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
@@ -199,8 +199,8 @@ def _turns(asked: Json) -> list[Json]:
     return turns
 
 
-def _wrong_thinking(asked: Json) -> str | None:
-    thinking = cast("Json", asked.get("thinking") or {"type": "disabled"})
+def _wrong_thinking(asked: JsonObject) -> str | None:
+    thinking = cast("JsonObject", asked.get("thinking") or {"type": "disabled"})
     if thinking["type"] == "enabled" and not 1024 <= thinking["budget_tokens"] < asked["max_tokens"]:
         return "max_tokens must be greater than thinking.budget_tokens"
     if thinking["type"] != "disabled" and asked.get("temperature", 1) != 1:
@@ -208,7 +208,7 @@ def _wrong_thinking(asked: Json) -> str | None:
     return None
 
 
-def _wrong_block(role: str, block: Json) -> str | None:
+def _wrong_block(role: str, block: JsonObject) -> str | None:
     if block["type"] not in _BLOCKS[role]:
         return f"a {role} has no block {block['type']}"
     match block["type"]:

@@ -9,8 +9,8 @@ import msgspec
 
 from bridle.conformance.servers_speech import (
     OPENAI_REFUSALS,
-    Json,
-    Refusal,
+    JsonObject,
+    ServerRefusal,
     Speech,
     are_distinct,
     bare_event,
@@ -19,7 +19,7 @@ from bridle.conformance.servers_speech import (
     rows,
 )
 from bridle.protocol.messages import Usage
-from bridle.providers.script import Call, FailReason
+from bridle.providers.script import FailReason, ScriptCall
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -28,13 +28,13 @@ class ChatSpeech(Speech):
     path = "/chat/completions"
     stops: ClassVar = {"end_turn": "stop", "max_tokens": "length", "content_filter": "content_filter"}
 
-    def __init__(self, asked: Json, *, number: int, usage: Usage) -> None:
+    def __init__(self, asked: JsonObject, *, number: int, usage: Usage) -> None:
         super().__init__(asked, number=number, usage=usage)
         self._texts: dict[str, list[str]] = {}
-        self._made: list[Json] = []
+        self._made: list[JsonObject] = []
 
     @staticmethod
-    def problem(asked: Json, headers: Mapping[str, str]) -> str | None:
+    def problem(asked: JsonObject, headers: Mapping[str, str]) -> str | None:
         open_calls: list[str] = []
         for place, message in enumerate(asked["messages"]):
             role = message["role"]
@@ -57,7 +57,7 @@ class ChatSpeech(Speech):
         return None
 
     @staticmethod
-    def answers_so_far(asked: Json) -> int:
+    def answers_so_far(asked: JsonObject) -> int:
         return sum(message.get("role") == "assistant" for message in rows(asked["messages"]))
 
     def begin(self) -> bytes:
@@ -69,7 +69,7 @@ class ChatSpeech(Speech):
     def thinking(self, text: str) -> bytes:
         return self._said("reasoning_content", text)
 
-    def call(self, statement: Call) -> bytes:
+    def call(self, statement: ScriptCall) -> bytes:
         """A call as a vendor streams it: id and name first, then the arguments in two pieces."""
         index = self.calls
         self.calls += 1
@@ -86,7 +86,7 @@ class ChatSpeech(Speech):
 
     def end(self) -> bytes:
         events = self._chunk({}, finish=self._finish)
-        options = cast("Json", self.asked.get("stream_options") or {})
+        options = cast("JsonObject", self.asked.get("stream_options") or {})
         if options.get("include_usage"):
             named = self._named("chat.completion.chunk")
             events += bare_event({**named, "choices": [], "usage": self._spent()})
@@ -95,9 +95,9 @@ class ChatSpeech(Speech):
     def error(self, reason: FailReason) -> bytes:
         return bare_event(OPENAI_REFUSALS[reason].body)
 
-    def whole(self) -> Json:
+    def whole(self) -> JsonObject:
         content = "".join(self._texts.get("content", ()))
-        message: Json = {"role": "assistant", "content": content or None}
+        message: JsonObject = {"role": "assistant", "content": content or None}
         if self._made:
             message["tool_calls"] = self._made
         if thought := "".join(self._texts.get("reasoning_content", ())):
@@ -106,11 +106,11 @@ class ChatSpeech(Speech):
         return {**self._named("chat.completion"), "choices": [choice], "usage": self._spent()}
 
     @staticmethod
-    def refusal(reason: FailReason) -> Refusal | None:
+    def refusal(reason: FailReason) -> ServerRefusal | None:
         return OPENAI_REFUSALS.get(reason)
 
     @staticmethod
-    def bad_request(problem: str) -> Json:
+    def bad_request(problem: str) -> JsonObject:
         return openai_error(problem, None)
 
     @property
@@ -121,14 +121,14 @@ class ChatSpeech(Speech):
         self._texts.setdefault(field, []).append(text)
         return self._chunk({field: text})
 
-    def _chunk(self, delta: Json, *, finish: str | None = None) -> bytes:
+    def _chunk(self, delta: JsonObject, *, finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return bare_event({**self._named("chat.completion.chunk"), "choices": [choice]})
 
-    def _named(self, kind: str) -> Json:
+    def _named(self, kind: str) -> JsonObject:
         return {"id": "chatcmpl-scripted", "object": kind, "created": 0, "model": self.model}
 
-    def _spent(self) -> Json:
+    def _spent(self) -> JsonObject:
         usage = self.usage
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         return {

@@ -9,8 +9,8 @@ import msgspec
 
 from bridle.conformance.servers_speech import (
     OPENAI_REFUSALS,
-    Json,
-    Refusal,
+    JsonObject,
+    ServerRefusal,
     Speech,
     are_distinct,
     in_halves,
@@ -20,7 +20,7 @@ from bridle.conformance.servers_speech import (
     sealed,
 )
 from bridle.protocol.messages import Usage
-from bridle.providers.script import Call, FailReason
+from bridle.providers.script import FailReason, ScriptCall
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -33,14 +33,14 @@ class ResponsesSpeech(Speech):
         "content_filter": "content_filter",
     }
 
-    def __init__(self, asked: Json, *, number: int, usage: Usage) -> None:
+    def __init__(self, asked: JsonObject, *, number: int, usage: Usage) -> None:
         super().__init__(asked, number=number, usage=usage)
-        self._output: list[Json] = []
-        self._open: Json | None = None
+        self._output: list[JsonObject] = []
+        self._open: JsonObject | None = None
         self._sequence = 0
 
     @staticmethod
-    def problem(asked: Json, headers: Mapping[str, str]) -> str | None:
+    def problem(asked: JsonObject, headers: Mapping[str, str]) -> str | None:
         open_calls: list[str] = []
         items = rows(asked["input"])
         for place, item in enumerate(items):
@@ -74,7 +74,7 @@ class ResponsesSpeech(Speech):
         return None if asked.get("store") is False else "this server stores nothing: store must be false"
 
     @staticmethod
-    def answers_so_far(asked: Json) -> int:
+    def answers_so_far(asked: JsonObject) -> int:
         """Neighbouring items of the model are one answer."""
         count, before = 0, False
         for item in rows(asked["input"]):
@@ -95,18 +95,18 @@ class ResponsesSpeech(Speech):
     def thinking(self, text: str) -> bytes:
         return self._within("reasoning", text)
 
-    def call(self, statement: Call) -> bytes:
+    def call(self, statement: ScriptCall) -> bytes:
         self.calls += 1
-        item: Json = {"id": self.call_id("fc"), "type": "function_call", "status": "in_progress"}
+        item: JsonObject = {"id": self.call_id("fc"), "type": "function_call", "status": "in_progress"}
         item |= {"call_id": self.call_id("call"), "name": statement.tool, "arguments": ""}
         events = [self._closed(), self._added(item)]
-        place: Json = {"item_id": item["id"], "output_index": len(self._output) - 1}
+        place: JsonObject = {"item_id": item["id"], "output_index": len(self._output) - 1}
         arguments = _ENCODER.encode(statement.input).decode()
         events += [
             self._event("response.function_call_arguments.delta", **place, delta=piece)
             for piece in in_halves(arguments)
         ]
-        done: Json = {**place, "name": statement.tool, "arguments": arguments}
+        done: JsonObject = {**place, "name": statement.tool, "arguments": arguments}
         events.append(self._event("response.function_call_arguments.done", **done))
         item |= {"arguments": arguments}
         return b"".join((*events, self._closed()))
@@ -124,7 +124,7 @@ class ResponsesSpeech(Speech):
         failed = {**self._response("failed"), "error": {"code": "server_error", "message": body["message"]}}
         return self._event("response.failed", response=failed)
 
-    def whole(self) -> Json:
+    def whole(self) -> JsonObject:
         self._closed()
         complete = self.calls > 0 or self.stop == "end_turn"
         response = self._response("completed" if complete else "incomplete")
@@ -133,11 +133,11 @@ class ResponsesSpeech(Speech):
         return {**response, "output": self._output, "usage": self._spent()}
 
     @staticmethod
-    def refusal(reason: FailReason) -> Refusal | None:
+    def refusal(reason: FailReason) -> ServerRefusal | None:
         return OPENAI_REFUSALS.get(reason)
 
     @staticmethod
-    def bad_request(problem: str) -> Json:
+    def bad_request(problem: str) -> JsonObject:
         return openai_error(problem, None)
 
     def _within(self, kind: str, text: str) -> bytes:
@@ -155,9 +155,9 @@ class ResponsesSpeech(Speech):
     def _opened(self, kind: str) -> Iterator[bytes]:
         identity = f"{self.number + 1}_{len(self._output)}"
         if kind == "message":
-            item: Json = {"id": f"msg_{identity}", "type": "message", "status": "in_progress"}
+            item: JsonObject = {"id": f"msg_{identity}", "type": "message", "status": "in_progress"}
             yield self._added({**item, "role": "assistant", "content": []})
-            part: Json = {"type": "output_text", "text": "", "annotations": []}
+            part: JsonObject = {"type": "output_text", "text": "", "annotations": []}
             field = "content"
         else:
             yield self._added({"id": f"rs_{identity}", "type": "reasoning", "summary": []})
@@ -188,12 +188,12 @@ class ResponsesSpeech(Speech):
         index = len(self._output) - 1
         return b"".join((*events, self._event("response.output_item.done", output_index=index, item=item)))
 
-    def _added(self, item: Json) -> bytes:
+    def _added(self, item: JsonObject) -> bytes:
         self._output.append(item)
         self._open = item
         return self._event("response.output_item.added", output_index=len(self._output) - 1, item=item)
 
-    def _place(self) -> Json:
+    def _place(self) -> JsonObject:
         assert self._open is not None
         index = "summary_index" if self._open["type"] == "reasoning" else "content_index"
         return {"item_id": self._open["id"], "output_index": len(self._output) - 1, index: 0}
@@ -203,7 +203,7 @@ class ResponsesSpeech(Speech):
         self._sequence += 1
         return event
 
-    def _response(self, status: str) -> Json:
+    def _response(self, status: str) -> JsonObject:
         echoed = ("instructions", "max_output_tokens", "prompt_cache_key", "temperature")
         return {
             "id": f"resp_scripted_{self.number + 1}",
@@ -223,7 +223,7 @@ class ResponsesSpeech(Speech):
             **{name: self.asked.get(name) for name in echoed},
         }
 
-    def _spent(self) -> Json:
+    def _spent(self) -> JsonObject:
         usage = self.usage
         given = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         return {
@@ -241,15 +241,15 @@ class ResponsesSpeech(Speech):
 _BEGINNING: Final = ("created", "in_progress")
 
 
-def _logprobs(kind: str) -> Json:
+def _logprobs(kind: str) -> JsonObject:
     return {"logprobs": []} if kind == "message" else {}
 
 
-def _summary_of(item: Json) -> str:
+def _summary_of(item: JsonObject) -> str:
     return "".join(part["text"] for part in rows(item.get("summary")))
 
 
-def _wrong_content(item: Json) -> str | None:
+def _wrong_content(item: JsonObject) -> str | None:
     wanted = {"assistant": {"output_text", "refusal"}, "user": {"input_text", "input_image"}}
     if item["role"] not in {"user", "assistant", "system", "developer"}:
         return "unknown role"

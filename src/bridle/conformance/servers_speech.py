@@ -14,18 +14,18 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 import msgspec
 
 from bridle.protocol.messages import Usage
-from bridle.providers.script import Call, FailReason, ScriptedStop
+from bridle.providers.script import FailReason, ScriptCall, ScriptedStop
 
-Json: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ServerRefusal(msgspec.Struct, frozen=True):
     """A status and the JSON that comes with it."""
 
     status: int
-    body: Json
+    body: JsonObject
 
 
 class Speech(ABC):
@@ -34,7 +34,7 @@ class Speech(ABC):
     path: ClassVar[str]
     stops: ClassVar[Mapping[ScriptedStop, str]]
 
-    def __init__(self, asked: Json, *, number: int, usage: Usage) -> None:
+    def __init__(self, asked: JsonObject, *, number: int, usage: Usage) -> None:
         self.number = number
         self.asked = asked
         self.model = str(asked.get("model", "scripted"))
@@ -48,12 +48,12 @@ class Speech(ABC):
 
     @staticmethod
     @abstractmethod
-    def problem(asked: Json, headers: Mapping[str, str]) -> str | None:
+    def problem(asked: JsonObject, headers: Mapping[str, str]) -> str | None:
         """What is wrong with a request: order and ids of its messages, as the protocol has them."""
 
     @staticmethod
     @abstractmethod
-    def answers_so_far(asked: Json) -> int:
+    def answers_so_far(asked: JsonObject) -> int:
         """How many answers a request holds."""
 
     # The answer, as it is streamed
@@ -68,7 +68,7 @@ class Speech(ABC):
     def thinking(self, text: str) -> bytes: ...
 
     @abstractmethod
-    def call(self, statement: Call) -> bytes: ...
+    def call(self, statement: ScriptCall) -> bytes: ...
 
     @abstractmethod
     def end(self) -> bytes: ...
@@ -78,7 +78,7 @@ class Speech(ABC):
         """An error inside an answer that has begun."""
 
     @abstractmethod
-    def whole(self) -> Json: ...
+    def whole(self) -> JsonObject: ...
 
     def call_id(self, kind: str) -> str:
         """The id of the call that is being told."""
@@ -88,28 +88,28 @@ class Speech(ABC):
 
     @staticmethod
     @abstractmethod
-    def refusal(reason: FailReason) -> Refusal | None:
+    def refusal(reason: FailReason) -> ServerRefusal | None:
         """How a vendor refuses before the first word; None where it would just go away."""
 
     @staticmethod
     @abstractmethod
-    def bad_request(problem: str) -> Json: ...
+    def bad_request(problem: str) -> JsonObject: ...
 
 
 def in_halves(text: str) -> tuple[str, str]:
     return text[: len(text) // 2], text[len(text) // 2 :]
 
 
-def bare_event(value: Json) -> bytes:
+def bare_event(value: JsonObject) -> bytes:
     return b"data: %b\n\n" % _ENCODER.encode(value)
 
 
-def named_event(value: Json) -> bytes:
+def named_event(value: JsonObject) -> bytes:
     return b"event: %b\n%b" % (str(value["type"]).encode(), bare_event(value))
 
 
-def rows(value: Any) -> list[Json]:
-    return cast("list[Json]", value if isinstance(value, list) else [])
+def rows(value: Any) -> list[JsonObject]:
+    return cast("list[JsonObject]", value if isinstance(value, list) else [])
 
 
 def are_distinct(ids: list[str]) -> bool:
@@ -125,14 +125,14 @@ def sealed(text: str) -> str:
 # How OpenAI refuses, on both of its wires
 
 
-def openai_error(message: str, code: str | None, kind: str = "invalid_request_error") -> Json:
+def openai_error(message: str, code: str | None, kind: str = "invalid_request_error") -> JsonObject:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-OPENAI_REFUSALS: Final[Mapping[FailReason, Refusal]] = {
-    "rate_limited": Refusal(
+OPENAI_REFUSALS: Final[Mapping[FailReason, ServerRefusal]] = {
+    "rate_limited": ServerRefusal(
         429, openai_error("Rate limit reached for requests.", "rate_limit_exceeded", "requests")
     ),
-    "overloaded": Refusal(503, openai_error("The server is overloaded.", None, "server_error")),
-    "bad_credentials": Refusal(401, openai_error("Incorrect API key provided.", "invalid_api_key")),
+    "overloaded": ServerRefusal(503, openai_error("The server is overloaded.", None, "server_error")),
+    "bad_credentials": ServerRefusal(401, openai_error("Incorrect API key provided.", "invalid_api_key")),
 }

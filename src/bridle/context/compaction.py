@@ -42,7 +42,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     recent_messages: int | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction will do. `dropped` and `kept` are the entries as they are now, in order."""
 
     kept_from: int
@@ -94,16 +94,16 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
     return groups
 
 
-def plan_clearing(entries: Sequence[Entry], goal: Goal) -> Plan | None:
+def plan_clearing(entries: Sequence[Entry], goal: Goal) -> CompactionPlan | None:
     """Clears the large results of all but the last calls; None where that is not enough."""
     with_calls = [group for group in grouped(entries) if any(map(_calls, group))]
     old = [entry for group in with_calls[:-RECENT_CALLS] for entry in group]
     cleared = tuple(block.wire_id for block in _results(old) if block_tokens(block) > LARGE_RESULT)
-    made = Plan(kept_from=NO_EVENT, also_kept=(), cleared=cleared, dropped=(), kept=tuple(entries))
+    made = CompactionPlan(kept_from=NO_EVENT, also_kept=(), cleared=cleared, dropped=(), kept=tuple(entries))
     return made if cleared and made.event(entries, "").tokens_after <= goal.tokens else None
 
 
-def plan_summary(entries: Sequence[Entry], goal: Goal) -> Plan | None:
+def plan_summary(entries: Sequence[Entry], goal: Goal) -> CompactionPlan | None:
     """Gives up everything but the end, pinned words and what people asked for; None where nothing could go.
 
     What a running turn was asked for stays in any case, and so does the last group.
@@ -125,7 +125,7 @@ def plan_summary(entries: Sequence[Entry], goal: Goal) -> Plan | None:
     if not any(entry.mark.source != "summary" for entry in dropped):
         return None
     kept = (*front, *after)
-    return Plan(
+    return CompactionPlan(
         kept_from=after[0].mark.event,
         also_kept=tuple(entry.mark.event for entry in front),
         cleared=_cleared_to_fit(kept, goal.most_tokens - goal.summary_tokens),

@@ -23,7 +23,7 @@ from bridle.protocol.events import Compacted, ContextAdded, Notice, PrefixSet
 from bridle.protocol.messages import Parameters, TextBlock
 
 if TYPE_CHECKING:
-    from bridle.context.compaction import Goal, Plan
+    from bridle.context.compaction import CompactionPlan, Goal
     from bridle.engine.conversation import Conversation, Entry
     from bridle.engine.journal import Journal
     from bridle.engine.side_question import AskAside
@@ -73,7 +73,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     summary_tokens: int = SUMMARY_TOKENS
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class CompactorNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """What a compactor needs from outside.
 
     `window_of` gives the tokens a model, by provider and name, takes, None where nobody knows. `affordable` says
@@ -92,7 +92,7 @@ class _Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A compaction as it would be without a model. `scale` is how much more than its estimate a token counts."""
 
     event: Compacted
-    plan: Plan
+    plan: CompactionPlan
     goal: Goal
     entries: list[Entry]
     prefix: PrefixSet
@@ -102,7 +102,7 @@ class _Draft(msgspec.Struct, frozen=True, kw_only=True):
 class Compactor:
     """Compacts the conversation of one session."""
 
-    def __init__(self, journal: Journal, settings: CompactionSettings, around: Surroundings) -> None:
+    def __init__(self, journal: Journal, settings: CompactionSettings, around: CompactorNeeds) -> None:
         self._journal = journal
         self._settings = settings
         self._around = around

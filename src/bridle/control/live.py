@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.protocol.queries import GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
 
-State: TypeAlias = Literal["opening", "open", "ending", "ended"]
+LiveState: TypeAlias = Literal["opening", "open", "ending", "ended"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class LiveSession:
     def __init__(self, command: CreateSession, *, clock: Clock, ended: Callable[[LiveSession], None]) -> None:
         self.id = command.resume or ""
         self.command = command
-        self.state: State = "opening"
+        self.state: LiveState = "opening"
         self.cause: EndCause | None = None
         self.failure: StoreError | None = None
         self.attachments: dict[str, Attachment] = {}

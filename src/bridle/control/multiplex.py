@@ -17,11 +17,11 @@ from msgspec import structs
 from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.control.authority import (
-    NOWHERE,
+    NOT_OPEN,
     Asked,
     Bounds,
     FollowEvents,
-    Standing,
+    MeantSession,
     may,
     options_for_agents,
     session_of,
@@ -68,7 +68,7 @@ OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_fol
 """Options of `CreateSession.config` that say nothing about how a run works that is open already."""
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class ClientSight(msgspec.Struct, frozen=True, kw_only=True):
     """What a client sees: which sessions there are for it, and those that are open in this engine, by id."""
 
     shows: Callable[[str], bool]
@@ -89,7 +89,7 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     find: Callable[[str], tuple[str, str]]
     past: Callable[[str, int], Iterable[Envelope]]
     bounds_of: Callable[[CreateSession], Bounds]
-    answer: Callable[[AnyQuery, Sight], Awaitable[AnyQueryAnswer]]
+    answer: Callable[[AnyQuery, ClientSight], Awaitable[AnyQueryAnswer]]
     rename: Callable[[str, str], None]
     pin: Callable[[str, bool], None]
     branch: Callable[[str, int | None], str]
@@ -346,26 +346,26 @@ class Multiplexer:
 
     def _admit(self, client: Client, claims: Claims | None, asked: Asked) -> None:
         """Raises `CommandRefused` for what this client may not do."""
-        refusal = may(client, claims, asked, self._standing(client, asked))
+        refusal = may(client, claims, asked, self._meant_session(client, asked))
         if refusal is not None:
             raise CommandRefused(refusal.reason, **refusal.data)
 
-    def _standing(self, client: Client, asked: Asked) -> Standing:
+    def _meant_session(self, client: Client, asked: Asked) -> MeantSession:
         live = self._live.get(session_of(asked) or "")
         if live is not None and live.state == "opening":
             live = None
         if isinstance(asked, CreateSession):
             if client.identity != "agent":
-                return NOWHERE
+                return NOT_OPEN
             bounds = self._source.bounds_of(asked)
             if live is not None:
                 bounds = structs.replace(bounds, mode=live.session.journal.conversation.mode)
-            return Standing(bounds=bounds)
+            return MeantSession(bounds=bounds)
         if isinstance(asked, FollowEvents) and self._reads_end(client, asked.session):
-            return Standing(is_open=True, attached=True)
+            return MeantSession(is_open=True, attached=True)
         if live is None:
-            return NOWHERE
-        return Standing(
+            return NOT_OPEN
+        return MeantSession(
             is_open=live.state == "open" or isinstance(asked, FollowEvents),
             attached=client.id in live.attachments,
             mode=live.session.journal.conversation.mode,
@@ -379,7 +379,7 @@ class Multiplexer:
         self._admit(client, claims, query)
         is_open = {session: live for session, live in self._live.items() if live.state == "open"}
         shows = claims.covers_session if claims is not None else _everything
-        return await self._source.answer(query, Sight(shows=shows, live=is_open))
+        return await self._source.answer(query, ClientSight(shows=shows, live=is_open))
 
     async def follow(
         self, client: Client, claims: Claims | None, session: str, since: int

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from bridle.base.http_routes import parse_url
-from bridle.credentials.oauth import LOOPBACK, Refused, clause
+from bridle.credentials.oauth import LOOPBACK, SignInRefused, clause
 
 PATH: Final = "/callback"
 MAX_REQUEST_BYTES: Final = 16 * 1024
@@ -20,7 +20,7 @@ _STRANGE: Final = "This page belongs to no sign-in that is going on."
 
 
 def code_of(query: str, state: str) -> str | None:
-    """The code that a browser brought, None if it belongs to another sign-in. Raises `Refused` for a no.
+    """The code that a browser brought, None if it belongs to another sign-in. Raises `SignInRefused` for a no.
 
     Nothing of the query counts before its state is the one that this sign-in made up.
     """
@@ -32,12 +32,12 @@ def code_of(query: str, state: str) -> str | None:
     if len(given) != 1 or not hmac.compare_digest(given[0].encode(), state.encode()):
         return None
     if "error" in fields:
-        raise Refused(clause(fields["error"][0], 60), clause(fields.get("error_description", [""])[0]))
+        raise SignInRefused(clause(fields["error"][0], 60), clause(fields.get("error_description", [""])[0]))
     codes = fields.get("code", [])
     return codes[0] if len(codes) == 1 and codes[0] else None
 
 
-class Callback:
+class CallbackListener:
     """Listens on this machine while entered. `uri` is where the browser has to come back to."""
 
     def __init__(self, state: str, *, redirect_uri: str = "") -> None:
@@ -51,7 +51,7 @@ class Callback:
         self._code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> Callback:
+    async def __aenter__(self) -> CallbackListener:
         """Raises OSError when the port of a given address is taken."""
         self._server = await asyncio.start_server(
             self._accept, self._host, self._port, limit=MAX_REQUEST_BYTES
@@ -69,7 +69,7 @@ class Callback:
         self._code.cancel()
 
     async def code(self) -> str:
-        """The code, once a browser brought it. Raises `Refused`."""
+        """The code, once a browser brought it. Raises `SignInRefused`."""
         return await asyncio.shield(self._code)
 
     def take(self, address: str) -> bool:
@@ -110,7 +110,7 @@ class Callback:
     def _answer(self, query: str) -> tuple[int, str]:
         try:
             code = code_of(query, self._state)
-        except Refused as refusal:
+        except SignInRefused as refusal:
             if not self._code.done():
                 self._code.set_exception(refusal)
                 self._code.exception()  # it is told to whoever waits, if anybody does

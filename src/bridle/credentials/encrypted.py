@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 from bridle.base import files
-from bridle.credentials.locks import Keys, Lock, LockKind
+from bridle.credentials.locks import Keys, LockKind, SealLock
 from bridle.credentials.records import Credential, CredentialError, decoded, encoded
-from bridle.credentials.seal_format import NONCE_BYTES, Header, Newer, header_of, key_id, seal, unseal
+from bridle.credentials.seal_format import NONCE_BYTES, Header, NewerSeal, header_of, key_id, seal, unseal
 
 MAX_BYTES = 1 << 20
 LOCK_WAIT_S = 10.0
@@ -73,7 +73,7 @@ class EncryptedStore:
     def list(self) -> list[Credential]:
         return [credential for _, credential in sorted(self._read()[1].items())]
 
-    def lock(self) -> Lock | None:
+    def lock(self) -> SealLock | None:
         """How the file is locked; None where there is none. Needs no key."""
         data = self._bytes()
         return None if data is None else self._header(data).lock
@@ -90,7 +90,7 @@ class EncryptedStore:
             self._key(self._header(data))
 
     def relock(
-        self, kind: LockKind, passphrase: str = "", *, before: Callable[[Lock], None] = lambda _lock: None
+        self, kind: LockKind, passphrase: str = "", *, before: Callable[[SealLock], None] = lambda _lock: None
     ) -> None:
         """Locks the file, or the one to come, another way. The old key must open it; the passphrase is the new one.
 
@@ -104,7 +104,7 @@ class EncryptedStore:
             before(lock)
             self._write(lock, found)
 
-    def _read(self) -> tuple[Lock | None, dict[str, Credential]]:
+    def _read(self) -> tuple[SealLock | None, dict[str, Credential]]:
         data = self._bytes()
         if data is None:
             return None, {}
@@ -127,7 +127,7 @@ class EncryptedStore:
     def _header(self, data: bytes) -> Header:
         try:
             return header_of(data)
-        except Newer:
+        except NewerSeal:
             raise CredentialError("CredentialsNewer", path=self.path) from None
         except ValueError as problem:
             raise CredentialError("CredentialsDamaged", path=self.path, problem=str(problem)) from None
@@ -143,7 +143,7 @@ class EncryptedStore:
             raise CredentialError("CredentialsDamaged", path=self.path, problem="it is too large")
         return found.data
 
-    def _write(self, lock: Lock, credentials: dict[str, Credential]) -> None:
+    def _write(self, lock: SealLock, credentials: dict[str, Credential]) -> None:
         try:
             key = self._keys.key(lock, path=self.path, fresh=True)
             files.write_atomic(self.path, seal(encoded(credentials), lock, key, self._random(NONCE_BYTES)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from bridle.credentials.oauth import Answer, Post
+from bridle.credentials.oauth import FormAnswer, Post
 from bridle.credentials.records import CredentialError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ MAX_ANSWER_BYTES = 256 * 1024
 def form_post(connections: Callable[[], HttpConnections]) -> Post:
     """A `Post` over these connections. Redirects are not followed: a form with a secret goes where it was sent."""
 
-    async def post(address: str, form: Mapping[str, str]) -> Answer:
+    async def post(address: str, form: Mapping[str, str]) -> FormAnswer:
         from bridle.base.http import HttpFault, Timeouts
 
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
@@ -28,7 +28,7 @@ def form_post(connections: Callable[[], HttpConnections]) -> Post:
             async with await connections().post_stream(
                 address, headers=headers, body=body, timeouts=timeouts
             ) as response:
-                return Answer(response.status, await response.read(MAX_ANSWER_BYTES))
+                return FormAnswer(response.status, await response.read(MAX_ANSWER_BYTES))
         except HttpFault as fault:
             raise CredentialError(
                 "ProviderUnreachable", address=fault.origin, problem=fault.problem, hint=""

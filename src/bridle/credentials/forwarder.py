@@ -19,25 +19,25 @@ from typing import Final, Literal
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
+from bridle.base.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
 from bridle.base.http_routes import parse_url
-from bridle.base.processes import CannotStart, Process, Processes
+from bridle.base.processes import CannotStart, Processes, ProcessGroup
 from bridle.credentials.helper_protocol import (
     BEAT_S,
-    Ask,
     Channel,
     Errand,
-    Fault,
     Find,
-    Found,
-    Gone,
-    Head,
+    HelperGone,
+    HelperReply,
+    HelperRequest,
     Impossible,
+    KeyFound,
     Named,
     Names,
-    Refusal,
-    Reply,
-    Request,
+    NotSent,
+    ReplyFault,
+    ReplyHead,
+    SendRequest,
     engines_end,
 )
 from bridle.protocol.errors import ProviderError
@@ -52,7 +52,7 @@ CRASHES_S: Final = 60.0
 class ForwardedResponse:
     """An answer that comes by way of the helper; the counterpart of `StreamedResponse`, with the same contract."""
 
-    def __init__(self, head: Head, origin: str, channel: Channel[Reply]) -> None:
+    def __init__(self, head: ReplyHead, origin: str, channel: Channel[HelperReply]) -> None:
         self.status = head.status
         self.headers = head.headers
         self.truncated = head.truncated
@@ -68,7 +68,7 @@ class ForwardedResponse:
             raise StopAsyncIteration
         try:
             heard = await self._channel.hear()
-        except Gone:
+        except HelperGone:
             await self.close()
             raise HttpFault("reset", self._origin, "the credential helper ended") from None
         except BaseException:
@@ -77,7 +77,7 @@ class ForwardedResponse:
         match heard:
             case bytes():
                 return heard
-            case Fault():
+            case ReplyFault():
                 await self.close()
                 raise HttpFault(heard.kind, heard.origin, heard.problem)
             case _:
@@ -145,7 +145,7 @@ class Forwarder:
         """Has the credential found, and renewed where it must be."""
         reply, channel = await self._exchange(Find())
         channel.abort()
-        assert isinstance(reply, Found)
+        assert isinstance(reply, KeyFound)
         self.source = reply.source
 
     async def names(self) -> frozenset[str]:
@@ -163,11 +163,11 @@ class Forwarder:
 
     async def get(
         self, url: str, *, headers: Mapping[str, str], limit_bytes: int, timeouts: Timeouts = DEFAULT_TIMEOUTS
-    ) -> Completed:
+    ) -> HttpAnswer:
         """A small answer as a whole, cut after `limit_bytes`."""
         async with await self._ask("GET", url, headers, b"", timeouts, limit_bytes) as response:
             body = await response.read(limit_bytes)
-        return Completed(response.status, response.headers, body, response.truncated)
+        return HttpAnswer(response.status, response.headers, body, response.truncated)
 
     async def close(self) -> None:
         """Ends the helper, and every request it works on. May be repeated."""
@@ -185,7 +185,7 @@ class Forwarder:
         limit_bytes: int = 0,
     ) -> ForwardedResponse:
         origin = parse_url(url).origin
-        ask = Ask(
+        ask = SendRequest(
             method=method,
             url=url,
             headers=headers,
@@ -194,10 +194,12 @@ class Forwarder:
             limit_bytes=limit_bytes,
         )
         reply, channel = await self._exchange(ask, body)
-        assert isinstance(reply, Head)
+        assert isinstance(reply, ReplyHead)
         return ForwardedResponse(reply, origin, channel)
 
-    async def _exchange(self, request: Request, body: bytes = b"") -> tuple[Reply, Channel[Reply]]:
+    async def _exchange(
+        self, request: HelperRequest, body: bytes = b""
+    ) -> tuple[HelperReply, Channel[HelperReply]]:
         """The first words of an answer. Ends: every helper that goes is one more crash."""
         while True:
             running = await self._ready()
@@ -209,10 +211,10 @@ class Forwarder:
                 except BaseException:
                     channel.abort()
                     raise
-            except Gone:
+            except HelperGone:
                 running.lose("it ended")
                 continue
-            if not isinstance(reply, (Found, Named, Head)):
+            if not isinstance(reply, (KeyFound, Named, ReplyHead)):
                 channel.abort()
                 raise _failure(reply)
             return reply, channel
@@ -265,7 +267,7 @@ class _Running:
 
     def __init__(
         self,
-        process: Process,
+        process: ProcessGroup,
         control: socket.socket,
         errand: Errand,
         clock: Clock,
@@ -286,16 +288,16 @@ class _Running:
         control.setblocking(False)
         self._loop.add_reader(control, self._listen)
 
-    async def open(self) -> Channel[Reply]:
-        """The channel of a new request. Raises `Gone`."""
+    async def open(self) -> Channel[HelperReply]:
+        """The channel of a new request. Raises `HelperGone`."""
         if not self.alive:
-            raise Gone
+            raise HelperGone
         ours, theirs = socket.socketpair()
         try:
             socket.send_fds(self._control, [b"+"], [theirs.fileno()])
         except OSError:  # it is gone, or so far behind that nothing more fits in
             ours.close()
-            raise Gone from None
+            raise HelperGone from None
         finally:
             theirs.close()
         self._open += 1
@@ -353,11 +355,11 @@ class _Running:
             self._watch = self._clock.call_later(SILENCE_S - silent_s, self._look)
 
 
-def _failure(reply: Reply | bytes) -> Exception:
+def _failure(reply: HelperReply | bytes) -> Exception:
     match reply:
-        case Refusal():
+        case NotSent():
             return ProviderError(reply.reason, **reply.data)
-        case Fault():
+        case ReplyFault():
             return HttpFault(reply.kind, reply.origin, reply.problem)
         case Impossible():
             return ValueError(reply.problem)

@@ -23,21 +23,21 @@ from bridle.base.own_process import close_to_others, leave_no_core
 from bridle.credentials.helper_protocol import (
     BEAT,
     BEAT_S,
-    Ask,
     Channel,
-    End,
     Errand,
-    Fault,
     Find,
-    Found,
-    Gone,
-    Head,
+    HelperGone,
+    HelperReply,
+    HelperRequest,
     Impossible,
+    KeyFound,
     Named,
     Names,
-    Refusal,
-    Reply,
-    Request,
+    NotSent,
+    ReplyEnd,
+    ReplyFault,
+    ReplyHead,
+    SendRequest,
     helpers_end,
 )
 from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
@@ -57,7 +57,7 @@ def keep_to_ourselves() -> None:
 class _Unavailable(Exception):
     """There is no credential to send a request with."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: NotSent) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
 
@@ -91,7 +91,7 @@ class Holder:
             self._key = self._checked(self._given() or await self._stored())
         except CredentialError as problem:
             if self._errand.needs_key:
-                raise _Unavailable(Refusal(problem.reason, problem.data)) from None
+                raise _Unavailable(NotSent(problem.reason, problem.data)) from None
             self._key = None
         self._looked = True
         return self._key
@@ -173,7 +173,7 @@ class Helper:
         channel = await helpers_end(sock)
         try:
             request = await channel.hear()
-            body = await channel.read(request.body_bytes) if isinstance(request, Ask) else b""
+            body = await channel.read(request.body_bytes) if isinstance(request, SendRequest) else b""
             answering = asyncio.ensure_future(self._answer(request, body, channel))
             leaving = asyncio.ensure_future(channel.left())
             leaving.add_done_callback(lambda _: answering.cancel())
@@ -182,44 +182,46 @@ class Helper:
             finally:
                 leaving.cancel()
             await channel.end()
-        except (Gone, asyncio.CancelledError):
+        except (HelperGone, asyncio.CancelledError):
             pass
         finally:
             channel.abort()
 
-    async def _answer(self, request: Request | bytes, body: bytes, channel: Channel[Request]) -> None:
+    async def _answer(
+        self, request: HelperRequest | bytes, body: bytes, channel: Channel[HelperRequest]
+    ) -> None:
         try:
             match request:
                 case Find():
                     key = await self._holder.find()
-                    await channel.say(Found(key.source if key is not None else None))
+                    await channel.say(KeyFound(key.source if key is not None else None))
                 case Names():
                     await channel.say(Named(await asyncio.to_thread(self._holder.names)))
-                case Ask():
+                case SendRequest():
                     await self._forward(request, body, channel)
                 case bytes():
-                    raise Gone
+                    raise HelperGone
         except _Unavailable as problem:
             await channel.say(problem.refusal)
         except CredentialError as problem:
-            await channel.say(Refusal(problem.reason, problem.data))
+            await channel.say(NotSent(problem.reason, problem.data))
 
-    async def _forward(self, ask: Ask, body: bytes, channel: Channel[Request]) -> None:
+    async def _forward(self, ask: SendRequest, body: bytes, channel: Channel[HelperRequest]) -> None:
         key = await self._holder.found()
         secrets = key.secrets if key is not None else ()
         try:
             await self._send(ask, self._with_key(ask, key), body, channel, secrets)
         except HttpFault as fault:
-            await channel.say(Fault(fault.kind, fault.origin, masked(fault.problem, secrets)))
+            await channel.say(ReplyFault(fault.kind, fault.origin, masked(fault.problem, secrets)))
         except ValueError as problem:
             await channel.say(Impossible(masked(str(problem), secrets)))
 
     async def _send(
         self,
-        ask: Ask,
+        ask: SendRequest,
         headers: dict[str, str],
         body: bytes,
-        channel: Channel[Request],
+        channel: Channel[HelperRequest],
         secrets: tuple[str, ...],
     ) -> None:
         masking = Masking(secrets)
@@ -240,9 +242,9 @@ class Helper:
                         await channel.piece(piece)
                 if rest := masking.end():
                     await channel.piece(rest)
-        await channel.say(End())
+        await channel.say(ReplyEnd())
 
-    def _with_key(self, ask: Ask, key: _Key | None) -> dict[str, str]:
+    def _with_key(self, ask: SendRequest, key: _Key | None) -> dict[str, str]:
         """The headers of a request. Raises ValueError for any other host than the provider's."""
         ours, asked = parse_url(self._errand.base_url), parse_url(ask.url)
         if asked.origin != ours.origin:
@@ -256,8 +258,8 @@ class Helper:
 
 def _head(
     status: int, headers: Mapping[str, str], secrets: tuple[str, ...], *, truncated: bool = False
-) -> Reply:
-    return Head(status, {name: masked(value, secrets) for name, value in headers.items()}, truncated)
+) -> HelperReply:
+    return ReplyHead(status, {name: masked(value, secrets) for name, value in headers.items()}, truncated)
 
 
 async def serve(errand: Errand, control: socket.socket, clock: Clock) -> None:

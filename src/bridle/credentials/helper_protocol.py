@@ -1,4 +1,4 @@
-"""What the engine and the credential helper say to each other.
+"""The messages between the engine and the credential helper.
 
 Every request has a socket of its own, made by the engine and handed over. On it: one request, its body, and the
 answer, in frames of a kind, a size and bytes. Whoever closes the socket gives the request up.
@@ -76,7 +76,7 @@ class Names(msgspec.Struct, frozen=True, tag="names"):
     """Which providers have a stored credential?"""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
+class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     """Send this to the provider, with its key. `body_bytes` follow. Of an answer to GET, `limit_bytes` are read."""
 
     method: Literal["GET", "POST"]
@@ -87,12 +87,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     limit_bytes: int = 0
 
 
-Request: TypeAlias = Find | Names | Ask
+HelperRequest: TypeAlias = Find | Names | SendRequest
 
 # Replies
 
 
-class Found(msgspec.Struct, frozen=True, tag="found"):
+class KeyFound(msgspec.Struct, frozen=True, tag="found"):
     """Where the key is from; None where there is none and none is needed."""
 
     source: str | None
@@ -102,19 +102,19 @@ class Named(msgspec.Struct, frozen=True, tag="named"):
     names: tuple[str, ...]
 
 
-class Head(msgspec.Struct, frozen=True, tag="head"):
-    """The beginning of the provider's answer. Pieces of its body follow, then `End`, or a `Fault`."""
+class ReplyHead(msgspec.Struct, frozen=True, tag="head"):
+    """The beginning of the provider's answer. Pieces of its body follow, then `ReplyEnd`, or a `ReplyFault`."""
 
     status: int
     headers: Mapping[str, str]
     truncated: bool = False
 
 
-class End(msgspec.Struct, frozen=True, tag="end"):
+class ReplyEnd(msgspec.Struct, frozen=True, tag="end"):
     """The body is whole."""
 
 
-class Fault(msgspec.Struct, frozen=True, tag="fault"):
+class ReplyFault(msgspec.Struct, frozen=True, tag="fault"):
     """No whole answer: an `HttpFault`."""
 
     kind: FaultKind
@@ -122,7 +122,7 @@ class Fault(msgspec.Struct, frozen=True, tag="fault"):
     problem: str
 
 
-class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
+class NotSent(msgspec.Struct, frozen=True, tag="refusal"):
     """No credential to send it with. Nothing was sent."""
 
     reason: str
@@ -135,12 +135,12 @@ class Impossible(msgspec.Struct, frozen=True, tag="impossible"):
     problem: str
 
 
-Reply: TypeAlias = Found | Named | Head | End | Fault | Refusal | Impossible
+HelperReply: TypeAlias = KeyFound | Named | ReplyHead | ReplyEnd | ReplyFault | NotSent | Impossible
 
 Spoken = TypeVar("Spoken")
 
 
-class Gone(ConnectionError):
+class HelperGone(ConnectionError):
     """The other end is not there any more."""
 
 
@@ -159,32 +159,32 @@ class Channel(Generic[Spoken]):
         self._heard = heard
         self._closed: Callable[[], None] | None = closed
 
-    async def say(self, words: Request | Reply, data: bytes = b"") -> None:
-        """`data` follows as it is. Raises `Gone`."""
+    async def say(self, words: HelperRequest | HelperReply, data: bytes = b"") -> None:
+        """`data` follows as it is. Raises `HelperGone`."""
         spoken = msgspec.msgpack.encode(words)
         await self._send(_FRAME.pack(_WORDS, len(spoken)) + spoken, data)
 
     async def piece(self, data: bytes) -> None:
-        """Part of a body. Returns once there is room for more. Raises `Gone`."""
+        """Part of a body. Returns once there is room for more. Raises `HelperGone`."""
         await self._send(_FRAME.pack(_PIECE, len(data)), data)
 
     async def hear(self) -> Spoken | bytes:
-        """The next words, or the next piece of a body. Raises `Gone`."""
+        """The next words, or the next piece of a body. Raises `HelperGone`."""
         try:
             kind, size = _FRAME.unpack(await self._reader.readexactly(_FRAME.size))
             if size > MAX_FRAME_BYTES:
-                raise Gone
+                raise HelperGone
             data = await self._reader.readexactly(size)
             return data if kind == _PIECE else self._heard.decode(data)
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.MsgspecError):
-            raise Gone from None
+            raise HelperGone from None
 
     async def read(self, size: int) -> bytes:
-        """Exactly so many bytes, as they were sent. Raises `Gone`."""
+        """Exactly so many bytes, as they were sent. Raises `HelperGone`."""
         try:
             return await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise Gone from None
+            raise HelperGone from None
 
     async def left(self) -> None:
         """Returns when the other end gives up. Nothing may be left to hear."""
@@ -213,17 +213,17 @@ class Channel(Generic[Spoken]):
             self._writer.writelines([part for part in parts if part])
             await self._writer.drain()
         except ConnectionError:
-            raise Gone from None
+            raise HelperGone from None
 
 
-async def engines_end(sock: socket.socket, closed: Callable[[], None]) -> Channel[Reply]:
+async def engines_end(sock: socket.socket, closed: Callable[[], None]) -> Channel[HelperReply]:
     """The channel of whoever asks. The socket is the channel's from here on."""
-    return Channel(*await _streams(sock), msgspec.msgpack.Decoder(Reply), closed)
+    return Channel(*await _streams(sock), msgspec.msgpack.Decoder(HelperReply), closed)
 
 
-async def helpers_end(sock: socket.socket) -> Channel[Request]:
+async def helpers_end(sock: socket.socket) -> Channel[HelperRequest]:
     """The channel of whoever answers."""
-    return Channel(*await _streams(sock), msgspec.msgpack.Decoder(Request), lambda: None)
+    return Channel(*await _streams(sock), msgspec.msgpack.Decoder(HelperRequest), lambda: None)
 
 
 async def _streams(sock: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -9,7 +9,7 @@ Each wrap holds the same key under another lock. There are two only while the lo
 crash in between leaves a file that opens with the old lock and with the new one.
 
 One block of key, a nonce that is used once, encrypt then authenticate: what AES-GCM would do here, out of the standard
-library, for every start comes by here and `cryptography` takes ten milliseconds to import. Pure but for `KeyWrap`.
+library, for every start comes by here and `cryptography` takes ten milliseconds to import. Pure but for `LocalKeyWrap`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bridle.credentials.locks import KEY_BYTES, Keys, Lock, checked
+from bridle.credentials.locks import KEY_BYTES, Keys, SealLock, checked
 from bridle.credentials.records import CredentialError
 
 FORMAT = 1
@@ -34,7 +34,7 @@ _DAMAGED = "it does not hold a wrapped key"
 class Wrap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The key under one lock; bytes as hex. `key_id` tells a wrong key from damage and says nothing about the key."""
 
-    lock: Lock
+    lock: SealLock
     key_id: str
     nonce: str
     wrapped: str
@@ -49,7 +49,7 @@ class WrappedKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     wraps: tuple[Wrap, ...]
 
 
-class Newer(ValueError):
+class NewerWrap(ValueError):
     """The file was written by a later version."""
 
 
@@ -59,15 +59,15 @@ def encoded(wraps: tuple[Wrap, ...]) -> bytes:
 
 
 def decoded(data: bytes) -> tuple[Wrap, ...]:
-    """The wraps of a file. Raises ValueError with one clause, and `Newer`, before anything is spent on it."""
+    """The wraps of a file. Raises ValueError with one clause, and `NewerWrap`, before anything is spent on it."""
     try:
         found = msgspec.json.decode(data[:MAX_BYTES], type=WrappedKey)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         if _is_newer(data):
-            raise Newer("it was written by a newer Bridle") from None
+            raise NewerWrap("it was written by a newer Bridle") from None
         raise ValueError(_DAMAGED) from None
     if found.format > FORMAT:
-        raise Newer("it was written by a newer Bridle")
+        raise NewerWrap("it was written by a newer Bridle")
     if found.format != FORMAT or not 1 <= len(found.wraps) <= MOST_WRAPS:
         raise ValueError(_DAMAGED)
     for one in found.wraps:
@@ -89,7 +89,7 @@ def key_id(lock_key: bytes) -> str:
     return _part(lock_key, b"which key").hex()[:16]
 
 
-def wrap(key: bytes, lock: Lock, lock_key: bytes, nonce: bytes) -> Wrap:
+def wrap(key: bytes, lock: SealLock, lock_key: bytes, nonce: bytes) -> Wrap:
     """A key of 32 bytes under a lock. A nonce is used once for a lock's key."""
     if len(key) != KEY_BYTES:
         raise ValueError("a wrapped key has 32 bytes")
@@ -120,7 +120,7 @@ def _part(lock_key: bytes, label: bytes) -> bytes:
     return hmac.digest(lock_key, b"bridle wrapped key: " + label, "sha256")
 
 
-def _tag(lock: Lock, lock_key: bytes, nonce: bytes, wrapped: bytes) -> bytes:
+def _tag(lock: SealLock, lock_key: bytes, nonce: bytes, wrapped: bytes) -> bytes:
     return hmac.digest(
         _part(lock_key, b"prove"), msgspec.json.encode(lock) + b"\n" + nonce + wrapped, "sha256"
     )
@@ -130,7 +130,7 @@ def _exclusive_or(left: bytes, right: bytes) -> bytes:
     return bytes(one ^ other for one, other in zip(left, right, strict=True))
 
 
-class KeyWrap:
+class LocalKeyWrap:
     """Wraps and unwraps with the keys that are to be had here.
 
     `store_lock` says how the credential store is locked, None where there is none: what is wrapped follows it, once
@@ -143,7 +143,7 @@ class KeyWrap:
         keys: Keys,
         *,
         path: str,
-        store_lock: Callable[[], Lock | None],
+        store_lock: Callable[[], SealLock | None],
         prove_store: Callable[[], None],
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -174,7 +174,7 @@ class KeyWrap:
         """Whether a file is wrapped, and by one lock: everything else is on the way to that."""
         return is_wrapped(data) and len(self._decoded(data)) == 1
 
-    def with_lock(self, data: bytes, lock: Lock) -> bytes:
+    def with_lock(self, data: bytes, lock: SealLock) -> bytes:
         """The same key under one lock more; a file that is not wrapped stays as it is. The first step of a new lock."""
         if not is_wrapped(data):
             return data
@@ -187,16 +187,16 @@ class KeyWrap:
             return data
         return self.wrap(self.unwrap(data), like=data)
 
-    def lock_of(self, data: bytes) -> Lock | None:
+    def lock_of(self, data: bytes) -> SealLock | None:
         """How a file is locked; None where it is not wrapped. Needs no key."""
         return self._decoded(data)[0].lock if is_wrapped(data) else None
 
-    def _own_lock(self, like: bytes | None) -> Lock:
+    def _own_lock(self, like: bytes | None) -> SealLock:
         if like is None:
             return self._keys.new_lock(self._keys.wanted(), self._random)
-        return self._opened(like)[0] if is_wrapped(like) else Lock(kind="automatic")
+        return self._opened(like)[0] if is_wrapped(like) else SealLock(kind="automatic")
 
-    def _opened(self, data: bytes) -> tuple[Lock, bytes]:
+    def _opened(self, data: bytes) -> tuple[SealLock, bytes]:
         """The key of a file, and the lock that gave it."""
         problems: list[CredentialError] = []
         for one in self._decoded(data):
@@ -207,7 +207,7 @@ class KeyWrap:
         self._keys.forget()
         raise problems[0]
 
-    def _wrapped(self, key: bytes, lock: Lock) -> Wrap:
+    def _wrapped(self, key: bytes, lock: SealLock) -> Wrap:
         # Where the store has the automatic lock, its key is there or lost: a new one would take the old one's place.
         store = self._store_lock()
         fresh = store is None or store.kind != "automatic"
@@ -225,7 +225,7 @@ class KeyWrap:
     def _decoded(self, data: bytes) -> tuple[Wrap, ...]:
         try:
             return decoded(data)
-        except Newer:
+        except NewerWrap:
             raise CredentialError("CredentialsNewer", path=self._path) from None
         except ValueError as problem:
             raise self._damaged(problem) from None

@@ -1,4 +1,4 @@
-"""What locks the credential file: a passphrase, the machine key of the environment, or a key file made by itself.
+"""The locks of the credential file: a passphrase, the machine key of the environment, or a key file made by itself.
 
 A file says how it is locked, so the kind of a lock never changes by itself: a key of another kind that happens to be
 in the environment neither opens a file nor takes it over.
@@ -33,7 +33,7 @@ MOST_LANES = 16
 """A file that asks for more is refused before any of it is spent: whoever can write it could stop the machine."""
 
 
-class Lock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class SealLock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a file is locked. The four figures are those of argon2id and belong to a passphrase."""
 
     kind: LockKind
@@ -43,10 +43,10 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     lanes: int = 0
 
 
-def checked(lock: Lock) -> Lock:
+def checked(lock: SealLock) -> SealLock:
     """The same lock. Raises ValueError with one clause when its figures are none we would spend."""
     if lock.kind != "passphrase":
-        if lock != Lock(kind=lock.kind):
+        if lock != SealLock(kind=lock.kind):
             raise ValueError("its lock has figures that do not belong to it")
         return lock
     try:
@@ -122,7 +122,7 @@ class Keys:
         self._ask = ask
         self._notice = notice
         self._is_needed = is_needed
-        self._made: dict[Lock, bytes] = {}
+        self._made: dict[SealLock, bytes] = {}
         self._typed = ""
         self._warned = False
 
@@ -132,13 +132,13 @@ class Keys:
             return "machine"
         return "passphrase" if self._env.get(PASSPHRASE) else "automatic"
 
-    def new_lock(self, kind: LockKind, random: Callable[[int], bytes] = os.urandom) -> Lock:
+    def new_lock(self, kind: LockKind, random: Callable[[int], bytes] = os.urandom) -> SealLock:
         if kind != "passphrase":
-            return Lock(kind=kind)
+            return SealLock(kind=kind)
         salt = random(SALT_BYTES).hex()
-        return Lock(kind=kind, salt=salt, memory_kib=MEMORY_KIB, passes=PASSES, lanes=LANES)
+        return SealLock(kind=kind, salt=salt, memory_kib=MEMORY_KIB, passes=PASSES, lanes=LANES)
 
-    def source(self, lock: Lock) -> str:
+    def source(self, lock: SealLock) -> str:
         """Where the key of a lock comes from, in words."""
         match lock.kind:
             case "machine":
@@ -148,7 +148,7 @@ class Keys:
             case "automatic":
                 return f"the key in {self.key_path}"
 
-    def key(self, lock: Lock, *, path: str, fresh: bool = False) -> bytes:
+    def key(self, lock: SealLock, *, path: str, fresh: bool = False) -> bytes:
         """The 32 bytes that open `path`. With `fresh` the automatic key is made where there is none and none was.
 
         Raises `CredentialError`: `CredentialsLocked` where the key is not to be had, `BadMachineKey`.
@@ -169,11 +169,11 @@ class Keys:
         self._made.clear()
         self._typed = ""
 
-    def remember(self, lock: Lock, passphrase: str) -> None:
+    def remember(self, lock: SealLock, passphrase: str) -> None:
         """Takes a passphrase that a person has just chosen, so that nobody is asked for it again."""
         self._made[lock] = derived(lock, passphrase)
 
-    def _of_passphrase(self, lock: Lock, path: str) -> bytes:
+    def _of_passphrase(self, lock: SealLock, path: str) -> bytes:
         if lock not in self._made:
             phrase = self._env.get(PASSPHRASE) or self._typed or (self._ask() if self._ask else "")
             self._typed = phrase
@@ -213,7 +213,7 @@ class Keys:
                 files.write_atomic(self.key_path, os.urandom(KEY_BYTES).hex().encode() + b"\n")
 
 
-def derived(lock: Lock, passphrase: str) -> bytes:
+def derived(lock: SealLock, passphrase: str) -> bytes:
     """The key of a passphrase under the figures of a lock, which have been `checked`."""
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 

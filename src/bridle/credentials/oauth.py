@@ -22,14 +22,14 @@ LONGEST_S = 10 * 365 * 86_400
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-class Answer(NamedTuple):
+class FormAnswer(NamedTuple):
     """What a server said to a form."""
 
     status: int
     body: bytes
 
 
-Post: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[Answer]]
+Post: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[FormAnswer]]
 """Sends a form to an address. Raises `CredentialError("ProviderUnreachable")` when no whole answer came."""
 
 
@@ -53,7 +53,7 @@ class OAuthClient(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return {name: value for name, value in {"client_id": self.client_id, **fields}.items() if value}
 
 
-class Refused(Exception):
+class SignInRefused(Exception):
     """The authorization server said no. `code` is its own word for why."""
 
     def __init__(self, code: str, words: str = "") -> None:
@@ -114,7 +114,7 @@ async def exchange_code(
     redirect_uri: str,
     now_ms: int,
 ) -> SignIn:
-    """Tokens for the code that the browser brought. Raises `Refused`."""
+    """Tokens for the code that the browser brought. Raises `SignInRefused`."""
     form = client.form(
         grant_type="authorization_code", code=code, code_verifier=verifier, redirect_uri=redirect_uri
     )
@@ -122,7 +122,7 @@ async def exchange_code(
 
 
 async def refresh(client: OAuthClient, post: Post, before: SignIn, *, now_ms: int) -> SignIn:
-    """New tokens for the old refresh token, which may be used up by it. Raises `Refused`."""
+    """New tokens for the old refresh token, which may be used up by it. Raises `SignInRefused`."""
     form = client.form(grant_type="refresh_token", refresh_token=before.refresh_token or "")
     after = sign_in_of(await post(client.token_url, form), provider=before.provider, now_ms=now_ms)
     return msgspec.structs.replace(
@@ -130,14 +130,14 @@ async def refresh(client: OAuthClient, post: Post, before: SignIn, *, now_ms: in
     )
 
 
-def sign_in_of(answer: Answer, *, provider: str, now_ms: int) -> SignIn:
-    """The tokens in an answer. Raises `Refused` when there are none."""
+def sign_in_of(answer: FormAnswer, *, provider: str, now_ms: int) -> SignIn:
+    """The tokens in an answer. Raises `SignInRefused` when there are none."""
     found = fields_of(answer)
     token, kind = found.get("access_token"), found.get("token_type", "bearer")
     if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]{1,100000}", token):
-        raise Refused("its answer holds no token")
+        raise SignInRefused("its answer holds no token")
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise Refused("its tokens are of a kind that Bridle cannot use")
+        raise SignInRefused("its tokens are of a kind that Bridle cannot use")
     renewing = found.get("refresh_token")
     lasts_s = seconds_of(found.get("expires_in"))
     return SignIn(
@@ -149,8 +149,8 @@ def sign_in_of(answer: Answer, *, provider: str, now_ms: int) -> SignIn:
     )
 
 
-def fields_of(answer: Answer) -> dict[str, Any]:
-    """The JSON object of a good answer. Raises `Refused` for any other, with the server's code where it has one."""
+def fields_of(answer: FormAnswer) -> dict[str, Any]:
+    """The JSON object of a good answer. Raises `SignInRefused` for any other, with the server's code if it has one."""
     try:
         decoded: Any = msgspec.json.decode(answer.body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -158,9 +158,9 @@ def fields_of(answer: Answer) -> dict[str, Any]:
     found = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
     code = found.get("error")
     if isinstance(code, str) and code:
-        raise Refused(clause(code, 60), clause(found.get("error_description")))
+        raise SignInRefused(clause(code, 60), clause(found.get("error_description")))
     if answer.status != 200 or not found:
-        raise Refused(
+        raise SignInRefused(
             f"it answered with status {answer.status}"
             if answer.status != 200
             else "its answer cannot be read"

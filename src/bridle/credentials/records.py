@@ -1,4 +1,4 @@
-"""What is stored: a key that a person pasted, or what a sign-in left behind. Their text never shows a secret."""
+"""Stored credentials: a key that a person pasted, or what a sign-in left behind. Their text never shows a secret."""
 
 from __future__ import annotations
 

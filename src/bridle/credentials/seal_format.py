@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.credentials.locks import Lock, checked
+from bridle.credentials.locks import SealLock, checked
 
 FORMAT = 1
 NONCE_BYTES = 12
@@ -23,7 +23,7 @@ TAG_BYTES = 16
 MAX_HEADER_BYTES = 1024
 
 
-class Newer(ValueError):
+class NewerSeal(ValueError):
     """The file was written by a later version."""
 
 
@@ -33,7 +33,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bridle: Literal["credentials"] = "credentials"
     format: int = FORMAT
     key_id: str
-    lock: Lock
+    lock: SealLock
 
 
 class _Versioned(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ def key_id(key: bytes) -> str:
     return hmac.new(key, b"bridle credentials: which key", hashlib.sha256).hexdigest()[:16]
 
 
-def seal(plain: bytes, lock: Lock, key: bytes, nonce: bytes) -> bytes:
+def seal(plain: bytes, lock: SealLock, key: bytes, nonce: bytes) -> bytes:
     """The file. A nonce is used once for a key."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -54,14 +54,14 @@ def seal(plain: bytes, lock: Lock, key: bytes, nonce: bytes) -> bytes:
 
 
 def header_of(data: bytes) -> Header:
-    """How a file is locked. Raises ValueError with one clause, and `Newer`, before anything is spent on it."""
+    """How a file is locked. Raises ValueError with one clause, and `NewerSeal`, before anything is spent on it."""
     line = _line(data)
     try:
         version = msgspec.json.decode(line, type=_Versioned).format
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise ValueError("its first line is not one of ours") from None
     if version > FORMAT:
-        raise Newer("it was written by a newer Bridle")
+        raise NewerSeal("it was written by a newer Bridle")
     try:
         header = msgspec.json.decode(line, type=Header)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Takes a known secret out of bytes that come in pieces, whichever way they are cut. Pure."""
+"""A mask for a known secret in bytes that come in pieces, whichever way they are cut. Pure."""
 
 from __future__ import annotations
 

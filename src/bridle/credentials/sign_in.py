@@ -1,4 +1,4 @@
-"""Signing in: in a browser that comes back to this machine (PKCE), or by a code typed on any device (RFC 8628).
+"""Sign-ins: in a browser that comes back to this machine (PKCE), or by a code typed on any device (RFC 8628).
 
 Whoever calls shows the address or the code to a person; nothing here opens or prints anything.
 """
@@ -13,11 +13,11 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.http_dial import TimeLimit
-from bridle.credentials.callback import Callback
+from bridle.credentials.callback import CallbackListener
 from bridle.credentials.oauth import (
     OAuthClient,
     Post,
-    Refused,
+    SignInRefused,
     authorization_url,
     clause,
     exchange_code,
@@ -67,7 +67,7 @@ async def sign_in_by_browser(
     """
     verifier, state = new_verifier(random), urlsafe(random(STATE_BYTES))
     try:
-        async with Callback(state, redirect_uri=client.redirect_uri) as callback:
+        async with CallbackListener(state, redirect_uri=client.redirect_uri) as callback:
             challenge = challenge_of(verifier)
             show(authorization_url(client, redirect_uri=callback.uri, state=state, challenge=challenge))
             async with TimeLimit(clock, BROWSER_S):
@@ -81,7 +81,7 @@ async def sign_in_by_browser(
                 redirect_uri=callback.uri,
                 now_ms=clock.now_ms(),
             )
-    except Refused as refusal:
+    except SignInRefused as refusal:
         raise _failed(provider, refusal) from None
     except TimeoutError:
         problem = f"nothing came back from the browser within {BROWSER_S / 60:.0f} minutes"
@@ -91,7 +91,7 @@ async def sign_in_by_browser(
         raise CredentialError("SignInFailed", provider=provider, problem=problem) from None
 
 
-async def _code(callback: Callback, pasted: Callable[[], Awaitable[str]] | None) -> str:
+async def _code(callback: CallbackListener, pasted: Callable[[], Awaitable[str]] | None) -> str:
     if pasted is None:
         return await callback.code()
 
@@ -121,12 +121,12 @@ async def sign_in_by_device(
             lasts_s=seconds_of(begun.get("expires_in")) or DEVICE_S,
         )
         if not isinstance(device_code, str) or not shown.user_code or not shown.address:
-            raise Refused("its answer holds no code")
+            raise SignInRefused("its answer holds no code")
         show(shown)
         interval_s = min(seconds_of(begun.get("interval")) or INTERVAL_S, LONGEST_INTERVAL_S)
         form = client.form(grant_type=DEVICE_GRANT, device_code=device_code)
         return await _polled(client, post, form, provider, clock, interval_s, shown.lasts_s)
-    except Refused as refusal:
+    except SignInRefused as refusal:
         raise _failed(provider, refusal) from None
 
 
@@ -144,13 +144,13 @@ async def _polled(
     while True:
         await clock.sleep(interval_s)
         if clock.monotonic() >= until:
-            raise Refused("expired_token")
+            raise SignInRefused("expired_token")
         try:
             answer = await post(client.token_url, form)
             return sign_in_of(answer, provider=provider, now_ms=clock.now_ms())
         except CredentialError:  # it could not be reached just now
             interval_s = min(2 * interval_s, LONGEST_INTERVAL_S)
-        except Refused as refusal:
+        except SignInRefused as refusal:
             if refusal.code == "slow_down":
                 interval_s += SLOW_DOWN_S
             elif refusal.code != "authorization_pending":
@@ -163,7 +163,7 @@ def _whole_address(value: object) -> str:
     return text if text.isascii() and text.isprintable() and " " not in text and len(text) < 2000 else ""
 
 
-def _failed(provider: str, refusal: Refused) -> CredentialError:
+def _failed(provider: str, refusal: SignInRefused) -> CredentialError:
     words = {
         "access_denied": "it was not allowed",
         "expired_token": "the code was not used in time",

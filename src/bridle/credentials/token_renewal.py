@@ -16,7 +16,7 @@ import msgspec
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.credentials.credential_store import CredentialStore
-from bridle.credentials.oauth import OAuthClient, Post, Refused, refresh
+from bridle.credentials.oauth import OAuthClient, Post, SignInRefused, refresh
 from bridle.credentials.records import Credential, CredentialError, SignIn
 
 EARLY_MS = 60_000
@@ -55,7 +55,7 @@ class Renewal:
                 return self._as_it_is(found, CredentialError("SignInEnded", provider=found.provider))
             try:
                 after = await refresh(client, self._post, found, now_ms=self._clock.now_ms())
-            except Refused as refusal:
+            except SignInRefused as refusal:
                 if refusal.code in ENDED:
                     return await self._ended(found)
                 error = CredentialError("SignInFailed", provider=found.provider, problem=refusal.clause)

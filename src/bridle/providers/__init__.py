@@ -1,4 +1,4 @@
-"""How Bridle talks to models.
+"""Models, and how Bridle talks to them.
 
 Owns      the wires and their endpoints, the retry layer, and the scripted model with its scripts.
 Imports   `engine` (the ports it implements), `protocol`, `base`.

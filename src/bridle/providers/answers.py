@@ -1,4 +1,4 @@
-"""What the wires share when they read an answer: its faults, its text, its calls. Pure, and knows no vendor."""
+"""The parts of an answer that all wires read alike: its faults, its text, its calls. Pure, and knows no vendor."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class Gathered:
         return self._text.getvalue()
 
 
-class OpenCall:
+class PartialCall:
     """A call that is still being told."""
 
     def __init__(self, room: AnswerRoom) -> None:
@@ -222,7 +222,7 @@ class OpenCall:
 
 def ending(
     texts: Texts,
-    calls: Iterable[OpenCall],
+    calls: Iterable[PartialCall],
     *,
     stop: StopReason,
     usage: Usage,
@@ -234,7 +234,7 @@ def ending(
     return [*parts, *thoughts, *made, ModelDone("tool_use" if made else stop, usage)]
 
 
-def _finished(calls: Iterable[OpenCall], *, cut: bool) -> Sequence[ModelCall]:
+def _finished(calls: Iterable[PartialCall], *, cut: bool) -> Sequence[ModelCall]:
     """The calls, in order. An answer that ran out of tokens keeps those that were finished."""
     made: list[ModelCall] = []
     for call in calls:

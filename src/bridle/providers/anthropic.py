@@ -35,7 +35,7 @@ from bridle.providers.answers import (
     REPORTED,
     AnswerFault,
     Gathered,
-    OpenCall,
+    PartialCall,
     Texts,
     count,
     ending,
@@ -43,7 +43,7 @@ from bridle.providers.answers import (
     whole,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
-from bridle.providers.thoughts import Place, pieces, thought, without_last_thoughts
+from bridle.providers.thoughts import AnswerPosition, pieces, thought, without_last_thoughts
 from bridle.providers.vendor_errors import vendor_error
 from bridle.providers.wire_ids import strict_id
 
@@ -239,7 +239,7 @@ _STATUSES: Final = {
 class _Thinking:
     """A thought that is still being told: its block as it began, and what was added since."""
 
-    def __init__(self, block: dict[str, Any], place: Place, room: AnswerRoom) -> None:
+    def __init__(self, block: dict[str, Any], place: AnswerPosition, room: AnswerRoom) -> None:
         self.block = block
         self.place = place
         self._room = room
@@ -262,8 +262,8 @@ class AnthropicDecoder:
         self.is_done = False
         self.room = AnswerRoom()
         self._family = family
-        self._calls: list[OpenCall] = []
-        self._open: dict[int, OpenCall | _Thinking] = {}
+        self._calls: list[PartialCall] = []
+        self._open: dict[int, PartialCall | _Thinking] = {}
         self._thoughts: list[_Thinking] = []
         self._stop: str | None = None
         self._usage: dict[str, Any] = {}
@@ -332,12 +332,12 @@ class AnthropicDecoder:
             case "text":
                 self._say("text", block.get("text"))
             case "thinking" | "redacted_thinking":
-                opened = _Thinking(block, Place(self._texts.said, len(self._calls)), self.room)
+                opened = _Thinking(block, AnswerPosition(self._texts.said, len(self._calls)), self.room)
                 self._open[index] = opened
                 self._thoughts.append(opened)
                 self._say("thinking", block.get("thinking"))
             case "tool_use":
-                call = OpenCall(self.room)
+                call = PartialCall(self.room)
                 call.name(_words(block.get("id")), _words(block.get("name")))
                 given = block.get("input")
                 if isinstance(given, dict) and given:
@@ -353,7 +353,7 @@ class AnthropicDecoder:
         if delta.thinking:
             self._texts.add("thinking", delta.thinking)
         match self._open.get(index):
-            case OpenCall() as call if delta.partial_json:
+            case PartialCall() as call if delta.partial_json:
                 call.add(delta.partial_json)
             case _Thinking() as opened:
                 if delta.thinking:

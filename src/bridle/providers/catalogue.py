@@ -1,4 +1,4 @@
-"""What is known of models without asking: what a person says, what a provider last listed, and a snapshot.
+"""The catalogue of models, known without asking: what a person says, what a provider last listed, and a snapshot.
 
 The snapshot is data (`catalogue.json`): a few dozen models, each price as of its date. A listing that was fetched is
 kept in the state folder and counts for a day; after that it is still better than nothing, and fetched again when
@@ -32,7 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     models: Mapping[str, Mapping[str, ModelFacts]]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class KeptListing(msgspec.Struct, frozen=True, kw_only=True):
     """A listing as a provider gave it, and when. Another address is another provider."""
 
     base_url: str
@@ -43,7 +43,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 class Heard(msgspec.Struct, frozen=True):
     """What providers said: the last listing of each, and what servers on this machine said of a model at an address."""
 
-    kept: dict[str, Kept | None] = {}
+    kept: dict[str, KeptListing | None] = {}
     looked: dict[tuple[str, str, str], ModelFacts] = {}
 
 
@@ -107,19 +107,19 @@ class Catalogue:
         names = dict.fromkeys((*snapshot().models.get(endpoint.name, {}), *endpoint.models))
         return tuple(self.merged(endpoint, ModelInfo(name=name)) for name in names)
 
-    def kept(self, endpoint: Endpoint) -> Kept | None:
+    def kept(self, endpoint: Endpoint) -> KeptListing | None:
         """The last listing of a provider at this address, however old."""
         if endpoint.name not in self._kept:
             self._kept[endpoint.name] = self._read(endpoint.name)
         kept = self._kept[endpoint.name]
         return kept if kept is not None and kept.base_url == endpoint.base_url else None
 
-    def is_fresh(self, kept: Kept) -> bool:
+    def is_fresh(self, kept: KeptListing) -> bool:
         return 0 <= self._now_ms() - kept.fetched_ms < TTL_MS
 
     def keep(self, endpoint: Endpoint, models: Sequence[ModelInfo]) -> None:
         """Keeps a listing for the next time. Where it cannot be written, it holds for this process."""
-        kept = Kept(base_url=endpoint.base_url, fetched_ms=self._now_ms(), models=tuple(models))
+        kept = KeptListing(base_url=endpoint.base_url, fetched_ms=self._now_ms(), models=tuple(models))
         self._kept[endpoint.name] = kept
         with contextlib.suppress(OSError):
             files.private_folder(self._folder)
@@ -129,9 +129,11 @@ class Catalogue:
         """What a server on this machine said of a model just now; for this process only."""
         self._looked[endpoint.name, endpoint.base_url, model] = facts
 
-    def _read(self, provider: str) -> Kept | None:
+    def _read(self, provider: str) -> KeptListing | None:
         try:
-            return msgspec.json.decode(files.read_limited(self._path(provider), _MAX_BYTES).data, type=Kept)
+            return msgspec.json.decode(
+                files.read_limited(self._path(provider), _MAX_BYTES).data, type=KeptListing
+            )
         except (OSError, msgspec.MsgspecError):
             return None
 

@@ -1,4 +1,4 @@
-"""What a vendor's refusal means: from status, headers and body to one reason and one clean clause. Pure.
+"""Refusals of vendors and what they mean: from status, headers and body to one reason and one clean clause. Pure.
 
 A vendor's own words reach a person only as one sentence of at most 200 characters, made visible and without
 secrets; never as they came.
@@ -60,7 +60,7 @@ _NO_MODEL_WORDS: Final = (
 )
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AskedProvider(msgspec.Struct, frozen=True):
     """Who was asked for what. The key is here only to be taken out of every text; `key_source` is where it was."""
 
     endpoint: Endpoint
@@ -70,19 +70,19 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def refused(
-    asked: Asked, *, status: int, headers: Mapping[str, str] = MappingProxyType({}), body: bytes = b""
+    asked: AskedProvider, *, status: int, headers: Mapping[str, str] = MappingProxyType({}), body: bytes = b""
 ) -> ProviderError | None:
     """A status that is not 200. None when the vendor withheld the answer (a content filter): no failure."""
     return _refusal(asked, vendor_error(body), status=status, headers=headers, page=is_page(body))
 
 
-def reported(asked: Asked, error: VendorError) -> ProviderError | None:
+def reported(asked: AskedProvider, error: VendorError) -> ProviderError | None:
     """An error that a vendor put into an answer it had begun. None for a content filter."""
     return _refusal(asked, error, status=error.status or 200, headers={}, page=False)
 
 
 def _refusal(
-    asked: Asked, error: VendorError, *, status: int, headers: Mapping[str, str], page: bool
+    asked: AskedProvider, error: VendorError, *, status: int, headers: Mapping[str, str], page: bool
 ) -> ProviderError | None:
     if error.kind in {"content_filter", "moderation"}:
         return None

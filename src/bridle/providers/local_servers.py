@@ -30,7 +30,7 @@ class LocalServer(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[ModelInfo, ...]
 
 
-Look: TypeAlias = Callable[["_Door"], Awaitable[tuple[ModelInfo, ...] | None]]
+LookAtServer: TypeAlias = Callable[["_Door"], Awaitable[tuple[ModelInfo, ...] | None]]
 
 
 async def find_local_servers(
@@ -192,7 +192,7 @@ async def _vllm(door: _Door) -> tuple[ModelInfo, ...] | None:
     return _owned(await door.get("/v1/models"), "vllm")
 
 
-_LOOKS: Final[dict[str, Look]] = {
+_LOOKS: Final[dict[str, LookAtServer]] = {
     "ollama": _ollama,
     "lmstudio": _lmstudio,
     "llamacpp": _llamacpp,

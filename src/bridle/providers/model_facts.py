@@ -1,4 +1,4 @@
-"""What is known of a model: its window, what it can do, what it costs. Pure data; what nobody says is None."""
+"""Facts about a model: its window, what it can do, what it costs. Pure data; what nobody says is None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models a server has, as it lists them itself: read from its JSON, tolerant of what is missing. Pure."""
+"""The models a server has, as it lists them itself: read from its JSON, tolerant of what is missing. Pure."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from bridle.providers.answers import (
     NO_ANSWER,
     REPORTED,
     AnswerFault,
-    OpenCall,
+    PartialCall,
     Texts,
     count,
     ending,
@@ -211,8 +211,8 @@ class ChatDecoder:
         self.room = AnswerRoom()
         self._text_calls = TextCalls(self.room) if quirks.calls_in_text else None
         self.is_done = False
-        self._calls: list[OpenCall] = []
-        self._last_at: dict[int, OpenCall] = {}
+        self._calls: list[PartialCall] = []
+        self._last_at: dict[int, PartialCall] = {}
         self._finish: str | None = None
         self._usage: dict[str, Any] | None = None
         self._answered = False
@@ -289,7 +289,7 @@ class ChatDecoder:
         call.name(call.id or given.id or "", call.tool or function.name or "")
         call.add(function.arguments)
 
-    def _open_call(self, given: _ToolCall, function: _Function) -> OpenCall:
+    def _open_call(self, given: _ToolCall, function: _Function) -> PartialCall:
         """The call a delta belongs to: the last one at its index, unless the delta clearly begins another."""
         if given.index is None:
             known = next((call for call in self._calls if given.id and call.id == given.id), None)
@@ -300,15 +300,15 @@ class ChatDecoder:
             return before
         return self._new_call(given)
 
-    def _new_call(self, given: _ToolCall) -> OpenCall:
-        call = OpenCall(self.room)
+    def _new_call(self, given: _ToolCall) -> PartialCall:
+        call = PartialCall(self.room)
         self._calls.append(call)
         if given.index is not None:
             self._last_at[given.index] = call
         return call
 
 
-def _begins_another(before: OpenCall, given: _ToolCall, function: _Function) -> bool:
+def _begins_another(before: PartialCall, given: _ToolCall, function: _Function) -> bool:
     """Some vendors number all their calls 0, or not at all; others repeat id and name in every delta.
 
     A new id alone is not enough, for some servers invent one for each delta: a name must come with it.

@@ -33,7 +33,7 @@ from bridle.providers.answers import (
     EMPTY,
     REPORTED,
     AnswerFault,
-    OpenCall,
+    PartialCall,
     TextKind,
     Texts,
     count,
@@ -41,7 +41,7 @@ from bridle.providers.answers import (
     read_frame,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
-from bridle.providers.thoughts import Place, pieces, thought, without_last_thoughts
+from bridle.providers.thoughts import AnswerPosition, pieces, thought, without_last_thoughts
 from bridle.providers.vendor_errors import VendorError, vendor_error
 from bridle.providers.wire_ids import strict_id
 
@@ -217,7 +217,7 @@ class ResponsesDecoder:
         self._family = family
         self._answered = False
         self.room = AnswerRoom()
-        self._calls: dict[int, OpenCall] = {}
+        self._calls: dict[int, PartialCall] = {}
         self._thoughts: list[ModelThought] = []
         self._places = _Places(self.room)
         self._spoken: set[int | None] = set()  # places of items whose text came piece by piece
@@ -318,7 +318,7 @@ class ResponsesDecoder:
                     for part in _objects(item.get("summary")):
                         self._say("thinking", part.get("text"))
                 if item.get("encrypted_content"):
-                    at = Place(self._texts.said, len(self._calls))
+                    at = AnswerPosition(self._texts.said, len(self._calls))
                     made = thought(self._family, item, at)
                     self.room.take(len(made.block.opaque))
                     self._thoughts.append(made)
@@ -332,9 +332,9 @@ class ResponsesDecoder:
         if isinstance(arguments, str) and arguments:
             call.replace(arguments)
 
-    def _call_at(self, place: int) -> OpenCall:
+    def _call_at(self, place: int) -> PartialCall:
         if place not in self._calls:
-            self._calls[place] = OpenCall(self.room)
+            self._calls[place] = PartialCall(self.room)
         return self._calls[place]
 
     def _say(self, kind: TextKind, text: Any) -> None:

@@ -9,7 +9,7 @@ import codecs
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from bridle.base.http import DEFAULT_TIMEOUTS, Completed, HttpFault, Timeouts
+from bridle.base.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
 from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
 from bridle.engine.ports import ModelAlive, ModelDone, ModelPart, ModelRequest, Patience, Wire
 from bridle.engine.sizes import MAX_ANSWER, messages_tokens, too_long
@@ -18,7 +18,7 @@ from bridle.protocol.messages import Message
 from bridle.providers.answers import CUT, NOT_TEXT, AnswerFault, Decoder, decode_answer
 from bridle.providers.endpoints import Endpoint, is_usable_key
 from bridle.providers.failures import (
-    Asked,
+    AskedProvider,
     broken_off,
     is_page,
     refused,
@@ -70,7 +70,7 @@ class Connections(Protocol):
 
     async def get(
         self, url: str, *, headers: Mapping[str, str], limit_bytes: int, timeouts: Timeouts = DEFAULT_TIMEOUTS
-    ) -> Completed: ...
+    ) -> HttpAnswer: ...
 
 
 class RemoteModel:
@@ -152,11 +152,11 @@ class RemoteModel:
     def token_count(self, messages: Sequence[Message]) -> int:
         return messages_tokens(messages)
 
-    async def _asked(self, model: str) -> Asked:
+    async def _asked(self, model: str) -> AskedProvider:
         if self._make_ready is not None:
             await self._make_ready()
         key = self._usable_key()
-        return Asked(self._endpoint, model, key, self._key_source())
+        return AskedProvider(self._endpoint, model, key, self._key_source())
 
     def _usable_key(self) -> str | None:
         key = (self._key() or "").strip()
@@ -168,7 +168,7 @@ class RemoteModel:
         source = (self._key_source() if key else None) or self._endpoint.key_source
         raise ProviderError(reason, provider=self.name, source=source)
 
-    async def _send(self, asked: Asked, body: bytes) -> Response:
+    async def _send(self, asked: AskedProvider, body: bytes) -> Response:
         accept = "text/event-stream, application/json"
         headers = {**self._headers(asked), "accept": accept}
         try:
@@ -180,12 +180,12 @@ class RemoteModel:
                 raise silent(self._timeouts.first_byte_s, endpoint=self._endpoint) from None
             raise unreachable(fault.kind, fault.problem, endpoint=self._endpoint) from None
 
-    def _headers(self, asked: Asked) -> dict[str, str]:
+    def _headers(self, asked: AskedProvider) -> dict[str, str]:
         return {**self._dialect.headers, **self._endpoint.request_headers(asked.key)}
 
     # A refusal
 
-    async def _withheld(self, asked: Asked, response: Response) -> ModelDone:
+    async def _withheld(self, asked: AskedProvider, response: Response) -> ModelDone:
         """The end of an answer that a content filter withheld. Raises for every other refusal."""
         try:
             body = await response.read(MAX_ERROR_BYTES)
@@ -198,7 +198,7 @@ class RemoteModel:
             raise await self._with_near_names(asked, error)
         raise error
 
-    async def _with_near_names(self, asked: Asked, error: ProviderError) -> ProviderError:
+    async def _with_near_names(self, asked: AskedProvider, error: ProviderError) -> ProviderError:
         """The same error, and the names that look like the one that was asked for, if a listing comes soon."""
         try:
             found = await self._listing(asked, HINT_TIMEOUTS)
@@ -213,7 +213,7 @@ class RemoteModel:
         data: dict[str, Any] = {**error.data, "near": hint}
         return ProviderError("UnknownModel", **data)
 
-    async def _listing(self, asked: Asked, timeouts: Timeouts) -> tuple[ModelInfo, ...]:
+    async def _listing(self, asked: AskedProvider, timeouts: Timeouts) -> tuple[ModelInfo, ...]:
         try:
             answer = await self._connections.get(
                 self._endpoint.url(self._dialect.models_path),
@@ -235,7 +235,7 @@ class RemoteModel:
             raise unreadable("it is not a list of models", endpoint=self._endpoint)
         return found
 
-    def _faulty(self, asked: Asked, fault: AnswerFault) -> ModelDone:
+    def _faulty(self, asked: AskedProvider, fault: AnswerFault) -> ModelDone:
         """The end of an answer that the vendor withheld half-way. Raises for every other fault."""
         if fault.error is None:
             raise unreadable(fault.problem, endpoint=self._endpoint, retryable=fault.problem == CUT)

@@ -58,7 +58,7 @@ class Think(msgspec.Struct, frozen=True):
     chunk: int | None = None
 
 
-class Call(msgspec.Struct, frozen=True):
+class ScriptCall(msgspec.Struct, frozen=True):
     tool: str
     input: dict[str, Any]
 
@@ -90,10 +90,10 @@ class Spend(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-Statement: TypeAlias = Say | Think | Call | Wait | Fail | Yield | Stop | Spend
+Statement: TypeAlias = Say | Think | ScriptCall | Wait | Fail | Yield | Stop | Spend
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ScriptAnswer(msgspec.Struct, frozen=True):
     """What the model does with one request."""
 
     statements: tuple[Statement, ...]
@@ -103,7 +103,7 @@ class Script(msgspec.Struct, frozen=True):
     """The answers in order. `path` is what a person knows the script by."""
 
     path: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ScriptAnswer, ...]
 
 
 # Scripts in code
@@ -117,8 +117,8 @@ def think(text: str, *, pace: int = 0, chunk: int | None = None) -> Think:
     return Think(text, pace, chunk)
 
 
-def call(tool: str, /, **values: Any) -> Call:
-    return Call(tool, values)
+def call(tool: str, /, **values: Any) -> ScriptCall:
+    return ScriptCall(tool, values)
 
 
 def wait(seconds: float) -> Wait:
@@ -135,8 +135,8 @@ def fail(
     return Fail(reason, times, retry_after_s, status)
 
 
-def answer(*statements: Statement) -> Answer:
-    return Answer(statements)
+def answer(*statements: Statement) -> ScriptAnswer:
+    return ScriptAnswer(statements)
 
 
 # Scripts in files
@@ -243,7 +243,7 @@ class _Parser:
         self._chunk: int | None = None
 
     def script(self) -> Script:
-        answers: list[Answer] = []
+        answers: list[ScriptAnswer] = []
         statements: list[Statement] = []
         first_line = 1
         while (line := self._peek()) is not None:
@@ -258,15 +258,15 @@ class _Parser:
         answers.append(self._finished(statements, first_line))
         return Script(self._path, tuple(answers))
 
-    def _finished(self, statements: list[Statement], first_line: int) -> Answer:
+    def _finished(self, statements: list[Statement], first_line: int) -> ScriptAnswer:
         if not statements:
             raise self._bad(
                 "the answer here is empty; for one without text write: stop end_turn", line=first_line
             )
         kinds = {type(statement) for statement in statements}
-        if Call in kinds and Stop in kinds:
+        if ScriptCall in kinds and Stop in kinds:
             raise self._bad("an answer with calls has no stop statement of its own", line=first_line)
-        return Answer(tuple(statements))
+        return ScriptAnswer(tuple(statements))
 
     def _statement(self, line: str) -> list[Statement]:
         """The statement that begins on this line; none for a setting of the text that follows."""
@@ -311,11 +311,11 @@ class _Parser:
             raise self._bad(f"{word} needs a text", line=line)
         return text
 
-    def _call(self, argument: str) -> Call:
+    def _call(self, argument: str) -> ScriptCall:
         if not argument:
             raise self._bad("call needs the name of a tool")
         tool, *rest = argument.split(maxsplit=1)
-        return Call(tool, self._json_object(rest[0]) if rest else self._values())
+        return ScriptCall(tool, self._json_object(rest[0]) if rest else self._values())
 
     def _json_object(self, text: str) -> dict[str, Any]:
         try:

@@ -24,12 +24,12 @@ from bridle.engine.sizes import messages_tokens
 from bridle.protocol.errors import ProviderError, sentence
 from bridle.protocol.messages import Message, Parameters, StopReason, ToolSchema, Usage
 from bridle.providers.script import (
-    Answer,
-    Call,
     Fail,
     FailReason,
     Say,
     Script,
+    ScriptAnswer,
+    ScriptCall,
     Spend,
     Stop,
     Think,
@@ -130,7 +130,7 @@ class ScriptedModel:
                             await self._clock.sleep(pause_s)
                         yield ModelText(text) if isinstance(statement, Say) else ModelThinking(text)
                     said = said or isinstance(statement, Say)
-                case Call():
+                case ScriptCall():
                     calls += 1
                     arguments = _ENCODER.encode(statement.input).decode()
                     yield ModelCall(statement.tool, arguments, f"s{number + 1}_{calls}")
@@ -151,10 +151,10 @@ class ScriptedModel:
         self._forget_failures(number)
         yield ModelDone("tool_use" if calls else stop, usage)
 
-    def _answer(self, number: int) -> Answer:
+    def _answer(self, number: int) -> ScriptAnswer:
         if number < len(self._script.answers):
             return self._script.answers[number]
-        return Answer((Say(sentence("ScriptEnded", {"path": self._script.path})),))
+        return ScriptAnswer((Say(sentence("ScriptEnded", {"path": self._script.path})),))
 
     def _is_due(self, fail: Fail, place: tuple[int, int]) -> bool:
         if fail.times is not None and self._failures[place] >= fail.times:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from bridle.providers.answers import OpenCall
+from bridle.providers.answers import PartialCall
 
 if TYPE_CHECKING:
     from bridle.engine.sizes import AnswerRoom
@@ -29,7 +29,7 @@ class TextCalls:
     """Reads the text of one answer. What it gives depends on the text alone, not on how it was cut."""
 
     def __init__(self, room: AnswerRoom) -> None:
-        self.calls: list[OpenCall] = []
+        self.calls: list[PartialCall] = []
         self._room = room
         self._rest = ""
         self._mark = ""  # the mark that is open; `_rest` begins after it
@@ -99,7 +99,7 @@ class TextCalls:
         cut = after.strip() and _MARKS[self._mark].startswith(after.strip())
         self._take(found[0], "" if cut else after)
 
-    def _take(self, calls: list[OpenCall], rest: str) -> None:
+    def _take(self, calls: list[PartialCall], rest: str) -> None:
         self.calls += calls
         self._after_call = True
         self._mark, self._rest = "", rest
@@ -138,7 +138,7 @@ def _is_inside_a_string(body: str) -> bool:
     return inside and body.lstrip()[:1] in {"{", "["}
 
 
-def _read(body: str, room: AnswerRoom) -> tuple[list[OpenCall], int] | None:
+def _read(body: str, room: AnswerRoom) -> tuple[list[PartialCall], int] | None:
     """The calls a text begins with and where they end, or None if it begins with something else."""
     import json  # few endpoints need any of this, and every run with a model over HTTP imports this module
 
@@ -153,7 +153,7 @@ def _read(body: str, room: AnswerRoom) -> tuple[list[OpenCall], int] | None:
     return (made, end) if made and len(made) == len(calls) else None
 
 
-def _call(row: Any, room: AnswerRoom) -> OpenCall | None:
+def _call(row: Any, room: AnswerRoom) -> PartialCall | None:
     if not isinstance(row, dict):
         return None
     given = cast("dict[str, Any]", row)
@@ -163,7 +163,7 @@ def _call(row: Any, room: AnswerRoom) -> OpenCall | None:
     arguments: Any = given.get("arguments", given.get("parameters", ""))
     if not isinstance(name, str) or not name or not isinstance(arguments, dict | str):
         return None
-    call = OpenCall(room)
+    call = PartialCall(room)
     call.name("", name)
     call.add(cast("dict[str, Any] | str", arguments))
     return call

@@ -30,14 +30,14 @@ class _Opaque(msgspec.Struct, frozen=True, array_like=True):
 _OPAQUE: Final = msgspec.json.Decoder(_Opaque)
 
 
-class Place(NamedTuple):
+class AnswerPosition(NamedTuple):
     """Where in an answer: after so many characters of text and so many calls."""
 
     text: int
     calls: int
 
 
-def thought(family: str, item: Mapping[str, Any], place: Place) -> ModelThought:
+def thought(family: str, item: Mapping[str, Any], place: AnswerPosition) -> ModelThought:
     """An item of a vendor's own, to be given back to `family` unchanged."""
     raw = encoded(item)
     opaque = _Opaque(place.text, place.calls, _digest(raw), msgspec.Raw(raw))

@@ -1,4 +1,4 @@
-"""What a vendor calls an error, read from the many forms of JSON they have for it. Pure, and never for people yet."""
+"""Errors as vendors name them, read from the many forms of JSON they have for it. Pure, and never for people yet."""
 
 from __future__ import annotations
 

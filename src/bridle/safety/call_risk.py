@@ -7,70 +7,38 @@ it holds secrets is never quiet, nor is one of Bridle's own. Looks at the file s
 
 from __future__ import annotations
 
-import functools
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from bridle.base.paths import (
-    GLANCE_DEPTH,
-    MAX_GLANCED,
-    NOT_OURS,
-    PathRefused,
-    SessionFolders,
-    Target,
-    find,
     is_beneath_any,
-    is_inside_same_folder,
-    second_names,
 )
-from bridle.base.private_places import PrivatePlaces
-from bridle.base.regex import compiled_later
-from bridle.base.secret_files import SECRET_FILES, SECRET_NAMES, is_policy_file, is_secret_like
 from bridle.engine.tools import Foreseen, Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk, Verdict
 from bridle.safety.patterns import consists_of, is_plain
-from bridle.shell.classification import ENDLESS
-from bridle.shell.command_facts import Below, Part, PathUse, Understanding
-
-Understand: TypeAlias = Callable[[str, str], Understanding]
-"""What a script does, given its text and the absolute folder it starts in."""
+from bridle.safety.touched_files import (
+    POLICY_FLAG,
+    UNSANDBOXED_FLAG,
+    PathName,
+    SessionPlaces,
+    TouchedFile,
+    leads_out,
+    seeks_secrets,
+    target_of,
+    touched_files,
+)
+from bridle.shell.command_facts import Part, Understand, Understanding
 
 MAX_NAMED = 5
-MAX_MATCHES = 200
-"""A pattern that means more files than this is about files nobody knows."""
-_NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
-_PIECES = compiled_later(r"[=:,@]")
-_ADDRESS = compiled_later(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
-_SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
-"""Programs that show what files below a folder hold, which no other harmless one does by itself."""
-_LISTING = frozenset({"find", "fd", "fdfind", "ls", "locate", "plocate", "mlocate", "mdfind"})
-_LISTING_ALL = frozenset({"locate", "plocate", "mlocate", "mdfind"})
-"""Programs that print names of files, the last of them from all over the machine."""
-_COPY_FOLDERS = frozenset({"cp", "tar", "bsdtar", "zip", "7z", "rsync", "scp", "rclone"})
-MAX_WALKED = 20_000
-MAX_INDEX_BYTES = 16 * 1024 * 1024
-"""How many files a search is followed through; where there are more, which ones it finds is not known."""
-_ODD_NAME = compiled_later(r"[\s'\"\\\x00-\x20\x7f-\xa0]")
-_SPLITS = compiled_later(r"[\s*?\[\\]")
-_RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
-_SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _GIT_FILLS = frozenset(
     {"checkout", "switch", "restore", "clone", "pull", "merge", "rebase", "reset", "apply", "am", "stash", "worktree",
      "cherry-pick", "revert", "submodule"}
 )  # fmt: skip
 """Subcommands of git that put files into the workspace."""
 _NOTHING_FORESEEN = Foreseen()
-_SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 
-_PUBLIC = ("/usr", "/etc/ssl/certs", "/etc/pki/tls/certs", "/nix/store", "/snap")
-"""Where a system keeps what everybody may read: a `.pem` there is a certificate."""
-POLICY_FLAG = "--allow-policy-changes"
-UNSANDBOXED_FLAG = "--allow-unsandboxed"
 
 # Why somebody is asked, in a few words; "it" is the call or its file.
 ESCALATES = "it asks to run outside the sandbox"
@@ -89,18 +57,7 @@ UNKNOWN_FILES = "its files are not known before it runs"
 RUNS_ITS_OWN = "it runs what it wrote, linked or copied itself"
 
 
-class PathName(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as rules see it: absolute, and relative when it is in the workspace."""
-
-    absolute: str
-    relative: str | None = None
-
-    @property
-    def shown(self) -> str:
-        return self.relative or self.absolute
-
-
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision looks at.
 
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
@@ -206,122 +163,22 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return self.script.parts if self.script is not None else ()
 
 
-class Lifted(msgspec.Struct, frozen=True, kw_only=True):
-    """Questions for a person alone that one has answered for a whole run, each by a flag of its own.
-
-    What is left of the call is judged as any other: by rules, the mode and `-y`.
-    """
-
-    policy_changes: bool = False
-    unsandboxed: bool = False
-
-    def used(self, *, changes_policy: bool, escalates: bool = False) -> tuple[str, ...]:
-        """The flags without which such a call would be asked about."""
-        policy, escape = self.policy_changes and changes_policy, self.unsandboxed and escalates
-        return (UNSANDBOXED_FLAG,) * escape + (POLICY_FLAG,) * policy
-
-
-NOTHING_LIFTED = Lifted()
-
-
-class _Seen(NamedTuple):
-    """A file as it was found: its absolute names, and what is to be said about it."""
-
-    names: tuple[str, ...]
-    outside: bool
-    secret: bool
-    private: bool
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where calls are made: the session's folders, Bridle's own, which are nobody's business, and what is secret."""
-
-    folders: SessionFolders
-    protected: tuple[str, ...] = ()
-    secret_files: tuple[str, ...] = SECRET_FILES
-    lifted: Lifted = NOTHING_LIFTED
-    private: PrivatePlaces | None = None
-
-    def holds_secrets(self, *names: str) -> bool:
-        """Whether one of a file's names looks like it holds secrets."""
-        return any(is_secret_like(name, self.secret_files) for name in names)
-
-    def may_call_a_secret(self, word: str) -> bool:
-        """Whether a name, also one with wildcards behind its beginning, fits what files with secrets are called."""
-        name = word.replace("\\", "").rstrip("$")
-        if self.holds_secrets(name):
-            return True
-        wild = re.search(r"[*?[]", name)
-        return (
-            wild is not None
-            and wild.start() >= 2
-            and any(fnmatchcase(secret, name) for secret in SECRET_NAMES)
-        )
-
-    def is_second_name(self, path: str) -> bool:
-        """Whether a file has another name in a private place."""
-        return self.private is not None and self.private.hold_second_name(_target_of(path).status)
-
-    def seen(self, written: str, cwd: str, target: Target) -> _Seen:
-        """What there is to know of a file that was written so in `cwd` and leads there. A hard link has several names.
-
-        Private is what is in a private place, and what looks secret outside the session's folders.
-        """
-        names = (written, target.path)
-        linked = target.status is not None and target.status.st_nlink > 1
-        if linked:
-            names += tuple(second_names(target, self.folders.workspace))
-        outside = self.folders.place(target.path) == "outside"
-        secret = self.holds_secrets(*names)
-        private = secret and outside and not is_beneath_any(target.path, _PUBLIC)
-        if (places := self.private) is not None and not private:
-            if outside or not places.inside_is_clear:
-                named = os.path.join(cwd, written)
-                private = places.hold(target.path)
-                private = private or (named != target.path and places.hold(os.path.normpath(named)))
-            private = private or (linked and places.hold_second_name(target.status))
-        return _Seen(names[1:], outside, secret or private, private)
-
-    def name(self, resolved: str) -> PathName:
-        inside = self.folders.place(resolved) == "workspace"
-        return PathName(absolute=resolved, relative=self.folders.shown(resolved) if inside else None)
-
-    def are_policy(self, names: Iterable[str]) -> bool:
-        """Whether one of a file's absolute names is one that later runs obey."""
-        return any(is_policy_file(self.folders.shown(name)) for name in names)
-
-    def is_ours(self, resolved: str) -> bool:
-        return is_inside_same_folder(resolved, self.protected)
-
-
-class _Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """A file a command is known to touch: where it really is (None: not known), and what is to be said about it."""
-
-    access: str
-    resolved: str | None
-    outside: bool = False
-    secret: bool = False
-    private: bool = False
-    policy: bool = False
-    harmless: bool = False
-
-
-def query_of(
+def facts_of_call(
     call: ToolCall,
-    place: Place,
+    place: SessionPlaces,
     *,
     understand: Understand | None,
     agent_default: Verdict | None,
     named: bool = False,
-) -> Query:
+) -> CallFacts:
     """What there is to decide about a guarded call. With `named` somebody needs every program of a command by name."""
     command = next((subject.value for subject in call.subjects if subject.kind == "command"), None)
-    query = (
-        _file_query(call, place)
+    facts = (
+        _file_facts(call, place)
         if command is None
-        else _command_query(call, command, place, understand, named=named)
+        else _command_facts(call, command, place, understand, named=named)
     )
-    return msgspec.structs.replace(query, agent_default=agent_default, must_ask=call.must_ask)
+    return msgspec.structs.replace(facts, agent_default=agent_default, must_ask=call.must_ask)
 
 
 def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
@@ -339,10 +196,10 @@ def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
 # Calls about files, or about nothing
 
 
-def _file_query(call: ToolCall, place: Place) -> Query:
+def _file_facts(call: ToolCall, place: SessionPlaces) -> CallFacts:
     paths = [subject for subject in call.subjects if subject.kind == "path"]
     workspace = place.folders.workspace
-    seen = [place.seen(subject.value, workspace, _target_of(subject.resolved)) for subject in paths]
+    seen = [place.seen(subject.value, workspace, target_of(subject.resolved)) for subject in paths]
     changes_policy = any(
         subject.access == "write" and place.are_policy(file.names)
         for subject, file in zip(paths, seen, strict=True)
@@ -353,7 +210,7 @@ def _file_query(call: ToolCall, place: Place) -> Query:
     outside = any(file.outside for file in seen)
     risk = call.definition.risk
     reads_inside = risk == "read" and not (outside or secret)
-    return Query(
+    return CallFacts(
         tool=call.name,
         risk="dangerous" if policy_file else risk,
         paths=tuple(place.name(subject.resolved) for subject in paths),
@@ -365,13 +222,6 @@ def _file_query(call: ToolCall, place: Place) -> Query:
         concern=_file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
         lifted=place.lifted.used(changes_policy=changes_policy) if changes_policy else (),
     )
-
-
-def _target_of(resolved: str) -> Target:
-    try:
-        return Target(resolved, os.lstat(resolved))
-    except OSError:
-        return Target(resolved, None)
 
 
 def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, private: bool, outside: bool) -> str:
@@ -399,15 +249,15 @@ def _file_concern(risk: Risk, *, policy_file: bool, secret: bool, private: bool,
 # Commands
 
 
-def _command_query(
-    call: ToolCall, command: str, place: Place, understand: Understand | None, *, named: bool
-) -> Query:
+def _command_facts(
+    call: ToolCall, command: str, place: SessionPlaces, understand: Understand | None, *, named: bool
+) -> CallFacts:
     wants_out = bool(getattr(call.args, "escalate", ""))
     escalates = wants_out and not place.lifted.unsandboxed
     cwd = _starting_folder(call.subjects, place)
     workdir = place.folders.shown(cwd) if cwd != place.folders.workspace else ""
     if understand is None:
-        return Query(
+        return CallFacts(
             tool=call.name,
             risk=call.definition.risk,
             command=command,
@@ -417,10 +267,10 @@ def _command_query(
             lifted=place.lifted.used(changes_policy=False, escalates=wants_out),
         )
     script = understand(command, cwd)
-    touched = [[*_touched(part, cwd, place)] for part in script.parts]
+    touched = [[*touched_files(part, cwd, place)] for part in script.parts]
     files = [file for part in touched for file in part]
-    if _reads_unnamed(script.parts, files) and _seeks_secrets(script.parts, cwd, place):
-        files.append(_Touched(access="read", resolved=None, secret=True, private=True))
+    if _reads_unnamed(script.parts, files) and seeks_secrets(script.parts, cwd, place):
+        files.append(TouchedFile(access="read", resolved=None, secret=True, private=True))
     foreseen = call.foreseen or _NOTHING_FORESEEN
     obeyed = [file.resolved for file in files if file.policy and file.resolved is not None]
     would_bring = bool(foreseen.files) or foreseen.unknown
@@ -431,7 +281,7 @@ def _command_query(
     unproven = tuple(
         part for part, uses in zip(script.parts, touched, strict=True) if not _is_harmless(part, uses)
     )
-    return Query(
+    return CallFacts(
         tool=call.name,
         risk="dangerous" if dangerous else _command_risk(call.definition.risk, script),
         command=command,
@@ -445,7 +295,7 @@ def _command_query(
         policy_file=policy_file,
         secret=any(file.secret for file in files),
         private=any(file.private for file in files),
-        leads_out=len(unproven) == 1 and unproven[0].key is not None and _leads_out(unproven[0], cwd, place),
+        leads_out=len(unproven) == 1 and unproven[0].key is not None and leads_out(unproven[0], cwd, place),
         escalates=escalates,
         discloses=script.discloses,
         obeyed=(*obeyed, *foreseen.files),
@@ -461,7 +311,7 @@ def _command_query(
     )
 
 
-def _brought(foreseen: Foreseen, place: Place) -> str:
+def _brought(foreseen: Foreseen, place: SessionPlaces) -> str:
     """What git would bring, in a few words."""
     if foreseen.unknown and not foreseen.files:
         return f"{CHANGES_POLICY}, perhaps: it brings what nobody has seen"
@@ -470,7 +320,7 @@ def _brought(foreseen: Foreseen, place: Place) -> str:
     return f"{CHANGES_POLICY}: {', '.join(names[:MAX_NAMED])}{more}" if names else ""
 
 
-def _runs_its_own(parts: Sequence[Part], touched: Sequence[Sequence[_Touched]]) -> str:
+def _runs_its_own(parts: Sequence[Part], touched: Sequence[Sequence[TouchedFile]]) -> str:
     """Whether a command runs a file that it wrote, linked or copied itself, or may have."""
     files = [file for uses in touched for file in uses]
     written = [file.resolved for file in files if file.access == "write"]
@@ -489,7 +339,7 @@ def _runs_its_own(parts: Sequence[Part], touched: Sequence[Sequence[_Touched]]) 
     return RUNS_ITS_OWN if unheard_of or made & ran else ""
 
 
-def _writes_unnamed(part: Part, uses: Sequence[_Touched]) -> bool:
+def _writes_unnamed(part: Part, uses: Sequence[TouchedFile]) -> bool:
     """Whether it puts files somewhere without naming them: an archive, a checkout, a download."""
     if any(file.access in ("write", "delete") for file in uses) or not part.words:
         return False
@@ -513,7 +363,7 @@ def _is_known(program: str) -> bool:
     )
 
 
-def _starting_folder(subjects: Iterable[Subject], place: Place) -> str:
+def _starting_folder(subjects: Iterable[Subject], place: SessionPlaces) -> str:
     return next((subject.resolved for subject in subjects if subject.kind == "path"), place.folders.workspace)
 
 
@@ -521,304 +371,18 @@ def _command_risk(declared: Risk, script: Understanding) -> Risk:
     return "network" if script.command_class == "network" else declared
 
 
-def _touched(part: Part, cwd: str, place: Place) -> Iterator[_Touched]:
-    for use in part.uses:
-        if use.below is not None and use.path is not None:
-            yield from _found(use, use.path, use.below, cwd, place)
-            continue
-        for path in _meant(use, cwd):
-            yield _file(path, use, cwd, place)
-    program = (part.words[0] or "").rpartition("/")[2] if part.words else ""
-    if program in _SEARCHING or (program == "git" and "--no-index" in part.words):
-        sought = [*_sought(part.words)]
-        secret = any(place.holds_secrets(name) or fnmatchcase(".env", name) for name in sought)
-        secret = secret or (not sought and _comes_by_secrets(part, program, cwd, place))
-        roots = _searched(part, cwd)
-        private = place.private is not None and place.private.lie_below(roots)
-        if secret or private or _searches_ours(roots, place):
-            yield _Touched(access="read", resolved=None, secret=secret or private, private=private)
-    elif (
-        part.command_class != "read_only"
-        and place.private is not None
-        and _hands_on_private(part, program, cwd, place.private)
-    ):
-        yield _Touched(access="read", resolved=None, secret=True, private=True)
-
-
-def _reads_unnamed(parts: Sequence[Part], files: Sequence[_Touched]) -> bool:
+def _reads_unnamed(parts: Sequence[Part], files: Sequence[TouchedFile]) -> bool:
     """Whether a program is given a file whose name the text does not say."""
     return any(file.resolved is None for file in files) or any(
         part.command_class != "read_only" and None in part.words[1:] for part in parts
     )
 
 
-def _seeks_secrets(parts: Sequence[Part], cwd: str, place: Place) -> bool:
-    """Whether a command says where a secret is that is not of this folder, or tells a search elsewhere its name."""
-    goes_elsewhere = False
-    called = False
-    for part in parts:
-        words = [word for word in part.words if word is not None]
-        program = words[0].rpartition("/")[2] if words else ""
-        for word in words[1:]:
-            if (
-                "/" in word
-                and place.seen(word, cwd, _target_of(os.path.normpath(os.path.join(cwd, word)))).private
-            ):
-                return True
-        if program in _LISTING:
-            goes_elsewhere = goes_elsewhere or program in _LISTING_ALL or _is_outside(part, cwd, place)
-            called = called or any(map(place.may_call_a_secret, words[1:]))
-            called = called or (
-                (places := place.private) is not None
-                and any(places.may_be_found(folder, words[1:]) for folder in _searched(part, cwd))
-            )
-        elif program in _SEARCHING:
-            goes_elsewhere = goes_elsewhere or _is_outside(part, cwd, place)
-            hidden = (
-                f".{word.lstrip('^.')}" for word in words[1:] if word.isascii() and not word.startswith("-")
-            )
-            called = called or any(map(place.may_call_a_secret, (*_sought(part.words), *hidden)))
-    return goes_elsewhere and called
-
-
-def _is_outside(part: Part, cwd: str, place: Place) -> bool:
-    return any(place.folders.place(folder) == "outside" for folder in _searched(part, cwd))
-
-
-def _sought(words: Sequence[str | None]) -> Iterator[str]:
-    """The names of the files that a search is limited to, as its options have them; those it leaves out are not."""
-    for word, following in zip(words, (*words[1:], None), strict=True):
-        option, equals, value = (word or "").partition("=")
-        if option in _SEARCH_FILTERS:
-            name = value if equals else following or ""
-        elif option.startswith("-g"):
-            name = option.removeprefix("-g")
-        else:
-            continue
-        if not name.startswith("!"):
-            yield name.rpartition("/")[2]
-
-
-def _searches_ours(roots: set[str], place: Place) -> bool:
-    """Whether a search through folders may come by Bridle's own: nobody runs Bridle in their home folder for that."""
-    return any(is_beneath_any(os.path.realpath(folder), roots) for folder in place.protected)
-
-
-def _searched(part: Part, cwd: str) -> set[str]:
-    named = (os.path.join(cwd, use.path) for use in part.uses if use.path is not None)
-    return set(map(os.path.realpath, named)) or {cwd}
-
-
-def _comes_by_secrets(part: Part, program: str, cwd: str, place: Place) -> bool:
-    """Whether a search through folders would show what a file holds that looks like it holds secrets.
-
-    Only so far as a glance goes: dependencies and deep folders are not looked through.
-    """
-    options = [word for word in part.words if word is not None and word.startswith("-")]
-    skips_hidden = program in ("rg", "ag") and not any(_SHOWS_HIDDEN.match(option) for option in options)
-    if program not in ("rg", "ag", "git") and not any(_RECURSIVE.match(option) for option in options):
-        return False
-    roots = {cwd} if program == "git" else _searched(part, cwd)
-    return any(_holds_a_secret(root, place, skips_hidden=skips_hidden) for root in roots)
-
-
-def _holds_a_secret(root: str, place: Place, *, skips_hidden: bool) -> bool:
-    folders, left = [(root, 0)], MAX_GLANCED
-    while folders:
-        folder, depth = folders.pop()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    left -= 1
-                    if left < 0:
-                        return False
-                    if skips_hidden and entry.name.startswith("."):
-                        continue
-                    if not entry.is_dir(follow_symlinks=False):
-                        if place.holds_secrets(entry.path) or place.is_second_name(entry.path):
-                            return True
-                    elif depth < GLANCE_DEPTH and entry.name not in NOT_OURS and entry.name != ".git":
-                        folders.append((entry.path, depth + 1))
-        except OSError:
-            continue
-    return False
-
-
-def tracked_files(folder: str) -> list[str] | None:
-    """What git knows of a repository, from its index; None where that is not read here, or lies elsewhere."""
-    try:
-        with open(f"{folder}/.git/index", "rb") as file:
-            data = file.read(MAX_INDEX_BYTES)
-        if data[:4] != b"DIRC" or data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3") or len(data) == MAX_INDEX_BYTES:
-            return None
-        found: list[str] = []
-        at = 12
-        for _ in range(int.from_bytes(data[8:12], "big")):
-            start = at + (64 if data[at + 60] & 0x40 else 62)
-            end = data.index(b"\0", start)
-            found.append(os.fsdecode(data[start:end]))
-            at += (end - at + 8) // 8 * 8
-    except (OSError, ValueError, IndexError):
-        return None
-    return None if b"link" in data[at:] or b"sdir" in data[at:] else found
-
-
-def _found(use: PathUse, path: str, below: Below, cwd: str, place: Place) -> Iterator[_Touched]:
-    """The folder a search goes through, and what it may find there that is not simply a file of that folder.
-
-    Links, what looks like it holds secrets, and names that would be read as something else.
-    """
-    folder = _file(path, use, cwd, place)
-    yield folder
-    if folder.resolved is None:
-        return
-    if (
-        folder.outside
-        and place.private is not None
-        and place.private.may_be_found(folder.resolved, below.names)
-    ):
-        yield _Touched(access=use.access, resolved=None, secret=True, private=True)
-    if not folder.harmless:
-        return
-
-    @functools.cache
-    def leads_elsewhere(parent: str) -> bool:
-        return os.path.realpath(parent) != parent
-
-    root = folder.resolved
-    tracked = tracked_files(root) if below.tracked else None
-    names = (
-        _names_below(root, hidden=below.hidden) if tracked is None else ((name, False) for name in tracked)
-    )
-    for count, (name, is_folder) in enumerate(names):
-        last = name.rpartition("/")[2]
-        fits = not below.names or any(fnmatchcase(last.lower(), wanted.lower()) for wanted in below.names)
-        odd = use.split and (fits or is_folder) and _is_odd(name, expanded=below.expanded)
-        if count >= MAX_WALKED or odd or (below.bare and name.startswith("-")):
-            yield _Touched(access=use.access, resolved=None)
-            return
-        path = f"{root}/{name}"
-        beside = tracked is not None and leads_elsewhere(os.path.dirname(path))
-        if fits and not is_folder and (beside or os.path.islink(path) or place.holds_secrets(path)):
-            yield _file(path, use, cwd, place)
-        elif fits and not is_folder and place.is_second_name(path):
-            yield _Touched(access=use.access, resolved=path, secret=True, private=True)
-
-
-def _is_odd(name: str, *, expanded: bool) -> bool:
-    """Whether a name becomes another, or several, on its way from one program to the next."""
-    return _ODD_NAME.search(name) is not None or (expanded and _SPLITS.search(name) is not None)
-
-
-def _names_below(root: str, *, hidden: bool) -> Iterator[tuple[str, bool]]:
-    """Everything below a folder, relative to it, and whether it is a folder; links are not followed."""
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(f"{root}/{folder}") as entries:
-                for entry in entries:
-                    if not hidden and entry.name.startswith("."):
-                        continue
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    yield folder + entry.name, is_folder
-                    if is_folder:
-                        folders.append(f"{folder}{entry.name}/")
-        except OSError:
-            continue
-
-
-def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
-    """The files a command means by a name: one, those a pattern fits now, or nobody knows which."""
-    if use.path is None or not use.pattern:
-        return (use.path,)
-    from glob import iglob
-    from itertools import islice
-
-    try:
-        found = list(islice(iglob(use.path, root_dir=cwd), MAX_MATCHES + 1))
-    except (OSError, ValueError, re.error):
-        return (None,)
-    if len(found) > MAX_MATCHES or (use.split and any(map(_SPLITS.search, found))):
-        return (None,)
-    return (use.path, *found)
-
-
-def _file(path: str | None, use: PathUse, cwd: str, place: Place) -> _Touched:
-    if path is None:
-        return _Touched(access=use.access, resolved=None)
-    if use.access != "delete" and _NO_FILE.fullmatch(path) and (use.access != "read" or path not in ENDLESS):
-        return _Touched(access=use.access, resolved=path, harmless=True)
-    try:
-        target = find(path, cwd)
-    except PathRefused:
-        return _Touched(access=use.access, resolved=None)
-    resolved = target.path
-    changes = use.access in ("write", "delete")
-    seen = place.seen(path, cwd, target)
-    ours = place.is_ours(resolved)
-    return _Touched(
-        access=use.access,
-        resolved=resolved,
-        outside=seen.outside,
-        secret=seen.secret,
-        private=seen.private,
-        policy=changes and (ours or place.are_policy(seen.names)),
-        harmless=not (changes or seen.outside or seen.secret or ours),
-    )
-
-
-def _leads_out(part: Part, cwd: str, place: Place) -> bool:
-    """Whether a word, or what stands behind an option, may be a path outside, a secret or what later runs obey."""
-    pieces = _pieces(part.words[len((part.key or "").split()) :])
-    return any(_is_elsewhere(piece, cwd, place) for piece in pieces if piece not in ("", ".", "./..."))
-
-
-def _pieces(words: Iterable[str | None]) -> set[str]:
-    """The words, and what may be a path in them; one that is not known may be any."""
-    pieces: set[str] = set()
-    for word in words:
-        text = word or "/"
-        if text.startswith("-"):
-            text = text.partition("=")[2] if text.startswith("--") else text[2:]
-        pieces.add(text)
-        if _PIECES.search(text):
-            pieces.update(_PIECES.split(_ADDRESS.sub("", text)))
-    return pieces
-
-
-def _hands_on_private(part: Part, program: str, cwd: str, places: PrivatePlaces) -> bool:
-    """Whether a program that is not known to only read is given a private place, or all of a folder that has one."""
-    leading = [word for word in part.words[1:] if word is not None and ("/" in word or ".." in word)]
-    if not leading and places.inside_is_clear:
-        return False  # no other word leads out of the folder
-    words = leading if places.inside_is_clear else part.words[1:]
-    named = {os.path.normpath(os.path.join(cwd, piece)) for piece in _pieces(words) if piece}
-    return any(map(places.hold, named)) or (program in _COPY_FOLDERS and places.lie_below(named - {"/"}))
-
-
-def _is_elsewhere(path: str, cwd: str, place: Place) -> bool:
-    if path.startswith("~") or is_policy_file(path) or place.holds_secrets(path):
-        return True
-    first, *rest = path.removeprefix("./").split("/")
-    if first and ".." not in (first, *rest) and not os.path.lexists(os.path.join(cwd, first)):
-        return False  # no link leads anywhere from what is not there
-    try:
-        resolved = find(path, cwd).path
-    except PathRefused:
-        return True
-    return (
-        place.folders.place(resolved) == "outside"
-        or place.is_ours(resolved)
-        or is_policy_file(place.name(resolved).shown)
-    )
-
-
-def _is_harmless(part: Part, files: Sequence[_Touched]) -> bool:
+def _is_harmless(part: Part, files: Sequence[TouchedFile]) -> bool:
     return part.command_class == "read_only" and all(file.harmless for file in files)
 
 
-def _command_concern(script: Understanding, files: Sequence[_Touched], *, policy_file: bool) -> str:
+def _command_concern(script: Understanding, files: Sequence[TouchedFile], *, policy_file: bool) -> str:
     """The worst of what is known, in a few words."""
     worst = script.command_class
     if worst == "unparseable":

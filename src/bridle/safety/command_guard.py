@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 import msgspec
 
 from bridle.base.paths import (
     PathRefused,
-    Target,
+    PathTarget,
     find,
     find_entry,
     is_beneath,
@@ -29,9 +28,6 @@ from bridle.safety.call_risk import shown_parts
 from bridle.safety.path_guard import Blocked, PathPolicy, check_not_secret, check_own
 from bridle.shell.command_facts import SEVERITY, Part, PathUse, Understanding
 
-Understand: TypeAlias = Callable[[str, str], Understanding]
-"""What a command means when it starts in a folder."""
-
 MAX_MATCHES = 1000
 
 # fmt: off
@@ -43,7 +39,7 @@ _OWN_STREAMS = frozenset({
 _TAKES_LINKS_THEMSELVES = frozenset({"rm", "rmdir", "unlink", "mv", "git"})
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckedCommand(msgspec.Struct, frozen=True):
     """What later layers may know of a command. `only_reads`: proven, with every path it uses known."""
 
     parts: tuple[CommandPart, ...]
@@ -51,7 +47,7 @@ class Checked(msgspec.Struct, frozen=True):
     only_reads: bool
 
 
-NO_COMMAND = Checked((), (), only_reads=False)
+NO_COMMAND = CheckedCommand((), (), only_reads=False)
 
 
 def nothing_known(command: str, _cwd: str) -> Understanding:
@@ -59,12 +55,12 @@ def nothing_known(command: str, _cwd: str) -> Understanding:
     return Understanding(command=command, shape="compound", parts=(), command_class="unparseable")
 
 
-def check_command(understood: Understanding, *, cwd: str, policy: PathPolicy) -> Checked:
+def check_command(understood: Understanding, *, cwd: str, policy: PathPolicy) -> CheckedCommand:
     """Raises `Blocked` for what must never run. `cwd` is the resolved folder the command starts in."""
     if understood.refused is not None:
         rule = understood.refused_rule or "command"
         raise Blocked("NeverAllowed", rule, understood.refused, matched=_worst(understood))
-    return Checked(
+    return CheckedCommand(
         parts=shown_parts(understood),
         named=tuple(named for part in understood.parts for named in _named(part, cwd, policy)),
         only_reads=understood.read_only and all(_only_reads(part) for part in understood.parts),
@@ -136,14 +132,14 @@ def _checked(path: str, use: PathUse, part: Part, cwd: str, policy: PathPolicy) 
     return target.path
 
 
-def _target(path: str, use: PathUse, part: Part, cwd: str) -> Target:
+def _target(path: str, use: PathUse, part: Part, cwd: str) -> PathTarget:
     program = os.path.basename((part.words[0] if part.words else None) or "")
     if use.access == "delete" and program in _TAKES_LINKS_THEMSELVES:
         return find_entry(path, cwd)
     return find(path, cwd)
 
 
-def _check_destroyed(path: str, target: Target, part: Part, policy: PathPolicy) -> None:
+def _check_destroyed(path: str, target: PathTarget, part: Part, policy: PathPolicy) -> None:
     """What is destroyed belongs to the session, wholly."""
     if policy.folders.place(target.path) == "outside" and not _is_scratch(target, policy.scratch):
         problem = f"it deletes or destroys what is outside the workspace ({path})"
@@ -153,7 +149,7 @@ def _check_destroyed(path: str, target: Target, part: Part, policy: PathPolicy) 
         raise Blocked("PathNotAllowed", "protected", problem, path=path, matched=part.text)
 
 
-def _is_scratch(target: Target, folders: tuple[str, ...]) -> bool:
+def _is_scratch(target: PathTarget, folders: tuple[str, ...]) -> bool:
     """A file in a folder for temporary ones, or what is not there yet and so must be made by the command itself.
 
     Deleting those follows the mode: commands tidy up behind themselves. A folder that stands there already is

@@ -15,8 +15,7 @@ import msgspec
 from bridle.base.secret_files import is_held_file
 from bridle.engine.tools import Foreseen, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
-from bridle.safety.command_guard import Understand
-from bridle.shell.command_facts import Part
+from bridle.shell.command_facts import Part, Understand
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository

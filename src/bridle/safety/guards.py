@@ -15,11 +15,11 @@ from bridle.base.paths import PathRefused, find
 from bridle.engine.tools import RunTool, Subject, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
-from bridle.safety.command_guard import NO_COMMAND, Checked, Understand, check_command, nothing_known
+from bridle.safety.command_guard import NO_COMMAND, CheckedCommand, check_command, nothing_known
 from bridle.safety.fail_closed import check_failed, fail_closed
 from bridle.safety.path_guard import (
-    Access,
     Blocked,
+    FileAccess,
     NamedByUser,
     PathMode,
     PathPolicy,
@@ -27,9 +27,10 @@ from bridle.safety.path_guard import (
     check_place,
     workspace_policy,
 )
+from bridle.shell.command_facts import Understand
 
 __all__ = [
-    "Access",
+    "FileAccess",
     "NamedByUser",
     "PathMode",
     "PathPolicy",
@@ -46,7 +47,7 @@ _PREVIEW_CHARACTERS = 200
 
 class _Found(msgspec.Struct, frozen=True):
     subjects: tuple[Subject, ...]
-    command: Checked
+    command: CheckedCommand
 
 
 def guarded(policy: PathPolicy, understand: Understand = nothing_known) -> ToolLayer:
@@ -120,7 +121,7 @@ def _inspect(call: ToolCall, policy: PathPolicy, understand: Understand) -> _Fou
 
 def _checked_path(subject: Subject, policy: PathPolicy, *, starts_command: bool) -> Subject:
     workspace = policy.folders.workspace
-    access: Access = "write" if subject.access == "write" else "read"
+    access: FileAccess = "write" if subject.access == "write" else "read"
     try:
         target = find(subject.value, workspace)
     except PathRefused as refused:
@@ -157,7 +158,7 @@ def _moved(call: ToolCall, found: _Found) -> ToolOutput | None:
     return None
 
 
-def _is_as_before(call: ToolCall, command: Checked) -> bool:
+def _is_as_before(call: ToolCall, command: CheckedCommand) -> bool:
     """Whether a command still means what it meant, and still only reads where the call relies on that."""
     relies_on_reading = not call.mutating and call.definition.mutating(call.args)
     return (call.parts, call.named) == (command.parts, command.named) and (

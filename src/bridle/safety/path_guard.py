@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from bridle.base.paths import (
+    PathTarget,
     SessionFolders,
-    Target,
     is_beneath_any,
     is_inside_same_folder,
     is_process_state,
@@ -26,8 +26,8 @@ from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import SECRET_FILES, is_secret_like
 
 PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
-Access: TypeAlias = Literal["read", "write"]
-NamedByUser: TypeAlias = Callable[[str, Access], bool]
+FileAccess: TypeAlias = Literal["read", "write"]
+NamedByUser: TypeAlias = Callable[[str, FileAccess], bool]
 """Whether a rule of the person's own names this absolute path for this access; one that means many files does not."""
 
 JudgeUrl: TypeAlias = Callable[[str], str | None]
@@ -36,7 +36,7 @@ JudgeUrl: TypeAlias = Callable[[str], str | None]
 SCRATCH = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp")  # noqa: S108  compared, never opened
 
 
-def never_named(_path: str, _access: Access) -> bool:
+def never_named(_path: str, _access: FileAccess) -> bool:
     return False
 
 
@@ -112,7 +112,7 @@ class Blocked(Exception):
         self.matched = matched
 
 
-def check_place(target: Target, policy: PathPolicy, access: Access, *, starts_command: bool) -> None:
+def check_place(target: PathTarget, policy: PathPolicy, access: FileAccess, *, starts_command: bool) -> None:
     """Whether a file tool may go there."""
     check_own(target, policy)
     if is_process_state(target.path):
@@ -127,7 +127,7 @@ def check_place(target: Target, policy: PathPolicy, access: Access, *, starts_co
             pass
 
 
-def check_own(target: Target, policy: PathPolicy) -> None:
+def check_own(target: PathTarget, policy: PathPolicy) -> None:
     """Bridle's own files are nobody's, under whatever name."""
     path, status = target.path, target.status
     if is_inside_same_folder(path, policy.protected, clear=policy.clear, status=status):
@@ -136,7 +136,7 @@ def check_own(target: Target, policy: PathPolicy) -> None:
         raise Blocked("PathNotAllowed", "protected", "it is a second name of a file of Bridle's own")
 
 
-def check_not_secret(value: str, target: Target, policy: PathPolicy, cwd: str) -> None:
+def check_not_secret(value: str, target: PathTarget, policy: PathPolicy, cwd: str) -> None:
     """A file that looks like it holds secrets is not written. The name as written counts, where it leads, and its
     other names."""
     written = os.path.normpath(os.path.join(cwd, value))
@@ -146,7 +146,7 @@ def check_not_secret(value: str, target: Target, policy: PathPolicy, cwd: str) -
             raise Blocked("SecretFile", "secret_files")
 
 
-def _check_workspace(path: str, folders: SessionFolders, access: Access, *, starts_command: bool) -> None:
+def _check_workspace(path: str, folders: SessionFolders, access: FileAccess, *, starts_command: bool) -> None:
     if folders.place(path) != "outside":
         return
     if starts_command:

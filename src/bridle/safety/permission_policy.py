@@ -31,10 +31,12 @@ from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import SECRET_FILES
 from bridle.engine.tools import ToolCall
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
-from bridle.safety.call_risk import NOTHING_LIFTED, Lifted, Place, Query, Understand, query_of
+from bridle.safety.call_risk import CallFacts, facts_of_call
 from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.patterns import ALIASES, tool_matches
-from bridle.safety.rules import Rule, Tier, evaluate, first_match, in_tier_order, matches, parse_rule
+from bridle.safety.rules import Rule, RuleTier, evaluate, first_match, in_tier_order, matches, parse_rule
+from bridle.safety.touched_files import NOTHING_LIFTED, Lifted, SessionPlaces
+from bridle.shell.command_facts import Understand
 
 __all__ = [
     "MODE_TABLE",
@@ -43,7 +45,7 @@ __all__ = [
     "Decision",
     "Permissions",
     "Rule",
-    "Tier",
+    "RuleTier",
     "decide",
     "evaluate",
     "parse_rule",
@@ -81,23 +83,23 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     for_person: bool = False
 
 
-class Cell(NamedTuple):
+class ModeCell(NamedTuple):
     """One cell of the mode table: the verdict for quiet calls, and for all others."""
 
     quiet: Verdict
     otherwise: Verdict
 
 
-_ALLOW = Cell("allow", "allow")
-_ASK = Cell("ask", "ask")
-_DENY = Cell("deny", "deny")
-_QUIET_OR_ASK = Cell("allow", "ask")
-_QUIET_OR_DENY = Cell("allow", "deny")
-_SAFE: Mapping[Risk, Cell] = {
+_ALLOW = ModeCell("allow", "allow")
+_ASK = ModeCell("ask", "ask")
+_DENY = ModeCell("deny", "deny")
+_QUIET_OR_ASK = ModeCell("allow", "ask")
+_QUIET_OR_DENY = ModeCell("allow", "deny")
+_SAFE: Mapping[Risk, ModeCell] = {
     "read": _QUIET_OR_DENY, "write": _DENY, "shell": _QUIET_OR_DENY, "network": _DENY, "dangerous": _DENY,
 }  # fmt: skip
 
-MODE_TABLE: Mapping[Mode, Mapping[Risk, Cell]] = {
+MODE_TABLE: Mapping[Mode, Mapping[Risk, ModeCell]] = {
     "strict": {"read": _ASK, "write": _ASK, "shell": _ASK, "network": _ASK, "dangerous": _ASK},
     "default": {
         "read": _QUIET_OR_ASK, "write": _ASK, "shell": _QUIET_OR_ASK, "network": _ASK, "dangerous": _ASK,
@@ -109,7 +111,9 @@ MODE_TABLE: Mapping[Mode, Mapping[Risk, Cell]] = {
 }  # fmt: skip
 
 
-def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iterable[Grant] = ()) -> Decision:
+def decide(
+    query: CallFacts, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iterable[Grant] = ()
+) -> Decision:
     """The verdict on one call. `rules` are in tier order (see `in_tier_order`)."""
     decision = _decide(query, mode, rules, grants)
     if decision.verdict != "ask":
@@ -121,12 +125,12 @@ def decide(query: Query, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iter
     return msgspec.structs.replace(decision, for_person=True) if _is_for_person(query, mode) else decision
 
 
-def _is_for_person(query: Query, mode: Mode) -> bool:
+def _is_for_person(query: CallFacts, mode: Mode) -> bool:
     """`yolo` means secrets in files too; it does not mean what runs later without anybody looking."""
     return query.asks_person or (query.private and mode != "yolo")
 
 
-def _decide(query: Query, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
+def _decide(query: CallFacts, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
     for rule in rules:
         if rule.verdict == "deny" and matches(rule, query):
             return _by_rule(rule, step=2)
@@ -172,7 +176,7 @@ class Permissions:
     ) -> None:
         self._mode = mode
         self.yes = yes
-        self._place = Place(
+        self._place = SessionPlaces(
             folders=folders, protected=protected, secret_files=secret_files, lifted=lifted, private=private
         )
         self._rules = in_tier_order(rules)
@@ -205,9 +209,9 @@ class Permissions:
         """The folder that saved grants belong to."""
         return self._place.folders.workspace
 
-    def query(self, call: ToolCall) -> Query:
+    def query(self, call: ToolCall) -> CallFacts:
         """What there is to decide about a guarded call."""
-        return query_of(
+        return facts_of_call(
             call,
             self._place,
             understand=self._understand,
@@ -215,7 +219,7 @@ class Permissions:
             named=self.names_programs,
         )
 
-    def decide(self, query: Query) -> Decision:
+    def decide(self, query: CallFacts) -> Decision:
         return decide(query, mode=self.mode, rules=self._rules, grants=self.grants)
 
     def remember(self, grant: GrantAdded) -> GrantAdded:
@@ -245,7 +249,7 @@ class Permissions:
         )
 
 
-def _granted(query: Query, grants: Iterable[Grant]) -> Grant | None:
+def _granted(query: CallFacts, grants: Iterable[Grant]) -> Grant | None:
     """A grant that covers the call: literal ones for everything it is about, one for its key, one for the tool.
 
     What is exceptional passes with literal ones only.
@@ -287,7 +291,7 @@ def _guarding(rules: Sequence[Rule], tool: str) -> Rule | None:
     return next((rule for rule in rules if _denies_commands(rule) and tool_matches(rule.tool, tool)), None)
 
 
-def _by_hidden(query: Query, rule: Rule) -> Decision:
+def _by_hidden(query: CallFacts, rule: Rule) -> Decision:
     """A person says what becomes of a command that a rule about commands cannot see through."""
     if query.agent_default == "deny":
         return Decision(verdict="deny", decided_by="agent", step=5, reason="AgentDenied")
@@ -302,7 +306,7 @@ def _by_hidden(query: Query, rule: Rule) -> Decision:
     )
 
 
-def _by_agent(query: Query, at_most: Verdict = "allow") -> Decision | None:
+def _by_agent(query: CallFacts, at_most: Verdict = "allow") -> Decision | None:
     """The agent's own default, if it has one that says no more than `at_most`."""
     verdict = query.agent_default
     if verdict is None or (at_most == "ask" and verdict == "allow"):
@@ -311,7 +315,7 @@ def _by_agent(query: Query, at_most: Verdict = "allow") -> Decision | None:
     return Decision(verdict=verdict, decided_by="agent", step=5, reason=reason)
 
 
-def _by_mode(query: Query, mode: Mode) -> Decision:
+def _by_mode(query: CallFacts, mode: Mode) -> Decision:
     cell = MODE_TABLE[mode].get(query.risk)
     if cell is None:
         return Decision(verdict="ask", decided_by="default", step=7)

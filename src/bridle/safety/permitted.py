@@ -22,7 +22,7 @@ from bridle.protocol.events import (
     PermissionDecided,
     PermissionRequested,
 )
-from bridle.safety.call_risk import Query, shown_parts
+from bridle.safety.call_risk import CallFacts, shown_parts
 from bridle.safety.fail_closed import fail_closed
 from bridle.safety.permission_policy import Decision, Permissions
 from bridle.safety.question_reasons import because, explanation, offers
@@ -30,7 +30,7 @@ from bridle.safety.question_reasons import because, explanation, offers
 SOURCE = "permission_engine"
 _HINT_CHARACTERS = 160
 
-AskPerson: TypeAlias = Callable[[PermissionRequested], Awaitable[PermissionAnswer]]
+AskPermission: TypeAlias = Callable[[PermissionRequested], Awaitable[PermissionAnswer]]
 """Puts the question and waits for whoever may answer."""
 
 
@@ -44,9 +44,9 @@ class HookWord(msgspec.Struct, frozen=True, kw_only=True):
 
 Hear: TypeAlias = Callable[[ToolCall, str], Awaitable[HookWord | None]]
 """Asks hooks before a person is asked, with the line that says why; None leaves it to the person."""
-Changes: TypeAlias = Callable[[ToolCall], Awaitable[tuple[FileChange, ...]]]
+ForeseeChanges: TypeAlias = Callable[[ToolCall], Awaitable[tuple[FileChange, ...]]]
 """What a call would make of files, for whoever is asked about it."""
-Record: TypeAlias = Callable[[PermissionDecided | GrantAdded | Notice], object]
+RecordDecision: TypeAlias = Callable[[PermissionDecided | GrantAdded | Notice], object]
 """Appends to the session's log."""
 
 
@@ -54,7 +54,7 @@ async def _nothing_known(_call: ToolCall) -> tuple[FileChange, ...]:
     return ()
 
 
-def foreseen_changes(cwd: str) -> Changes:
+def foreseen_changes(cwd: str) -> ForeseeChanges:
     """What a call's own tool says, worked out beside the loop."""
 
     async def changes(call: ToolCall) -> tuple[FileChange, ...]:
@@ -66,11 +66,11 @@ def foreseen_changes(cwd: str) -> Changes:
 
 def permitted(
     permissions: Permissions,
-    ask_person: AskPerson,
-    record: Record,
+    ask_person: AskPermission,
+    record: RecordDecision,
     *,
     hear: Hear | None = None,
-    changes: Changes = _nothing_known,
+    changes: ForeseeChanges = _nothing_known,
 ) -> ToolLayer:
     """Behind this layer a call has been allowed, and the log says by what or by whom."""
 
@@ -103,7 +103,7 @@ def permitted(
 
 
 async def _heard(
-    hear: Hear | None, call: ToolCall, query: Query, decision: Decision, permissions: Permissions
+    hear: Hear | None, call: ToolCall, query: CallFacts, decision: Decision, permissions: Permissions
 ) -> HookWord | None:
     """A hook's word, if it has one that counts here: what is asked anew each time or of a person, no hook allows."""
     if hear is None:
@@ -126,7 +126,7 @@ def _by_hook(asked: Decision, word: HookWord) -> Decision:
 
 
 def question(
-    call: ToolCall, query: Query, decision: Decision, permissions: Permissions
+    call: ToolCall, query: CallFacts, decision: Decision, permissions: Permissions
 ) -> PermissionRequested:
     """What a person is asked about a call, but for the digest that whoever asks puts on it."""
     return PermissionRequested(
@@ -153,7 +153,7 @@ def _answered(asked: Decision, answer: PermissionAnswer) -> Decision:
 
 
 def _audit(
-    call: ToolCall, query: Query, decision: Decision, answer: PermissionAnswer | None
+    call: ToolCall, query: CallFacts, decision: Decision, answer: PermissionAnswer | None
 ) -> PermissionDecided:
     note = answer.note if answer is not None and answer.note else decision.note
     if not note and decision.for_person and decision.reason == "NoApprover":
@@ -173,7 +173,11 @@ def _audit(
 
 
 def _keep(
-    call: ToolCall, query: Query, answer: PermissionAnswer, permissions: Permissions, record: Record
+    call: ToolCall,
+    query: CallFacts,
+    answer: PermissionAnswer,
+    permissions: Permissions,
+    record: RecordDecision,
 ) -> None:
     """Remembers a yes that was meant for more than once: what the question offered for this answer, and no more.
 
@@ -210,7 +214,7 @@ def _not_saved(problem: OSError | BridleError) -> Notice:
 
 def _denied(
     call: ToolCall,
-    query: Query,
+    query: CallFacts,
     decision: Decision,
     answer: PermissionAnswer | None,
     permissions: Permissions,
@@ -249,7 +253,7 @@ def _denied(
     )
 
 
-def _hint(query: Query, permissions: Permissions) -> str:
+def _hint(query: CallFacts, permissions: Permissions) -> str:
     """What to add to the command line so that this very call would be allowed."""
     yes = "" if permissions.yes or permissions.mode == "yolo" else " -y"
     flags = f"{' '.join(query.lifting)}{yes}" if query.lifting else ""
@@ -259,7 +263,7 @@ def _hint(query: Query, permissions: Permissions) -> str:
     return f"{only}To allow it: {ways}" if ways else only.rstrip()
 
 
-def _naming_it(query: Query) -> str:
+def _naming_it(query: CallFacts) -> str:
     """The rule that is about this very call, as far as one can be."""
     pattern = query.command or (query.paths[0].shown if len(query.paths) == 1 else "")
     literal = bool(pattern) and len(pattern) <= _HINT_CHARACTERS and "\n" not in pattern

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from bridle.base.redact import redact
 from bridle.protocol.events import KEY_COVERS, GrantMatch, Mode, Offer, Verdict
-from bridle.safety.call_risk import CHANGES_POLICY, ESCALATES, POLICY_FLAG, UNSANDBOXED_FLAG, Query
+from bridle.safety.call_risk import CHANGES_POLICY, ESCALATES, CallFacts
 from bridle.safety.grants import GRANT_DAYS
 from bridle.safety.patterns import ALIASES
 from bridle.safety.permission_policy import Decision
 from bridle.safety.rules import EDITS
+from bridle.safety.touched_files import POLICY_FLAG, UNSANDBOXED_FLAG
 
 MAX_LITERAL = 2_000
 """No longer text is remembered: nobody could tell it from another in a list."""
@@ -18,7 +19,7 @@ LIFTED_WORDS: Mapping[str, str] = {POLICY_FLAG: CHANGES_POLICY, UNSANDBOXED_FLAG
 _ACTIONS: Mapping[Verdict, str] = {"allow": "allowed", "ask": "approval_required", "deny": "denied"}
 
 
-def explanation(query: Query, decision: Decision, mode: Mode, safety_notes: Sequence[str] = ()) -> str:
+def explanation(query: CallFacts, decision: Decision, mode: Mode, safety_notes: Sequence[str] = ()) -> str:
     """One line that says everything a decision rests on."""
     facts = [
         f"mode={mode} tool={query.tool} risk={query.risk} action={_ACTIONS[decision.verdict]}",
@@ -34,7 +35,7 @@ def explanation(query: Query, decision: Decision, mode: Mode, safety_notes: Sequ
     return "; ".join((*facts, *safety_notes))
 
 
-def because(query: Query, decision: Decision) -> str:
+def because(query: CallFacts, decision: Decision) -> str:
     """Why somebody is asked, in a few words."""
     if query.must_ask:
         return query.must_ask
@@ -47,7 +48,7 @@ def because(query: Query, decision: Decision) -> str:
     return query.concern
 
 
-def offers(query: Query, *, persists: bool) -> tuple[Offer, ...]:
+def offers(query: CallFacts, *, persists: bool) -> tuple[Offer, ...]:
     """What each answer would remember. Patterns are literal, or the parsed command's key; never a wildcard.
 
     Several offers of one answer hold together: a patch of two files is remembered as both. What is asked

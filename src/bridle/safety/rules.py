@@ -16,7 +16,7 @@ import msgspec
 from bridle.base.paths import SessionFolders
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import KEY_COVERS, Verdict
-from bridle.safety.call_risk import PathName, Place, Query
+from bridle.safety.call_risk import CallFacts
 from bridle.safety.patterns import (
     ALIASES,
     command_matches_exactly,
@@ -27,15 +27,16 @@ from bridle.safety.patterns import (
     path_matches_generously,
     tool_matches,
 )
+from bridle.safety.touched_files import PathName, SessionPlaces
 from bridle.shell.command_facts import Part
 
-Tier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]
-TIERS: tuple[Tier, ...] = ("flags", "local", "project", "user", "profile", "builtin")
+RuleTier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]
+TIERS: tuple[RuleTier, ...] = ("flags", "local", "project", "user", "profile", "builtin")
 
 PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file", "apply_patch", "grep", "glob", "ls"})
 COMMAND_TOOLS = frozenset({"bash"})
 URL_TOOLS = frozenset({"web_fetch"})
-_OWN_TIERS: frozenset[Tier] = frozenset({"flags", "user"})
+_OWN_TIERS: frozenset[RuleTier] = frozenset({"flags", "user"})
 """Where a rule is the person's own word; a project's files speak for whoever wrote them."""
 EDITS = "edit"
 """The word for every tool that changes files, in rules and in grants."""
@@ -54,7 +55,7 @@ class Rule(msgspec.Struct, frozen=True):
     command: str | None = None
     url: str | None = None
     reason: str | None = None
-    tier: Tier = "user"
+    tier: RuleTier = "user"
     origin: str = ""
     program: str | None = None
 
@@ -64,7 +65,7 @@ class Rule(msgspec.Struct, frozen=True):
         return f"{self.tool}({pattern})" if pattern else self.tool
 
 
-def parse_rule(text: str, verdict: Verdict, *, tier: Tier = "flags", origin: str = "") -> Rule:
+def parse_rule(text: str, verdict: Verdict, *, tier: RuleTier = "flags", origin: str = "") -> Rule:
     """A rule from its short form: `edit`, `mcp__*`, `bash(npm test*)`, `Read(docs/**)`.
 
     Raises `UsageError`.
@@ -109,7 +110,7 @@ def named_by_user(
         for rule in rules
         if rule.verdict == "allow" and rule.tier in _OWN_TIERS and rule.path and not _is_wild(rule.path)
     ]
-    place = Place(folders=folders)
+    place = SessionPlaces(folders=folders)
 
     def named(path: str, access: Literal["read", "write"]) -> bool:
         tools = ALIASES[EDITS] if access == "write" else ("read_file",)
@@ -137,7 +138,7 @@ def denied_paths(rules: Iterable[Rule], folders: SessionFolders) -> Callable[[st
         for rule in rules
         if rule.verdict == "deny" and rule.path and tool_matches(rule.tool, "read_file")
     ]
-    place = Place(folders=folders)
+    place = SessionPlaces(folders=folders)
 
     def denied(path: str) -> bool:
         if not denying:
@@ -160,7 +161,7 @@ def evaluate(rules: Iterable[Rule], tool_name: str) -> tuple[Verdict, Rule | Non
     return "ask", None
 
 
-def first_match(query: Query, rules: Sequence[Rule]) -> Rule | None:
+def first_match(query: CallFacts, rules: Sequence[Rule]) -> Rule | None:
     """The first rule that is about the call and does not deny, or the one that lets a script pass part by part."""
     rules = [rule for rule in rules if rule.verdict != "deny"]
     first = next((rule for rule in rules if matches(rule, query)), None)
@@ -169,7 +170,7 @@ def first_match(query: Query, rules: Sequence[Rule]) -> Rule | None:
     return _part_by_part(query, rules) or first
 
 
-def _part_by_part(query: Query, rules: Sequence[Rule]) -> Rule | None:
+def _part_by_part(query: CallFacts, rules: Sequence[Rule]) -> Rule | None:
     """A rule that allows a script, of which each part is allowed by the first rule about it, or quiet and without one.
 
     A rule that asks about the script as a whole and about no single part of it is not passed over.
@@ -190,7 +191,7 @@ def _part_by_part(query: Query, rules: Sequence[Rule]) -> Rule | None:
     return None
 
 
-def _is_about(rule: Rule, query: Query, part: Part) -> bool:
+def _is_about(rule: Rule, query: CallFacts, part: Part) -> bool:
     """Whether a rule speaks about this part by itself; one with a path speaks about all parts or none."""
     if not tool_matches(rule.tool, query.tool):
         return False
@@ -203,7 +204,7 @@ def _is_about(rule: Rule, query: Query, part: Part) -> bool:
     return rule.command is None or part_matches_exactly(rule.command, part)
 
 
-def matches(rule: Rule, query: Query) -> bool:
+def matches(rule: Rule, query: CallFacts) -> bool:
     if not tool_matches(rule.tool, query.tool):
         return False
     if rule.verdict == "allow":
@@ -211,7 +212,7 @@ def matches(rule: Rule, query: Query) -> bool:
     return _matches_generously(rule, query)
 
 
-def _matches_exactly(rule: Rule, query: Query) -> bool:
+def _matches_exactly(rule: Rule, query: CallFacts) -> bool:
     """Everything the call is about must match. What is for a person alone must be named by a rule of their own."""
     if query.for_person and not (rule.tier in _OWN_TIERS and _names_literally(rule, query)):
         return False
@@ -234,20 +235,20 @@ def _matches_exactly(rule: Rule, query: Query) -> bool:
     )
 
 
-def _names_literally(rule: Rule, query: Query) -> bool:
+def _names_literally(rule: Rule, query: CallFacts) -> bool:
     if rule.command is not None:
         return rule.command == query.command
     return rule.path is not None and not _is_wild(rule.path)
 
 
-def _only_about_files(query: Query) -> bool:
+def _only_about_files(query: CallFacts) -> bool:
     """Whether naming the files of a command says all there is to say about it."""
     if query.script is None or query.unknown_paths:
         return False
     return query.script.command_class in ("read_only", "writes")
 
 
-def _matches_generously(rule: Rule, query: Query) -> bool:
+def _matches_generously(rule: Rule, query: CallFacts) -> bool:
     """One thing the call is about is enough."""
     for pattern in _patterns_of(rule):
         if query.command is None or not command_matches_generously(pattern, query.command, query.parts):

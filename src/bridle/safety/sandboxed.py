@@ -9,8 +9,8 @@ import msgspec
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
-from bridle.safety.command_guard import Understand, nothing_known
-from bridle.shell.command_facts import Part
+from bridle.safety.command_guard import nothing_known
+from bridle.shell.command_facts import Part, Understand
 
 # fmt: off
 _WRITE_SETTINGS = frozenset({

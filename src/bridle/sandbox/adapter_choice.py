@@ -59,7 +59,7 @@ class Way(NamedTuple):
     variant: str = ""
 
 
-class Attempt(NamedTuple):
+class TriedAdapter(NamedTuple):
     """What came of trying a way; `problem` is empty where it held."""
 
     way: Way
@@ -71,7 +71,7 @@ class Chosen(NamedTuple):
 
     adapter: Adapter | None
     way: Way | None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[TriedAdapter, ...] = ()
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -125,10 +125,10 @@ class Chooser:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
-    async def attempt(self, way: Way) -> Attempt:
+    async def attempt(self, way: Way) -> TriedAdapter:
         """Tries one way with a real process."""
         adapter = adapter_for(way)
-        return Attempt(way, "it is not there" if adapter is None else await self.try_adapter(adapter))
+        return TriedAdapter(way, "it is not there" if adapter is None else await self.try_adapter(adapter))
 
     async def try_adapter(self, adapter: Adapter) -> str:
         """Why the adapter does not hold a command; empty if it does."""
@@ -142,7 +142,7 @@ class Chooser:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _tried(self) -> Chosen:
-        attempts: list[Attempt] = []
+        attempts: list[TriedAdapter] = []
         for way in _ways(self._names()):
             if attempts and attempts[-1].problem == _NO_ANSWER and attempts[-1].way.name == way.name:
                 continue  # another variant of it would not answer either

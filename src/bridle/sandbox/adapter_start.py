@@ -8,9 +8,9 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from bridle.base.processes import Output, Process, Processes
+from bridle.base.processes import Output, Processes, ProcessGroup
 from bridle.sandbox.adapters import Launch, NeverRan
-from bridle.sandbox.limits import GO, Limits
+from bridle.sandbox.limits import GO, CommandLimits
 
 if TYPE_CHECKING:
     from bridle.base.duplex import Inlet
@@ -28,7 +28,7 @@ class HeldBack(Exception):
     `said` is what the sandbox said about it, `process` the one that has ended.
     """
 
-    def __init__(self, said: bytes, process: Process) -> None:
+    def __init__(self, said: bytes, process: ProcessGroup) -> None:
         super().__init__(said)
         self.said = said
         self.process = process
@@ -44,8 +44,8 @@ async def start(
     on_error: Output | None = None,
     stdin: bytes | Inlet | None = None,
     ended: Callable[[], None] = _nothing,
-    limits: Limits = Limits(),  # noqa: B008  frozen
-) -> Process:
+    limits: CommandLimits = CommandLimits(),  # noqa: B008  frozen
+) -> ProcessGroup:
     """Starts a launch with `limits` and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then.
     Whatever is raised where there is a gate, the command did not run.
 
@@ -116,13 +116,13 @@ def _is_missing(program: str, env: Mapping[str, str]) -> bool:
     return not any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders)
 
 
-async def _kill(process: Process) -> None:
+async def _kill(process: ProcessGroup) -> None:
     """Nothing of it has run, so there is nothing to be gentle with."""
     process.signal_group(signal.SIGKILL)
     await process.stop()
 
 
-async def _end(process: Process) -> None:
+async def _end(process: ProcessGroup) -> None:
     """It is ending by itself, and has something to say."""
     try:
         async with asyncio.timeout(_END_S):

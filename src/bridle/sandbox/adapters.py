@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from bridle.base.processes import Within
 from bridle.sandbox.confinement import Confinement, Network
-from bridle.sandbox.limits import Limits
+from bridle.sandbox.limits import CommandLimits
 
 
 def _nothing() -> None:
@@ -22,10 +22,10 @@ class NeverRan(Exception):
         self.problem = problem
 
 
-class Held(Protocol):
+class HeldCommand(Protocol):
     """A command that waits, after its process was started, until it has been looked at once more."""
 
-    async def opened(self, limits: Limits | None) -> None:
+    async def opened(self, limits: CommandLimits | None) -> None:
         """Returns once the command runs, with these limits. Raises `NeverRan` when it certainly did not; its process
         may be there yet."""
         ...
@@ -50,7 +50,7 @@ class Launch(NamedTuple):
     pass_fds: tuple[int, ...] = ()
     own_network_at: int | None = None
     within: Within | None = None
-    gate: Held | None = None
+    gate: HeldCommand | None = None
     limits: bool = False
     started: Callable[[int], None] = lambda _pid: None
     ended: Callable[[], None] = _nothing

@@ -17,7 +17,7 @@ from bridle.base.files import open_beneath, read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
 from bridle.base.paths import is_beneath_any
 from bridle.base.stand_ins import is_stand_in
-from bridle.sandbox.confinement import Confinement, Kept, Watched
+from bridle.sandbox.confinement import Confinement, UnheldEntry, Watched
 
 if TYPE_CHECKING:
     from bridle.sandbox.lookout import Came
@@ -49,7 +49,7 @@ def put_right(
         ]
     by_path = {kept.path: kept for kept in confinement.kept}
     by_path |= {
-        watched.path: Kept(path=watched.path, content=watched.content)
+        watched.path: UnheldEntry(path=watched.path, content=watched.content)
         for watched in confinement.watched
         if watched.content is not None
     }
@@ -63,7 +63,7 @@ def put_right(
     return tuple(tampered)
 
 
-def _is_as_it_was(kept: Kept) -> bool:
+def _is_as_it_was(kept: UnheldEntry) -> bool:
     try:
         if kept.link:
             return os.readlink(kept.path) == kept.link
@@ -93,14 +93,14 @@ def put_aside(came: Came) -> str:
     before = came.before
     kept = None
     if before is not None and (before.link or before.content is not None):
-        kept = Kept(path=came.path, link=before.link, content=before.content or b"", mode=before.mode)
+        kept = UnheldEntry(path=came.path, link=before.link, content=before.content or b"", mode=before.mode)
     try:
         return _put_back(came.path, kept)
     except (FileNotFoundError, NotADirectoryError):
         return ""
 
 
-def _put_back(path: str, kept: Kept | None) -> str:
+def _put_back(path: str, kept: UnheldEntry | None) -> str:
     """Works on the folder itself: a command may have put a link to somewhere else in its place."""
     aside = ""
     folder, name = os.path.split(path)

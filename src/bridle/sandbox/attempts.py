@@ -23,8 +23,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-Facts: TypeAlias = dict[str, str]
-Attempt: TypeAlias = Callable[[Facts], "str | None"]
+ProbeFacts: TypeAlias = dict[str, str]
+Attempt: TypeAlias = Callable[[ProbeFacts], "str | None"]
 
 _HELD_S = 5.0
 """How long a process that got away lives on."""
@@ -59,39 +59,39 @@ class Untried(Exception):
 # Files
 
 
-def write_outside(facts: Facts) -> None:
+def write_outside(facts: ProbeFacts) -> None:
     _write(f"{facts['outside']}/new")
 
 
-def change_outside(facts: Facts) -> None:
+def change_outside(facts: ProbeFacts) -> None:
     _append(facts["victim"])
 
 
-def delete_outside(facts: Facts) -> None:
+def delete_outside(facts: ProbeFacts) -> None:
     os.unlink(facts["victim"])
 
 
-def move_outside(facts: Facts) -> None:
+def move_outside(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/mine")
     os.rename(f"{facts['work']}/mine", f"{facts['outside']}/moved")
 
 
-def write_through_folder_link(facts: Facts) -> None:
+def write_through_folder_link(facts: ProbeFacts) -> None:
     os.symlink(facts["outside"], f"{facts['work']}/way-out")
     _write(f"{facts['work']}/way-out/new")
 
 
-def write_through_file_link(facts: Facts) -> None:
+def write_through_file_link(facts: ProbeFacts) -> None:
     os.symlink(facts["victim"], f"{facts['work']}/other-name")
     _append(f"{facts['work']}/other-name")
 
 
-def write_through_hard_link(facts: Facts) -> None:
+def write_through_hard_link(facts: ProbeFacts) -> None:
     os.link(facts["victim"], f"{facts['work']}/second-name")
     _append(f"{facts['work']}/second-name")
 
 
-def write_through_swapped_link(facts: Facts) -> None:
+def write_through_swapped_link(facts: ProbeFacts) -> None:
     """A folder that is now a folder, now a link to outside."""
     place, kept = f"{facts['work']}/swapped", f"{facts['work']}/swapped-kept"
     os.mkdir(place)
@@ -120,7 +120,7 @@ def write_through_swapped_link(facts: Facts) -> None:
     _write(f"{place}/raced")
 
 
-def write_through_processes(facts: Facts) -> None:
+def write_through_processes(facts: ProbeFacts) -> None:
     refused = OSError(errno.EACCES, "refused")
     for process in _processes():
         try:
@@ -132,23 +132,23 @@ def write_through_processes(facts: Facts) -> None:
     raise refused
 
 
-def change_mode_outside(facts: Facts) -> None:
+def change_mode_outside(facts: ProbeFacts) -> None:
     os.chmod(facts["victim"], 0o640)
 
 
-def change_start_up_file(facts: Facts) -> None:
+def change_start_up_file(facts: ProbeFacts) -> None:
     _append(f"{facts['home']}/.bashrc")
 
 
-def change_cache_of_others(facts: Facts) -> None:
+def change_cache_of_others(facts: ProbeFacts) -> None:
     _append(f"{facts['home']}/.cache/pip/wheel")
 
 
-def change_own_settings(facts: Facts) -> None:
+def change_own_settings(facts: ProbeFacts) -> None:
     _append(f"{facts['config']}/config.toml")
 
 
-def make_own_folder(facts: Facts) -> None:
+def make_own_folder(facts: ProbeFacts) -> None:
     os.makedirs(facts["state"])
     _write(f"{facts['state']}/grants.json")
 
@@ -156,103 +156,103 @@ def make_own_folder(facts: Facts) -> None:
 # What programs obey
 
 
-def change_git_settings(facts: Facts) -> None:
+def change_git_settings(facts: ProbeFacts) -> None:
     _append(f"{facts['work']}/.git/config")
 
 
-def replace_git_settings(facts: Facts) -> None:
+def replace_git_settings(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/.git/config.new")
     os.rename(f"{facts['work']}/.git/config.new", f"{facts['work']}/.git/config")
 
 
-def add_git_hook(facts: Facts) -> None:
+def add_git_hook(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/.git/hooks/pre-commit")
 
 
-def replace_git_hooks(facts: Facts) -> None:
+def replace_git_hooks(facts: ProbeFacts) -> None:
     hooks = f"{facts['work']}/.git/hooks"
     os.rename(hooks, f"{hooks}-old")
     os.mkdir(hooks)
     _write(f"{hooks}/pre-commit")
 
 
-def move_git_away(facts: Facts) -> None:
+def move_git_away(facts: ProbeFacts) -> None:
     git = f"{facts['work']}/.git"
     os.rename(git, f"{git}-old")
     os.mkdir(git)
     _write(f"{git}/config")
 
 
-def redirect_git(facts: Facts) -> None:
+def redirect_git(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/.git/commondir", "../elsewhere\n")
 
 
-def redirect_git_worktree(facts: Facts) -> None:
+def redirect_git_worktree(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/.git/worktrees/side/commondir", "../../../elsewhere\n")
 
 
-def redirect_git_meanwhile(facts: Facts) -> None:
+def redirect_git_meanwhile(facts: ProbeFacts) -> None:
     _make_repository(f"{facts['work']}/elsewhere", facts)
     _write(f"{facts['work']}/.git/commondir", "../elsewhere\n")
     _be_seen(facts)
 
 
-def add_worktree_settings_meanwhile(facts: Facts) -> None:
+def add_worktree_settings_meanwhile(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/.git/config.worktree", f"[core]\n\tfsmonitor = {facts['canary']}\n")
     _be_seen(facts)
 
 
-def make_repository_meanwhile(facts: Facts) -> None:
+def make_repository_meanwhile(facts: ProbeFacts) -> None:
     _make_repository(f"{facts['work']}/.git", facts)
     _be_seen(facts)
 
 
-def make_nested_repository(facts: Facts) -> None:
+def make_nested_repository(facts: ProbeFacts) -> None:
     _make_repository(f"{facts['work']}/src/.git", facts)
 
 
-def make_bare_repository(facts: Facts) -> None:
+def make_bare_repository(facts: ProbeFacts) -> None:
     _make_repository(f"{facts['work']}/bare.git", facts, "\tbare = false\n\tworktree = ..\n")
 
 
-def link_to_repository(facts: Facts) -> None:
+def link_to_repository(facts: ProbeFacts) -> None:
     _make_repository(f"{facts['work']}/elsewhere", facts)
     os.symlink("../elsewhere", f"{facts['work']}/src/.git")
 
 
-def add_instructions_below(facts: Facts) -> None:
+def add_instructions_below(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/src/AGENTS.md")
 
 
-def add_editor_tasks_below(facts: Facts) -> None:
+def add_editor_tasks_below(facts: ProbeFacts) -> None:
     os.makedirs(f"{facts['work']}/src/.vscode", exist_ok=True)
     _write(f"{facts['work']}/src/.vscode/tasks.json")
 
 
-def add_agent_settings(facts: Facts) -> None:
+def add_agent_settings(facts: ProbeFacts) -> None:
     os.makedirs(f"{facts['work']}/.claude", exist_ok=True)
     _write(f"{facts['work']}/.claude/settings.json")
 
 
-def change_instructions(facts: Facts) -> None:
+def change_instructions(facts: ProbeFacts) -> None:
     _append(f"{facts['work']}/AGENTS.md")
 
 
-def replace_instructions(facts: Facts) -> None:
+def replace_instructions(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/new.md")
     os.rename(f"{facts['work']}/new.md", f"{facts['work']}/AGENTS.md")
 
 
-def add_servers(facts: Facts) -> None:
+def add_servers(facts: ProbeFacts) -> None:
     _write(f"{facts['work']}/.mcp.json")
 
 
-def add_editor_tasks(facts: Facts) -> None:
+def add_editor_tasks(facts: ProbeFacts) -> None:
     os.makedirs(f"{facts['work']}/.vscode", exist_ok=True)
     _write(f"{facts['work']}/.vscode/tasks.json")
 
 
-def add_project_settings(facts: Facts) -> None:
+def add_project_settings(facts: ProbeFacts) -> None:
     os.makedirs(f"{facts['work']}/.bridle", exist_ok=True)
     _write(f"{facts['work']}/.bridle/config.toml")
 
@@ -260,29 +260,29 @@ def add_project_settings(facts: Facts) -> None:
 # Secrets
 
 
-def read_key(facts: Facts) -> str:
+def read_key(facts: ProbeFacts) -> str:
     return _read(f"{facts['home']}/.ssh/id_probe")
 
 
-def read_credentials(facts: Facts) -> str:
+def read_credentials(facts: ProbeFacts) -> str:
     return _read(f"{facts['home']}/.aws/credentials")
 
 
-def read_own_data(facts: Facts) -> str:
+def read_own_data(facts: ProbeFacts) -> str:
     return _read(f"{facts['data']}/sessions.key")
 
 
-def read_key_through_link(facts: Facts) -> str:
+def read_key_through_link(facts: ProbeFacts) -> str:
     os.symlink(f"{facts['home']}/.ssh", f"{facts['work']}/keys")
     return _read(f"{facts['work']}/keys/id_probe")
 
 
-def read_key_through_hard_link(facts: Facts) -> str:
+def read_key_through_hard_link(facts: ProbeFacts) -> str:
     os.link(f"{facts['home']}/.ssh/id_probe", f"{facts['work']}/key")
     return _read(f"{facts['work']}/key")
 
 
-def read_key_through_processes(facts: Facts) -> str:
+def read_key_through_processes(facts: ProbeFacts) -> str:
     refused = OSError(errno.EACCES, "refused")
     for process in _processes():
         try:
@@ -292,11 +292,11 @@ def read_key_through_processes(facts: Facts) -> str:
     raise refused
 
 
-def read_environment(facts: Facts) -> str | None:
+def read_environment(facts: ProbeFacts) -> str | None:
     return os.environ.get(facts["variable"])
 
 
-def read_environments_of_others(facts: Facts) -> str | None:
+def read_environments_of_others(facts: ProbeFacts) -> str | None:
     for process in _processes():
         try:
             found = _planted(_read(f"/proc/{process}/environ"), facts)
@@ -307,7 +307,7 @@ def read_environments_of_others(facts: Facts) -> str | None:
     return None
 
 
-def read_descriptors(_facts: Facts) -> str | None:
+def read_descriptors(_facts: ProbeFacts) -> str | None:
     found: list[str] = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -319,15 +319,15 @@ def read_descriptors(_facts: Facts) -> str | None:
     return ", ".join(found) or None
 
 
-def read_temporary_files(facts: Facts) -> str:
+def read_temporary_files(facts: ProbeFacts) -> str:
     return _read(f"{facts['temporary']}/secret")
 
 
-def write_temporary_files(facts: Facts) -> None:
+def write_temporary_files(facts: ProbeFacts) -> None:
     _write(f"{facts['temporary']}/new")
 
 
-def read_shared_memory(facts: Facts) -> str:
+def read_shared_memory(facts: ProbeFacts) -> str:
     if not facts["shared"]:
         raise NotHere("there is no /dev/shm here")
     return _read(facts["shared"])
@@ -336,23 +336,23 @@ def read_shared_memory(facts: Facts) -> str:
 # Other programs
 
 
-def reach_runtime_socket(facts: Facts) -> None:
+def reach_runtime_socket(facts: ProbeFacts) -> None:
     _connect(socket.AF_UNIX, facts["runtime_socket"])
 
 
-def reach_agent_socket(facts: Facts) -> None:
+def reach_agent_socket(facts: ProbeFacts) -> None:
     _connect(socket.AF_UNIX, facts["agent_socket"])
 
 
-def reach_any_socket(facts: Facts) -> None:
+def reach_any_socket(facts: ProbeFacts) -> None:
     _connect(socket.AF_UNIX, facts["plain_socket"])
 
 
-def reach_abstract_socket(facts: Facts) -> None:
+def reach_abstract_socket(facts: ProbeFacts) -> None:
     _connect(socket.AF_UNIX, "\0" + facts["abstract_socket"])
 
 
-def trace_process(facts: Facts) -> str | None:
+def trace_process(facts: ProbeFacts) -> str | None:
     libc = _libc()
     libc.ptrace.restype = ctypes.c_long
     if libc.ptrace(_PTRACE_SEIZE, int(facts["process"]), None, None) < 0:
@@ -360,7 +360,7 @@ def trace_process(facts: Facts) -> str | None:
     return "it could be traced"
 
 
-def read_process_memory(facts: Facts) -> str | None:
+def read_process_memory(facts: ProbeFacts) -> str | None:
     process = facts["process"]
     for line in _read(f"/proc/{process}/maps").splitlines():
         if line.endswith("[stack]"):
@@ -371,11 +371,11 @@ def read_process_memory(facts: Facts) -> str | None:
     raise Untried("its memory could not be found")
 
 
-def end_process(facts: Facts) -> None:
+def end_process(facts: ProbeFacts) -> None:
     os.kill(int(facts["process"]), signal.SIGTERM)
 
 
-def outlive(facts: Facts) -> None:
+def outlive(facts: ProbeFacts) -> None:
     """Leaves a process behind that holds a pipe open, which shows how long it lives."""
     ready, begun = os.pipe()
     if os.fork() == 0:
@@ -392,7 +392,7 @@ def outlive(facts: Facts) -> None:
         raise Untried("no process could be left behind")
 
 
-def open_terminal(_facts: Facts) -> str:
+def open_terminal(_facts: ProbeFacts) -> str:
     os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     return "the terminal could be opened"
 
@@ -400,16 +400,16 @@ def open_terminal(_facts: Facts) -> str:
 # The network
 
 
-def reach_tcp(facts: Facts) -> None:
+def reach_tcp(facts: ProbeFacts) -> None:
     _connect(socket.AF_INET, ("127.0.0.1", int(facts["tcp_port"])))
 
 
-def reach_udp(facts: Facts) -> None:
+def reach_udp(facts: ProbeFacts) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         door.sendto(b"probe", ("127.0.0.1", int(facts["udp_port"])))
 
 
-def reach_out(facts: Facts) -> str:
+def reach_out(facts: ProbeFacts) -> str:
     """Looks for a way to an address outside; nothing is sent."""
     if facts["has_route"] != "yes":
         raise NotHere("this machine has no network")
@@ -418,7 +418,7 @@ def reach_out(facts: Facts) -> str:
     return "there is a way to other machines"
 
 
-def make_vsock(_facts: Facts) -> str:
+def make_vsock(_facts: ProbeFacts) -> str:
     try:
         socket.socket(_AF_VSOCK, socket.SOCK_STREAM).close()
     except OSError as error:
@@ -428,7 +428,7 @@ def make_vsock(_facts: Facts) -> str:
     return "a socket to the host of this machine could be made"
 
 
-def make_raw_socket(_facts: Facts) -> str:
+def make_raw_socket(_facts: ProbeFacts) -> str:
     socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close()
     return "a raw socket could be made"
 
@@ -436,75 +436,75 @@ def make_raw_socket(_facts: Facts) -> str:
 # Through the proxy of a filtered network
 
 
-def reach_allowed_host(_facts: Facts) -> None:
+def reach_allowed_host(_facts: ProbeFacts) -> None:
     _ask("CONNECT allowed.test:443 HTTP/1.1", "Host: allowed.test:443")
     _ask("GET http://allowed.test/ HTTP/1.1", "Host: allowed.test")
 
 
-def reach_own_server(_facts: Facts) -> None:
+def reach_own_server(_facts: ProbeFacts) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         _connect(socket.AF_INET, server.getsockname())
 
 
-def ask_for_other_host(_facts: Facts) -> str:
+def ask_for_other_host(_facts: ProbeFacts) -> str:
     return _ask("CONNECT other.test:443 HTTP/1.1")
 
 
-def ask_for_other_port(_facts: Facts) -> str:
+def ask_for_other_port(_facts: ProbeFacts) -> str:
     return _ask("CONNECT allowed.test:22 HTTP/1.1")
 
 
-def ask_for_metadata(_facts: Facts) -> str:
+def ask_for_metadata(_facts: ProbeFacts) -> str:
     return _ask("GET http://169.254.169.254/latest/meta-data/ HTTP/1.1")
 
 
-def ask_for_private_host(_facts: Facts) -> str:
+def ask_for_private_host(_facts: ProbeFacts) -> str:
     return _ask("CONNECT near.test:443 HTTP/1.1")
 
 
-def ask_for_number(_facts: Facts) -> str:
+def ask_for_number(_facts: ProbeFacts) -> str:
     return _ask("CONNECT 1.1.1.1:443 HTTP/1.1")
 
 
-def ask_for_odd_number(_facts: Facts) -> str:
+def ask_for_odd_number(_facts: ProbeFacts) -> str:
     return _ask("GET http://0x7f.1/ HTTP/1.1")
 
 
-def ask_for_mapped_number(_facts: Facts) -> str:
+def ask_for_mapped_number(_facts: ProbeFacts) -> str:
     return _ask("CONNECT [::ffff:127.0.0.1]:80 HTTP/1.1")
 
 
-def ask_for_mapped_host(_facts: Facts) -> str:
+def ask_for_mapped_host(_facts: ProbeFacts) -> str:
     return _ask("CONNECT mapped.test:443 HTTP/1.1")
 
 
-def ask_for_host_of_two_places(_facts: Facts) -> str:
+def ask_for_host_of_two_places(_facts: ProbeFacts) -> str:
     return _ask("CONNECT both.test:443 HTTP/1.1")
 
 
-def ask_for_turning_host(_facts: Facts) -> str:
+def ask_for_turning_host(_facts: ProbeFacts) -> str:
     """The first time its name leads out, then to this machine."""
     _ask("CONNECT turning.test:443 HTTP/1.1")
     return _ask("CONNECT turning.test:443 HTTP/1.1")
 
 
-def tunnel_for_two_hosts(_facts: Facts) -> str:
+def tunnel_for_two_hosts(_facts: ProbeFacts) -> str:
     return _ask("CONNECT allowed.test:443 HTTP/1.1", "Host: other.test:443")
 
 
-def ask_for_two_hosts(_facts: Facts) -> str:
+def ask_for_two_hosts(_facts: ProbeFacts) -> str:
     return _ask("GET http://allowed.test/ HTTP/1.1", "Host: other.test")
 
 
-def ask_with_two_lengths(_facts: Facts) -> str:
+def ask_with_two_lengths(_facts: ProbeFacts) -> str:
     return _ask("POST http://allowed.test/ HTTP/1.1", "Content-Length: 0", "Content-Length: 43")
 
 
-def ask_in_chunks(_facts: Facts) -> str:
+def ask_in_chunks(_facts: ProbeFacts) -> str:
     return _ask("POST http://allowed.test/ HTTP/1.1", "Content-Length: 5", "Transfer-Encoding: chunked")
 
 
-def ask_twice_at_once(_facts: Facts) -> str:
+def ask_twice_at_once(_facts: ProbeFacts) -> str:
     _ask("GET http://allowed.test/ HTTP/1.1", "", "GET http://near.test/ HTTP/1.1", answers=2)
     return "a second request was passed on"
 
@@ -512,7 +512,7 @@ def ask_twice_at_once(_facts: Facts) -> str:
 # The kernel
 
 
-def look_at_rights(_facts: Facts) -> str | None:
+def look_at_rights(_facts: ProbeFacts) -> str | None:
     """Rights of the superuser, and whether a program that is installed with rights of its own would give them back."""
     lines = dict(line.split(":\t", 1) for line in _read("/proc/self/status").splitlines() if ":\t" in line)
     held = [name for name in ("CapEff", "CapPrm", "CapInh", "CapAmb") if int(lines[name], 16)]
@@ -521,13 +521,13 @@ def look_at_rights(_facts: Facts) -> str | None:
     return ", ".join(held) or None
 
 
-def make_user_namespace(_facts: Facts) -> str:
+def make_user_namespace(_facts: ProbeFacts) -> str:
     if _libc().unshare(_NEW_USER_NAMESPACE) < 0:
         raise _failed()
     return "a user namespace could be made"
 
 
-def clone_user_namespace(_facts: Facts) -> str:
+def clone_user_namespace(_facts: ProbeFacts) -> str:
     child = _libc().syscall(_number("clone"), _NEW_USER_NAMESPACE | signal.SIGCHLD, None, None, None, None)
     if child == 0:
         os._exit(0)
@@ -537,7 +537,7 @@ def clone_user_namespace(_facts: Facts) -> str:
     return "a process could be started in a user namespace"
 
 
-def mount_folder(facts: Facts) -> str:
+def mount_folder(facts: ProbeFacts) -> str:
     place, libc = f"{facts['work']}/mounted", _libc()
     os.mkdir(place)
     if libc.unshare(_NEW_MOUNTS) == 0:  # where that is possible, nobody else sees the mount
@@ -548,23 +548,23 @@ def mount_folder(facts: Facts) -> str:
     return "a file system could be mounted"
 
 
-def change_root(facts: Facts) -> str:
+def change_root(facts: ProbeFacts) -> str:
     os.chroot(facts["work"])
     return "the root could be changed"
 
 
-def pivot_root(facts: Facts) -> str:
+def pivot_root(facts: ProbeFacts) -> str:
     """With a folder that is not there, so that it cannot succeed."""
     missing = os.fsencode(f"{facts['work']}/missing")
     return _taken(_libc().syscall(_number("pivot_root"), missing, missing))
 
 
-def make_device(facts: Facts) -> str:
+def make_device(facts: ProbeFacts) -> str:
     os.mknod(f"{facts['work']}/null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
     return "a device could be made"
 
 
-def open_disk(_facts: Facts) -> str:
+def open_disk(_facts: ProbeFacts) -> str:
     """Opens a disk and reads nothing of it."""
     refused: OSError | None = None
     for entry in os.scandir("/dev"):
@@ -577,23 +577,23 @@ def open_disk(_facts: Facts) -> str:
     raise refused or OSError(errno.ENOENT, "no disk in sight")
 
 
-def use_io_uring(_facts: Facts) -> str:
+def use_io_uring(_facts: ProbeFacts) -> str:
     parameters = ctypes.create_string_buffer(120)
     return _taken(_libc().syscall(_number("io_uring_setup"), 1, parameters))
 
 
-def use_keys(_facts: Facts) -> str:
+def use_keys(_facts: ProbeFacts) -> str:
     get_id, session = 0, -3
     return _taken(_libc().syscall(_number("keyctl"), get_id, session, 0))
 
 
-def use_bpf(_facts: Facts) -> str:
+def use_bpf(_facts: ProbeFacts) -> str:
     create, attributes = 0, ctypes.create_string_buffer(128)
     ctypes.memmove(attributes, (ctypes.c_uint32 * 4)(2, 4, 4, 1), 16)  # an array with one entry of 4 bytes
     return _taken(_libc().syscall(_number("bpf"), create, attributes, 128))
 
 
-def open_kernel_settings(_facts: Facts) -> str:
+def open_kernel_settings(_facts: ProbeFacts) -> str:
     """Opens them for writing and writes nothing."""
     refused = OSError(errno.ENOENT, "there are none")
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"):
@@ -609,14 +609,14 @@ def open_kernel_settings(_facts: Facts) -> str:
 # What must go on working
 
 
-def work_in_workspace(facts: Facts) -> str:
+def work_in_workspace(facts: ProbeFacts) -> str:
     os.makedirs(f"{facts['work']}/src/new", exist_ok=True)
     _write(f"{facts['work']}/src/new/file")
     os.rename(f"{facts['work']}/src/new/file", f"{facts['work']}/src/file")
     return _read(f"{facts['work']}/src/file")
 
 
-def work_in_temporary_folder(_facts: Facts) -> str:
+def work_in_temporary_folder(_facts: ProbeFacts) -> str:
     path = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"probe-{os.getpid()}")  # noqa: S108  what programs do
     _write(path)
     try:
@@ -625,7 +625,7 @@ def work_in_temporary_folder(_facts: Facts) -> str:
         os.unlink(path)
 
 
-def work_with_git(facts: Facts) -> str:
+def work_with_git(facts: ProbeFacts) -> str:
     if not facts["git"]:
         raise NotHere("git is not installed")
     _write(f"{facts['work']}/committed")
@@ -638,7 +638,7 @@ def work_with_git(facts: Facts) -> str:
 # What is said about it
 
 
-def claim_without_namespaces(facts: Facts) -> str | None:
+def claim_without_namespaces(facts: ProbeFacts) -> str | None:
     """A session of Bridle itself, in a fresh home. Here no namespaces can be made, whatever is installed."""
     folder, beside = f"{facts['work']}/claim", f"{facts['work']}/beside"
     home = f"{facts['work']}/fresh-home"
@@ -671,7 +671,7 @@ def claim_without_namespaces(facts: Facts) -> str | None:
 # What the attempts are made of
 
 
-def _make_repository(path: str, facts: Facts, more: str = "") -> None:
+def _make_repository(path: str, facts: ProbeFacts, more: str = "") -> None:
     """One that makes git run the canary when somebody only looks."""
     if not facts["git"]:
         raise Untried("git is not installed")
@@ -683,7 +683,7 @@ def _make_repository(path: str, facts: Facts, more: str = "") -> None:
     )
 
 
-def _be_seen(facts: Facts) -> None:
+def _be_seen(facts: ProbeFacts) -> None:
     """Holds on to what was planted until somebody outside has looked."""
     _write(facts["planted"])
     for _ in range(int(_HELD_S / _LOOK_S)):
@@ -707,7 +707,7 @@ def _read(path: str) -> str:
         return file.read(64 * 1024).decode("latin-1")
 
 
-def _planted(text: str, facts: Facts) -> str | None:
+def _planted(text: str, facts: ProbeFacts) -> str | None:
     """The value of the variable that the prober planted; nothing else of what was read is kept."""
     _, found, rest = text.partition(f"{facts['variable']}=")
     return rest.partition("\0")[0] if found else None
@@ -776,7 +776,7 @@ def _taken(result: int) -> str:
     return "the kernel took it"
 
 
-def main(name: str, facts: Facts) -> dict[str, str | None]:
+def main(name: str, facts: ProbeFacts) -> dict[str, str | None]:
     try:
         attempt: Attempt = globals()[name]
         return {"got": attempt(facts)}

@@ -38,7 +38,7 @@ Network: TypeAlias = Literal["inherit", "filtered", "deny"]
 _OF_THE_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class UnheldEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Something no border can hold in its place, and what it was: the text of a link, or a small file's content.
 
     A link is put back if it is gone, a file may go: git removes the files of a working tree with it.
@@ -99,7 +99,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     network: Network = "inherit"
     unwanted: tuple[str, ...] = ()
     """Are not there and cannot be masked; `aftermath` puts them aside if a command made them."""
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[UnheldEntry, ...] = ()
     """Cannot be held; `aftermath` puts them back as they were."""
     watched: tuple[Watched, ...] = ()
     """May be changed; `aftermath` puts them back if they name programs then that they did not name before."""
@@ -109,7 +109,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Was asked for as writable and is not there, or is reached through a link that a command could have made."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class HostContext(msgspec.Struct, frozen=True, kw_only=True):
     """The machine and the person a command runs for."""
 
     home: str
@@ -126,7 +126,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp")  # noqa: S108  these are the ones a command must not see
 
 
-def known_of(policy: SpawnPolicy, place: Place) -> Confinement:
+def known_of(policy: SpawnPolicy, place: HostContext) -> Confinement:
     """As much of `confinement_of` as commands are told about: where the caches are and what is temporary."""
     writes = policy.mode == "workspace-write"
     return Confinement(
@@ -136,7 +136,7 @@ def known_of(policy: SpawnPolicy, place: Place) -> Confinement:
     )
 
 
-def confinement_of(policy: SpawnPolicy, place: Place, cwd: str = "") -> Confinement:
+def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Confinement:
     """Makes the caches' folder if it is missing; nothing else is changed. `cwd` is where the command will start."""
     if policy.mode == "off":
         raise ValueError("a policy that confines nothing has no confinement")
@@ -210,7 +210,7 @@ class _Protection:
         self.absent: dict[str, None] = {}
         self.filled: dict[str, bytes] = {}
         self.unwanted: dict[str, None] = {}
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, UnheldEntry] = {}
         self.watched: dict[str, Watched] = {}
         self._writable = writable
         self._opened = frozenset(opened)
@@ -232,7 +232,7 @@ class _Protection:
             if status is None or not stat.S_ISLNK(status.st_mode):
                 break
             link = os.readlink(path)
-            self.kept[path] = Kept(path=path, link=link)
+            self.kept[path] = UnheldEntry(path=path, link=link)
             path = os.path.normpath(os.path.join(folder, link))
         else:
             status = _status(path)
@@ -245,7 +245,7 @@ class _Protection:
         """The `.git` of a repository: its own folder keeps its place, a file or link keeps what it says."""
         if os.path.isdir(entry):
             if os.path.islink(entry) and is_beneath_any(entry, self._writable):
-                self.kept[entry] = Kept(path=entry, link=os.readlink(entry))
+                self.kept[entry] = UnheldEntry(path=entry, link=os.readlink(entry))
             if is_beneath_any(common, self._writable):
                 self._folders[common] = None
         elif os.path.lexists(entry):
@@ -266,7 +266,7 @@ class _Protection:
         unmaskable = files.redirections if settings_open else files.redirections + files.new_settings
         self.unwanted.update((path, None) for path in filter(self._may_be_written, unmaskable))
         for path in filter(self._may_be_written, files.pointers):
-            self.kept[path] = Kept(path=path, content=_content(path))
+            self.kept[path] = UnheldEntry(path=path, content=_content(path))
 
     def _watch(self, path: str) -> None:
         """Leaves settings open as long as it can be told afterwards what they were."""
@@ -345,12 +345,12 @@ def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
                     yield os.path.join(folder, *names[: 2 if names[0] in POLICY_PARENTS else 1])
 
 
-def _hidden(place: Place, real: Callable[[str], str]) -> list[str]:
+def _hidden(place: HostContext, real: Callable[[str], str]) -> list[str]:
     return _existing([*place.own, *secret_places(place.home, place.env)], real)
 
 
 def _of_others(
-    place: Place,
+    place: HostContext,
     folders: Sequence[str],
     repositories: Iterable[GitPlaces],
     home: str,
@@ -376,7 +376,7 @@ def _may_be_hidden(path: str) -> bool:
     return (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)) and not is_beneath_any(path, _OF_THE_SYSTEM)
 
 
-def _socket_folders(place: Place, home: str, real: Callable[[str], str]) -> list[str]:
+def _socket_folders(place: HostContext, home: str, real: Callable[[str], str]) -> list[str]:
     named = [place.env.get("XDG_RUNTIME_DIR", "")]
     if socket := place.env.get("SSH_AUTH_SOCK", ""):
         named.append(os.path.dirname(socket))

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bridle.sandbox.adapters import NeverRan
-from bridle.sandbox.limits import Limits
+from bridle.sandbox.limits import CommandLimits
 from bridle.sandbox.mount_check import Expected, first_difference, read_table
 
 _NEW_ROOT = "/newroot"
@@ -87,7 +87,7 @@ class Gate:
             *("--block-fd", str(block), "--sync-fd", str(self.theirs[-1]), "--info-fd", str(info)),
         )
 
-    async def opened(self, limits: Limits | None) -> None:
+    async def opened(self, limits: CommandLimits | None) -> None:
         """Returns once the command runs. Raises `NeverRan` if a mount is not as expected, or bubblewrap has ended; and
         what `prepare` and the functions it gives raise."""
         try:

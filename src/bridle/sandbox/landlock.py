@@ -27,7 +27,7 @@ from bridle.sandbox import seccomp, thread_limits
 from bridle.sandbox.adapters import CannotConfine, Launch
 from bridle.sandbox.caches import cache_variables
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.landlock_rules import Access, Rules, rules_of, still_hold
+from bridle.sandbox.landlock_rules import LandlockAccess, Rules, rules_of, still_hold
 
 EXECUTE, WRITE_FILE, READ_FILE = 1 << 0, 1 << 1, 1 << 2
 REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
@@ -39,7 +39,7 @@ SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
 _READ = EXECUTE | READ_FILE
 _CHANGE = WRITE_FILE | TRUNCATE | REFER | REMOVE_DIR | REMOVE_FILE
 _MAKE = MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
-_RIGHTS: dict[Access, int] = {
+_RIGHTS: dict[LandlockAccess, int] = {
     "none": 0,
     "read": _READ,
     "write": _READ | _CHANGE | _MAKE,
@@ -170,7 +170,7 @@ class _Ruleset:
     def is_current(self) -> bool:
         return still_hold(self._rules)
 
-    def _allow(self, path: str, access: Access, handled: int) -> None:
+    def _allow(self, path: str, access: LandlockAccess, handled: int) -> None:
         try:
             opened = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:  # it has gone since the folder was listed

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from bridle.sandbox.confinement import Confinement
 
-Access: TypeAlias = Literal["none", "read", "write", "device"]
+LandlockAccess: TypeAlias = Literal["none", "read", "write", "device"]
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the C library knows no other place
@@ -26,15 +26,15 @@ Identity: TypeAlias = tuple[int, int, int] | None
 """Which file a path leads to, and when its listing changed where that matters; None: there is nothing."""
 
 
-class Rule(NamedTuple):
+class LandlockRule(NamedTuple):
     path: str
-    access: Access
+    access: LandlockAccess
 
 
 class Rules(NamedTuple):
     """`listed` and `named` are what the rules were made from, as it was just before."""
 
-    allowed: tuple[Rule, ...]
+    allowed: tuple[LandlockRule, ...]
     listed: Mapping[str, Identity]
     named: Mapping[str, Identity]
     settled: bool
@@ -67,9 +67,9 @@ def _identity(path: str, *, listed: bool = False) -> Identity:
     return status.st_dev, status.st_ino, status.st_mtime_ns if listed else 0
 
 
-def _places(confinement: Confinement) -> dict[str, Access]:
+def _places(confinement: Confinement) -> dict[str, LandlockAccess]:
     """What is to be done where; the deeper place decides, and of two for the same path the last."""
-    places: dict[str, Access] = {"/dev": "none"}
+    places: dict[str, LandlockAccess] = {"/dev": "none"}
     places |= {os.path.join("/dev", name): "device" for name in _DEVICES}
     places[_SHARED_MEMORY] = "write" if _is_unused(_SHARED_MEMORY) else "none"
     places |= dict.fromkeys(confinement.temporary, "none")
@@ -93,13 +93,13 @@ def _is_unused(folder: str) -> bool:
 class _Walk:
     """Goes down from the root to every place, and allows as much at once as can be allowed."""
 
-    def __init__(self, places: Mapping[str, Access], listed: dict[str, Identity]) -> None:
-        self.allowed: list[Rule] = []
+    def __init__(self, places: Mapping[str, LandlockAccess], listed: dict[str, Identity]) -> None:
+        self.allowed: list[LandlockRule] = []
         self.listed = listed
         self.named = {place: _identity(place) for place in places}
         self._places = places
 
-    def visit(self, path: str, inherited: Access) -> None:
+    def visit(self, path: str, inherited: LandlockAccess) -> None:
         access = self._places.get(path, inherited)
         below = [place for place in self._places if _lies_below(place, path)]
         if access == "none":
@@ -107,22 +107,22 @@ class _Walk:
         elif any(self._places[place] == "none" for place in below):
             self._carve(path, access, below)
         else:
-            self.allowed.append(Rule(path, access))
+            self.allowed.append(LandlockRule(path, access))
             self._visit_nearest(below, access)
 
-    def _visit_nearest(self, below: list[str], access: Access) -> None:
+    def _visit_nearest(self, below: list[str], access: LandlockAccess) -> None:
         for place in below:
             if not any(_lies_below(place, other) for other in below):
                 self.visit(place, access)
 
-    def _carve(self, path: str, access: Access, below: list[str]) -> None:
+    def _carve(self, path: str, access: LandlockAccess, below: list[str]) -> None:
         self.listed[path] = _identity(path, listed=True)
         on_the_way = {_step_towards(place, path) for place in below}
         for child in _entries(path):
             if child in on_the_way:
                 self.visit(child, access)
             else:
-                self.allowed.append(Rule(child, access))
+                self.allowed.append(LandlockRule(child, access))
 
 
 def _entries(folder: str) -> Iterator[str]:

@@ -38,7 +38,7 @@ def _count_nowhere(_pid: int) -> None:
     pass
 
 
-class Limits(NamedTuple):
+class CommandLimits(NamedTuple):
     """`file_mib`: the largest file a command may make. `take` puts a process where it is counted with others."""
 
     file_mib: int = 16_384

@@ -11,17 +11,19 @@ from bridle.base.files import private_folder
 from bridle.base.paths import is_beneath
 from bridle.sandbox.confinement import Confinement
 
-Kind: TypeAlias = Literal["writable", "read-only", "shown", "masked", "hidden", "empty", "temporary", "room"]
+MountKind: TypeAlias = Literal[
+    "writable", "read-only", "shown", "masked", "hidden", "empty", "temporary", "room"
+]
 """What a path becomes. `shown`: read-only, where it could not be seen otherwise; `masked`: a new empty folder, by which
 nothing comes to be there; `temporary`: the scratch folder; `room`: a new empty folder in it, for the mounts below."""
 
-_BLANK: frozenset[Kind] = frozenset({"masked", "hidden", "empty", "temporary", "room"})
+_BLANK: frozenset[MountKind] = frozenset({"masked", "hidden", "empty", "temporary", "room"})
 """Nothing of what was there can be seen below these."""
 
 
 class Mount(NamedTuple):
     path: str
-    kind: Kind
+    kind: MountKind
     is_folder: bool = True
     """Looked at where it matters: of what is hidden, and right in the temporary folder."""
     crossed: bool = False
@@ -30,7 +32,7 @@ class Mount(NamedTuple):
 
 def mounts_of(confinement: Confinement, *, masks: Literal["masked", "read-only"] = "masked") -> list[Mount]:
     """The whole file system is the first. What stands for something absent may be `read-only` as it is, too."""
-    wanted: dict[str, Kind] = {}
+    wanted: dict[str, MountKind] = {}
     wanted.update(dict.fromkeys(confinement.shown, "shown"))
     wanted.update(dict.fromkeys(confinement.absent, masks))
     wanted.update((path, "read-only") for path, _ in confinement.filled)
@@ -81,7 +83,7 @@ def _depth_first(path: str) -> list[str]:
     return path.rstrip("/").split("/")
 
 
-def _adds_nothing(kind: Kind, above: Kind, *, pokes_through: bool) -> bool:
+def _adds_nothing(kind: MountKind, above: MountKind, *, pokes_through: bool) -> bool:
     if above in _BLANK:
         return kind != "shown" and not pokes_through
     return kind == "shown" or (kind in {"read-only", "masked"} and above in {"read-only", "shown"})

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.base.processes import CannotStart, Output, Process, Processes
+from bridle.base.processes import CannotStart, Output, Processes, ProcessGroup
 from bridle.engine.ports import Hosts, SpawnPolicy
 from bridle.protocol.events import Notice
 
@@ -67,7 +67,7 @@ class ConfinedProcess:
 
     def __init__(
         self,
-        started: Process,
+        started: ProcessGroup,
         sandbox: str,
         explain: Callable[[int, str], str] = lambda _code, _output: "",
         put_aside: Sequence[Notice] = (),

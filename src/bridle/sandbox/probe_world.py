@@ -20,10 +20,10 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 import msgspec
 
 from bridle.base.clock import SystemClock
-from bridle.base.processes import Process, Processes
+from bridle.base.processes import Processes, ProcessGroup
 from bridle.base.stand_ins import is_stand_in
 from bridle.base.web import connect_to
-from bridle.sandbox.confinement import Place
+from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.proxy import Outside
 
 TEMPORARY = "/tmp"  # noqa: S108  a folder of our own in it
@@ -56,7 +56,7 @@ _PROTECTED = (
 """What a command must leave as it is in the workspace, there or not."""
 
 
-class Paths(msgspec.Struct, frozen=True, kw_only=True):
+class ProbePaths(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     temporary: str
     """A folder of our own in the machine's temporary folder."""
@@ -87,7 +87,14 @@ class World:
     """The world while it lives. Made by `probe_world`."""
 
     def __init__(
-        self, paths: Paths, *, variable: str, token: str, process: Process, doors: Doors, shared: str
+        self,
+        paths: ProbePaths,
+        *,
+        variable: str,
+        token: str,
+        process: ProcessGroup,
+        doors: Doors,
+        shared: str,
     ) -> None:
         self.paths = paths
         self.token = token
@@ -118,9 +125,9 @@ class World:
         }
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HostContext:
         """The world as the sandbox is told of it."""
-        return Place(
+        return HostContext(
             home=self.paths.home,
             own=tuple(self.paths.own.values()),
             caches=f"{self.paths.root}/caches",
@@ -236,7 +243,7 @@ async def probe_world(
     The names in it are short: the path of a socket has at most 107 characters. `temporary` is the temporary folder of
     the machine; a world inside it would hardly be seen by a command at all, so `folder` is better somewhere else.
     """
-    paths = Paths(root=_new_folder("p-", folder), temporary=_new_folder("bridle-probe-", temporary))
+    paths = ProbePaths(root=_new_folder("p-", folder), temporary=_new_folder("bridle-probe-", temporary))
     variable, token = f"PROBE_{os.urandom(4).hex().upper()}_API_KEY", os.urandom(16).hex()
     shared = _plant_shared(token)
     try:
@@ -267,7 +274,7 @@ async def probe_world(
 class Doors:
     """Sockets of other programs: nobody has any business at them."""
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: ProbePaths) -> None:
         self._abstract = f"bridle-probe-{os.urandom(8).hex()}" if sys.platform == "linux" else ""
         self._open: list[tuple[str, socket.socket]] = []
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -333,7 +340,7 @@ def _bind_in_folder(door: socket.socket, path: str) -> None:
         os.close(opened)
 
 
-def _furnish(paths: Paths, token: str) -> None:
+def _furnish(paths: ProbePaths, token: str) -> None:
     files = {
         f"{paths.home}/.ssh/id_probe": token,
         f"{paths.home}/.aws/credentials": token,

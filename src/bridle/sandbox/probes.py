@@ -25,10 +25,12 @@ _OWN_PLACES = (
     os.path.realpath(sys.prefix),
 )
 """Where Bridle itself is and its Python: the tries are made with it inside."""
-Outcome: TypeAlias = Literal["blocked", "leaks", "works", "broken", "not covered", "not here", "not tried"]
-Start: TypeAlias = Callable[..., Awaitable[Process]]
+ProbeOutcome: TypeAlias = Literal[
+    "blocked", "leaks", "works", "broken", "not covered", "not here", "not tried"
+]
+StartProbe: TypeAlias = Callable[..., Awaitable[Process]]
 """Called like a `Spawn`."""
-StartFor: TypeAlias = Callable[[World], Start]
+StartFor: TypeAlias = Callable[[World], StartProbe]
 """Starts commands as the engine would for the person of that world."""
 
 TIMEOUT_S = 15.0
@@ -70,7 +72,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tries: str
     part: str
-    outcome: Outcome
+    outcome: ProbeOutcome
     detail: str = ""
 
     @property
@@ -274,7 +276,9 @@ def _not_covered(probe: Probe, network: str, covers: Collection[str] | None) -> 
     return ""
 
 
-async def _tried(probe: Probe, world: World, start: Start, network: Network, processes: Processes) -> Result:
+async def _tried(
+    probe: Probe, world: World, start: StartProbe, network: Network, processes: Processes
+) -> Result:
     output, error = _Beginning(), _Beginning()
     policy = SpawnPolicy(
         mode="workspace-write",
@@ -379,7 +383,7 @@ def _judged(probe: Probe, exit_code: int, said: str, error: str) -> Result:
     return _result(probe, "blocked", answer.refused or "nothing came of it")
 
 
-def _result(probe: Probe, outcome: Outcome, detail: str = "") -> Result:
+def _result(probe: Probe, outcome: ProbeOutcome, detail: str = "") -> Result:
     line = visible(" ".join(detail.split()), newlines=False)
     shown = line if len(line) <= _MOST_DETAIL else f"{line[: _MOST_DETAIL - 1]}…"
     return Result(name=probe.name, tries=probe.tries, part=probe.part, outcome=outcome, detail=shown)

@@ -19,7 +19,7 @@ from bridle.base.clock import Clock
 from bridle.base.hosts import host_rule, is_host_name, rule_for
 from bridle.base.http_dial import Attempt, TimeLimit, first_connected, unreached
 from bridle.base.web import Connect, Resolve, addresses_of, connect_to, look_up
-from bridle.sandbox.proxy_request import END, MAX_HEAD_BYTES, ProxyRequest, Refusal, read_request
+from bridle.sandbox.proxy_request import END, MAX_HEAD_BYTES, ProxyRefused, ProxyRequest, read_request
 
 MOST_AT_ONCE = 64
 MOST_IN_ALL = 20_000
@@ -108,7 +108,7 @@ class HostProxy:
                 head, rest = await self._read_head(client)
                 request = read_request(head)
                 server = await self._connected(request)
-            except Refusal as refusal:
+            except ProxyRefused as refusal:
                 await self._part(client, _answer(refusal))
                 return
             with contextlib.closing(server):
@@ -122,24 +122,24 @@ class HostProxy:
         async with TimeLimit(self._outside.clock, HEAD_S):
             while (end := data.find(END)) < 0:
                 if len(data) > MAX_HEAD_BYTES:
-                    raise Refusal("The head of the request is too long")
+                    raise ProxyRefused("The head of the request is too long")
                 if not (chunk := await loop.sock_recv(client, _CHUNK)):
                     raise ConnectionResetError
                 data += chunk
         end += len(END)
         if end > MAX_HEAD_BYTES:
-            raise Refusal("The head of the request is too long")
+            raise ProxyRefused("The head of the request is too long")
         return bytes(data[:end]), bytes(data[end:])
 
     async def _connected(self, request: ProxyRequest) -> socket.socket:
-        """A connection to an address that was judged. Raises `Refusal`."""
+        """A connection to an address that was judged. Raises `ProxyRefused`."""
         host, port = request.host, request.port
         self._check_rules(host, port)
         try:
             async with TimeLimit(self._outside.clock, CONNECT_S):
                 addresses = await addresses_of(host, self._outside.resolve)
                 if not addresses:
-                    raise Refusal(f"{host} was not reached: the name of the host was not found", 502)
+                    raise ProxyRefused(f"{host} was not reached: the name of the host was not found", 502)
                 for address in addresses:
                     if (problem := address_problem(address)) is not None:
                         self._refuse(host, port, f"it leads to a {problem}, which no rule allows")
@@ -148,9 +148,9 @@ class HostProxy:
                 ]
                 server = await first_connected(attempts[:_MAX_TRIED], self._outside.clock)
         except TimeoutError:
-            raise Refusal(f"{host} was not reached within {CONNECT_S:g} s", 502) from None
+            raise ProxyRefused(f"{host} was not reached within {CONNECT_S:g} s", 502) from None
         except OSError as error:
-            raise Refusal(f"{host} was not reached: {unreached(error)[1]}", 502) from None
+            raise ProxyRefused(f"{host} was not reached: {unreached(error)[1]}", 502) from None
         _keep(self.reached, rule_for(host, port), None)
         return server
 
@@ -166,12 +166,12 @@ class HostProxy:
             rule = rule_for(host, port)
             sentence = f"{rule} was not reached; allow it with --allow-host {rule} or sandbox.hosts"
             _keep(self.refused, rule, sentence)
-            raise Refusal(sentence, 403)
+            raise ProxyRefused(sentence, 403)
 
     def _refuse(self, host: str, port: int, why: str) -> None:
         name = rule_for(f"[{host}]" if ":" in host else host, port)
         _keep(self.refused, name, f"{name} was not reached: {why}")
-        raise Refusal(f"{name} was not reached: {why}", 403)
+        raise ProxyRefused(f"{name} was not reached: {why}", 403)
 
     async def _part(self, client: socket.socket, last: bytes = b"") -> None:
         """Says what is left to say, and hears the other side out for a moment: to hang up would take it back."""
@@ -260,7 +260,7 @@ def _keep(kept: dict[str, Any], host: str, value: object) -> None:
         kept.setdefault(host, value)
 
 
-def _answer(refusal: Refusal) -> bytes:
+def _answer(refusal: ProxyRefused) -> bytes:
     """The sentence is the phrase of the status as well: of a refused tunnel most programs show nothing else."""
     body = f"{refusal.problem}.\n".encode("ascii", "replace")
     head = (

@@ -29,7 +29,7 @@ _ONLY_FOR_US = frozenset({
 """Lines that frame or route the message: never passed on as they came."""
 
 
-class Refusal(Exception):
+class ProxyRefused(Exception):
     """It is not passed on. `problem` reads as a sentence without its dot."""
 
     def __init__(self, problem: str, status: int = 400) -> None:
@@ -51,25 +51,25 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 
 
 def read_request(head: bytes) -> ProxyRequest:
-    """`head` ends with its empty line. Raises `Refusal`."""
+    """`head` ends with its empty line. Raises `ProxyRefused`."""
     first, *lines = head.removesuffix(END).split(b"\r\n")
     request = _FIRST.fullmatch(first)
     fields = [_LINE.fullmatch(line) for line in lines]
     if request is None or not head.endswith(END):
-        raise Refusal("This is a proxy for HTTP/1.1: it takes CONNECT host:port and absolute addresses")
+        raise ProxyRefused("This is a proxy for HTTP/1.1: it takes CONNECT host:port and absolute addresses")
     headers = [(field[1].lower(), field[2].rstrip()) for field in fields if field is not None]
     if len(headers) < len(lines):
-        raise Refusal("A line of the request's head cannot be read")
+        raise ProxyRefused("A line of the request's head cannot be read")
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1:
-        raise Refusal("The request has more than one Host")
+        raise ProxyRefused("The request has more than one Host")
     size = _body_size(headers)
     method, target, version = request.groups()
     if method == b"CONNECT":
         url = _tunnel(target.decode("ascii"))
         _check_host(hosts, url)
         if size:
-            raise Refusal("CONNECT has no body")
+            raise ProxyRefused("CONNECT has no body")
         return ProxyRequest(_plain(url.host), url.port)
     url = _absolute(target.decode("ascii"))
     _check_host(hosts, url)
@@ -90,24 +90,24 @@ def read_request(head: bytes) -> ProxyRequest:
 
 def _body_size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
     if any(name == b"transfer-encoding" for name, _ in headers):
-        raise Refusal("Send a Content-Length: a body in chunks is not passed on", 411)
+        raise ProxyRefused("Send a Content-Length: a body in chunks is not passed on", 411)
     sizes = [value for name, value in headers if name == b"content-length"]
     if len(sizes) > 1 or not all(map(_SIZE.fullmatch, sizes)):
-        raise Refusal("The request does not say clearly how long it is")
+        raise ProxyRefused("The request does not say clearly how long it is")
     return int(sizes[0]) if sizes else None
 
 
 def _tunnel(target: str) -> Url:
     if not _AUTHORITY.fullmatch(target) or not re.search(r":[0-9]+\Z", target):
-        raise Refusal("CONNECT takes host:port")
+        raise ProxyRefused("CONNECT takes host:port")
     return _parsed(f"http://{target}/")
 
 
 def _absolute(target: str) -> Url:
     if target.startswith("/") or "://" not in target:
-        raise Refusal("This is a proxy: it takes absolute addresses")
+        raise ProxyRefused("This is a proxy: it takes absolute addresses")
     if not target.lower().startswith("http://"):
-        raise Refusal("Ask for https addresses with CONNECT")
+        raise ProxyRefused("Ask for https addresses with CONNECT")
     return _parsed(target)
 
 
@@ -116,20 +116,20 @@ def _check_host(hosts: Sequence[bytes], url: Url) -> None:
     for value in hosts:
         text = value.decode("latin-1")
         if not _AUTHORITY.fullmatch(text):
-            raise Refusal("The Host of the request cannot be read")
+            raise ProxyRefused("The Host of the request cannot be read")
         other = _parsed(f"http://{text}/")
         has_port = re.search(r":[0-9]+\Z", text.rpartition("]")[2])
         if _plain(other.host) != _plain(url.host) or (has_port and other.port != url.port):
-            raise Refusal("The Host of the request is not the host of its address")
+            raise ProxyRefused("The Host of the request is not the host of its address")
 
 
 def _parsed(text: str) -> Url:
     try:
         url = parse_url(text)
     except ValueError as error:
-        raise Refusal(f"The address cannot be used: {error}") from None
+        raise ProxyRefused(f"The address cannot be used: {error}") from None
     if len(url.host) > _MOST_HOST:
-        raise Refusal("The address cannot be used: no host has so long a name")
+        raise ProxyRefused("The address cannot be used: no host has so long a name")
     return url
 
 

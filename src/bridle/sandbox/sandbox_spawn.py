@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from bridle.base.duplex import Inlet
     from bridle.engine.ports import Hosts
     from bridle.sandbox.adapters import Adapter, Launch
-    from bridle.sandbox.confinement import Confinement, Place
+    from bridle.sandbox.confinement import Confinement, HostContext
     from bridle.sandbox.control_group import ControlGroup
-    from bridle.sandbox.limits import Limits
+    from bridle.sandbox.limits import CommandLimits
     from bridle.sandbox.lookout import Came, Lookout
     from bridle.sandbox.proxy import Outside
     from bridle.sandbox.way_out import WayOut
@@ -84,7 +84,7 @@ class SandboxSpawn:
         self,
         processes: Processes,
         *,
-        place: Callable[[], Place],
+        place: Callable[[], HostContext],
         choose: Callable[[], Awaitable[Adapter | None]],
         known: Callable[[], str] = _not_known,
         failed: Callable[[], None] = _nothing,
@@ -208,7 +208,7 @@ class SandboxSpawn:
         from bridle.sandbox.adapter_start import HeldBack, start
         from bridle.sandbox.adapters import CannotConfine
         from bridle.sandbox.confinement import confinement_of, known_of
-        from bridle.sandbox.limits import Limits
+        from bridle.sandbox.limits import CommandLimits
 
         place = self._place_of(policy.workspace)
         group = self._group(policy)
@@ -216,7 +216,7 @@ class SandboxSpawn:
             group.holds and adapter.name not in OWN_NETWORK
         ):  # nor is there a process namespace that ends with us
             self._processes.keep(group.counting, group.take)
-        limits = Limits(policy.max_file_mib, group.take)
+        limits = CommandLimits(policy.max_file_mib, group.take)
         for tries_left in reversed(range(_TRIES)):
             border = _Border(
                 adapter,
@@ -303,7 +303,7 @@ class SandboxSpawn:
             found = self._lookouts[folders] = Lookout(folders)
         return found
 
-    def _place_of(self, workspace: str) -> Place:
+    def _place_of(self, workspace: str) -> HostContext:
         """The place with the caches of this project alone: no project's downloads reach another."""
         place = self._place()
         if not place.caches:
@@ -381,7 +381,7 @@ class _Border:
         adapter: Adapter,
         look: Callable[[], Confinement],
         cwd: str,
-        limits: Limits,
+        limits: CommandLimits,
         *,
         lookout: Callable[[tuple[str, ...]], Lookout],
         policy: SpawnPolicy,

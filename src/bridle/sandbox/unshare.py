@@ -94,15 +94,15 @@ _REAL = frozenset({"writable", "read-only", "shown"})
 """Kinds of mounts that show what is there."""
 
 
-class Programs(NamedTuple):
+class UnsharePrograms(NamedTuple):
     unshare: str
     setpriv: str
 
 
-def programs() -> Programs | None:
+def programs() -> UnsharePrograms | None:
     """What is needed, if it is there."""
     unshare, setpriv, mount = (find_program(name) for name in ("unshare", "setpriv", "mount"))
-    return Programs(unshare, setpriv) if unshare and setpriv and mount else None
+    return UnsharePrograms(unshare, setpriv) if unshare and setpriv and mount else None
 
 
 class Unshare:
@@ -110,7 +110,7 @@ class Unshare:
 
     name = "unshare"
 
-    def __init__(self, found: Programs) -> None:
+    def __init__(self, found: UnsharePrograms) -> None:
         self._programs = found
 
     def variables(self, confinement: Confinement) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from bridle.shell.shell_words import Unreadable
+from bridle.shell.shell_words import UnreadableScript
 
 _GAP = re.compile(r"(?:[ \t\n]|\\\n)*")
 _OPERATOR = re.compile(r"&>>|&>|&&|&|\|\||\|&|\||;;&|;;|;&|;|<<<|<<-|<<|<&|<>|<|>>|>\||>&|>|\(|\)")
@@ -31,7 +31,7 @@ def is_operator(text: str) -> bool:
 
 
 def account(source: str, start: int, end: int, claims: list[Claim]) -> None:
-    """Raises `Unreadable` unless the claims fill `source[start:end]` and the shell would see the same boundaries."""
+    """Raises `UnreadableScript` unless the claims fill `source[start:end]` and the shell sees the same boundaries."""
     claims.sort()
     at = start
     before: Claim | None = None
@@ -39,7 +39,7 @@ def account(source: str, start: int, end: int, claims: list[Claim]) -> None:
     blanks = ""  # what stood between the last word and here, comments left out
     for claim in claims:
         if claim.start < at:
-            raise Unreadable("two readings of it overlap")
+            raise UnreadableScript("two readings of it overlap")
         gap = source[at : claim.start]
         blanks += _blanks(gap)
         if gap and before is not None and not _blanks(gap):
@@ -60,7 +60,7 @@ def account(source: str, start: int, end: int, claims: list[Claim]) -> None:
 def _blanks(gap: str) -> str:
     """The blanks of a gap; lines that are continued are one line to the shell."""
     if gap and _GAP.fullmatch(gap) is None:
-        raise Unreadable("some of its characters are not understood")
+        raise UnreadableScript("some of its characters are not understood")
     return gap.replace("\\\n", "")
 
 
@@ -68,7 +68,7 @@ def _check_joined(source: str, before: Claim, claim: Claim) -> None:
     """Only a continued line stands between them, so to the shell they touch: they must not be one thing then."""
     descriptor = _DESCRIPTOR.fullmatch(source, before.start, before.end) is not None
     if claim.kind == "operator" and (before.kind == "operator" or descriptor):
-        raise Unreadable("an operator goes on in the next line")
+        raise UnreadableScript("an operator goes on in the next line")
 
 
 def _check_neighbours(before: Claim | None, claim: Claim, blanks: str) -> None:
@@ -76,10 +76,10 @@ def _check_neighbours(before: Claim | None, claim: Claim, blanks: str) -> None:
     if before is None:
         return
     if not blanks:
-        raise Unreadable("two words touch each other")
+        raise UnreadableScript("two words touch each other")
     same = before.owner == claim.owner and claim.owner
     if (same and "\n" in blanks) or (not same and before.owner and claim.owner and "\n" not in blanks):
-        raise Unreadable("a command does not end where it seems to")
+        raise UnreadableScript("a command does not end where it seems to")
 
 
 def _check_comment(source: str, start: int, claim: Claim) -> None:
@@ -87,7 +87,7 @@ def _check_comment(source: str, start: int, claim: Claim) -> None:
     while source.startswith("\\\n", at - 2) and at - 2 >= start:  # a continued line is no boundary
         at -= 2
     if at > start and source[at - 1] not in " \t\n;&|()":
-        raise Unreadable("a comment begins inside a word")
+        raise UnreadableScript("a comment begins inside a word")
 
 
 def _check_operator(source: str, claim: Claim, before: Claim | None) -> None:
@@ -95,17 +95,17 @@ def _check_operator(source: str, claim: Claim, before: Claim | None) -> None:
     if text in _CLOSING:
         following = source[claim.end : claim.end + 1]
         if following and following not in " \t\n;&|()":
-            raise Unreadable("a redirection is not understood")
+            raise UnreadableScript("a redirection is not understood")
     else:
         match = _OPERATOR.match(source, claim.start)
         if match is None or match[0] != text:
-            raise Unreadable("an operator is not the one it seems to be")
+            raise UnreadableScript("an operator is not the one it seems to be")
     if text == "(" and source.startswith("((", claim.start):
-        raise Unreadable("two brackets in a row can be read in two ways")
+        raise UnreadableScript("two brackets in a row can be read in two ways")
     touching = before is not None and before.end == claim.start
     if touching and before is not None and text[0] in "<>":
         is_descriptor = _DESCRIPTOR.fullmatch(source, before.start, before.end) is not None
         if is_descriptor != (before.kind == "descriptor") and before.kind in ("word", "descriptor"):
-            raise Unreadable("a redirection is not understood")
+            raise UnreadableScript("a redirection is not understood")
     if not touching and before is not None and before.kind == "descriptor":
-        raise Unreadable("a redirection is not understood")
+        raise UnreadableScript("a redirection is not understood")

@@ -15,11 +15,11 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.shell import languages
-from bridle.shell.classification import ENDLESS, Judgement
+from bridle.shell.classification import ENDLESS, Classification
 from bridle.shell.options import Split, split_words
 from bridle.shell.programs import HARMLESS_VALUES, HARMLESS_VARIABLES, Program
 from bridle.shell.searches import found_below
-from bridle.shell.shell_words import UNKNOWN, Found, Word, names
+from bridle.shell.shell_words import UNKNOWN, FoundFiles, Word, names
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Inner(msgspec.Struct, frozen=True):
     script: bool = False
 
 
-Check: TypeAlias = Callable[[Judgement, Split, Program], Sequence[Inner]]
+ProgramCheck: TypeAlias = Callable[[Classification, Split, Program], Sequence[Inner]]
 
 _NOTHING: tuple[Inner, ...] = ()
 
@@ -63,7 +63,7 @@ _TAR = (
 )
 
 
-def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _find(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     words = list(judgement.words[1:])
     while words and words[0].known in ("-H", "-L", "-P", "-O1", "-O2", "-O3"):
         if words.pop(0).text == "-L":
@@ -80,7 +80,7 @@ def _find(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
     return _find_expression(judgement, words, roots or [Word(".", ".", starts=".")])
 
 
-def _find_expression(judgement: Judgement, words: list[Word], roots: list[Word]) -> Sequence[Inner]:
+def _find_expression(judgement: Classification, words: list[Word], roots: list[Word]) -> Sequence[Inner]:
     inner: list[Inner] = []
     names: list[str] = []
     acts = any(word.text in _FIND_RUNS for word in words)
@@ -140,7 +140,9 @@ def _acting(words: Sequence[Word]) -> list[Word]:
     return kept
 
 
-def _found(word: Word, roots: Sequence[Word], names: Sequence[str], found: Found | None) -> Sequence[Word]:
+def _found(
+    word: Word, roots: Sequence[Word], names: Sequence[str], found: FoundFiles | None
+) -> Sequence[Word]:
     """A bare `{}` becomes something below one of the roots; inside a longer word it stays unknown.
 
     What it is looked for by comes beside it: whoever looks for `.env` reads secrets. A wildcard of `find` means hidden
@@ -186,7 +188,7 @@ def _filled(word: Word) -> Word:
     return msgspec.structs.replace(word, text=None, starts=word.known.partition("{}")[0] or "./")
 
 
-def _fd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _fd(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     for at, word in enumerate(judgement.words):
         if word.text in _FD_RUNS:
             before = split_words(_FD_BEFORE, judgement.words[1:at])
@@ -210,7 +212,7 @@ _FD_BEFORE = Program(
 )
 
 
-def _sed(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _sed(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     program = Program(
         options="-nErsuz -e: -f! -i^? -l: --quiet --silent --regexp-extended --separate --unbuffered --null-data "
         "--posix --debug --sandbox --expression: --line-length: --in-place^? --file!:"
@@ -241,7 +243,7 @@ def _sed_proven(script: Word, split: Split) -> bool:
     return split.has("--sandbox") or languages.sed_only_prints(script.text)
 
 
-def _awk(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _awk(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     split = split_words(
         Program(
             options="-F: -v: -b -S --field-separator: --assign: --sandbox --posix --traditional --csv -k"
@@ -267,10 +269,10 @@ def _awk(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inn
 
 def _expression(
     proven: Callable[[str], bool], *, file_option: str
-) -> Callable[[Judgement, Split, Program], Sequence[Inner]]:
+) -> Callable[[Classification, Split, Program], Sequence[Inner]]:
     """For programs whose first argument is an expression in a language of their own."""
 
-    def check(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    def check(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
         if split.has(file_option, "--from-file"):
             judgement.unproven("its expression is in a file")
             return _NOTHING
@@ -283,14 +285,14 @@ def _expression(
     return check
 
 
-def _printf(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _printf(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     words = [word for word in judgement.words[1:] if word.text != "--"]
     if words and (words[0].text is None or words[0].glob or not languages.printf_only_prints(words[0].text)):
         judgement.unproven("its format is not proven harmless")
     return _NOTHING
 
 
-def _test(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _test(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     """Only an operator that is known to be one is harmless: `-v` evaluates its operand, `-eq` too in `[[`."""
     words = list(judgement.words[1:])
     double = judgement.name == "[["
@@ -311,7 +313,7 @@ def _test(judgement: Judgement, _split: Split, _program: Program) -> Sequence[In
     return _NOTHING
 
 
-def _test_proven(judgement: Judgement, words: list[Word], *, double: bool) -> bool:
+def _test_proven(judgement: Classification, words: list[Word], *, double: bool) -> bool:
     while words and words[0].text == "!" and len(words) != 2:
         words = words[1:]
     expanded = any(word.split or (word.glob and word.bare) for word in words)
@@ -336,7 +338,7 @@ def _test_proven(judgement: Judgement, words: list[Word], *, double: bool) -> bo
             return False
 
 
-def _tar(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _tar(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     words = list(judgement.words[1:])
     if words and words[0].text and not words[0].text.startswith("-"):
         letters = words[0].text
@@ -358,7 +360,7 @@ def _tar(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inn
     return _NOTHING
 
 
-def _tar_mode(judgement: Judgement, split: Split, archives: list[Word], folders: list[Word]) -> None:
+def _tar_mode(judgement: Classification, split: Split, archives: list[Word], folders: list[Word]) -> None:
     if split.has("-t", "--list", "-d", "--diff", "--compare"):
         for word in archives:
             judgement.use(word, "read")
@@ -380,7 +382,7 @@ def _tar_mode(judgement: Judgement, split: Split, archives: list[Word], folders:
         judgement.unproven("what it does is not known")
 
 
-def _dd(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _dd(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     for word in judgement.words[1:]:
         name, _, value = word.known.partition("=")
         if word.text is None or word.glob:
@@ -398,13 +400,13 @@ def _dd(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inne
     return _NOTHING
 
 
-def _date(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _date(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if any(not word.starts.startswith("+") for word in split.arguments):
         judgement.unproven("it may set the clock")
     return _NOTHING
 
 
-def _second_is_written(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _second_is_written(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if any(word.split or word.glob for word in split.arguments):
         judgement.unproven("which file it writes is not known")
     for word in split.arguments[1:]:
@@ -413,13 +415,13 @@ def _second_is_written(judgement: Judgement, split: Split, _program: Program) ->
     return _NOTHING
 
 
-def _no_directives(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _no_directives(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if any(word.starts[:1] in ("+", "@") for word in split.arguments):
         judgement.unproven("its arguments may be commands")
     return _NOTHING
 
 
-def _compress(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _compress(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if split.has("-c", "--stdout", "--to-stdout", "-l", "--list", "-t", "--test") or not split.arguments:
         return _NOTHING
     judgement.at_least("writes")
@@ -428,7 +430,7 @@ def _compress(judgement: Judgement, split: Split, _program: Program) -> Sequence
     return _NOTHING
 
 
-def _unzip(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _unzip(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if not split.has("-l", "-p", "-c", "-t", "-Z", "-v"):
         judgement.at_least("writes", "unpacks {}")
         if not split.has("-d"):
@@ -436,14 +438,14 @@ def _unzip(judgement: Judgement, split: Split, _program: Program) -> Sequence[In
     return _NOTHING
 
 
-def _variables(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _variables(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     names = [word.text for word in split.arguments]
     if any(name is None or not _NAME.fullmatch(name) or name.endswith("_proxy") for name in names):
         judgement.unproven("it changes the shell's variables")
     return _NOTHING
 
 
-def _harmless_assignments(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _harmless_assignments(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     for word in split.arguments:
         name, equals, value = word.known.partition("=")
         if word.text is None or word.glob or not equals or not is_harmless_variable(name, value):
@@ -456,20 +458,20 @@ def is_harmless_variable(name: str, value: str | None) -> bool:
     return name in HARMLESS_VARIABLES or (value is not None and HARMLESS_VALUES.get(name) == value)
 
 
-def _set(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _set(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     options = [used.values[0].text for used in split.used if used.name == "-o" and used.values]
     if any(option not in ("pipefail", "errexit", "nounset") for option in options):
         judgement.at_least("executes", "changes how the shell works")
     return _NOTHING
 
 
-def _top(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _top(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if not (split.has("-b") and split.has("-n")):
         judgement.unproven("it goes on until it is stopped")
     return _NOTHING
 
 
-def _ip(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _ip(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     words = [word.text for word in split.arguments]
     known = {"addr", "address", "a", "route", "r", "link", "l", "neigh", "n", "rule", "maddress"}
     if words and (
@@ -479,16 +481,16 @@ def _ip(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner
     return _NOTHING
 
 
-def _status_only(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _status_only(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if any(word.text not in ("status", "show") for word in split.arguments):
         judgement.unproven("it may change the machine")
     return _NOTHING
 
 
-def _needs(*options: str) -> Check:
+def _needs(*options: str) -> ProgramCheck:
     """Without one of these options the program does something else."""
 
-    def check(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+    def check(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
         if not split.has(*options):
             judgement.unproven("what it does is not known")
         return _NOTHING
@@ -496,7 +498,7 @@ def _needs(*options: str) -> Check:
     return check
 
 
-def _move(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _move(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     """What is moved is gone from where it was."""
     sources = split.arguments if split.has("-t", "--target-directory") else split.arguments[:-1]
     for word in sources:
@@ -504,14 +506,14 @@ def _move(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inn
     return _NOTHING
 
 
-def _links(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _links(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     """Listing folder after folder through links leads anywhere."""
     if split.has("-R", "--recursive") and split.has("-L", "--dereference"):
         judgement.use(UNKNOWN, "read")
     return _NOTHING
 
 
-def _web_addresses(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _web_addresses(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     """Where a file is expected an address will do."""
     addresses = [word.starts for word in split.arguments if ":" in word.starts]
     if addresses:
@@ -523,7 +525,7 @@ def _web_addresses(judgement: Judgement, split: Split, _program: Program) -> Seq
 _PS_VALUES = frozenset("oOpPuUCtTGgNskq")
 
 
-def _ps(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _ps(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     """An `e` without a dash, or an `E`, shows the environment of processes, and with it their secrets."""
     value = False
     for word in judgement.words[1:]:
@@ -542,24 +544,24 @@ def _ps(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inne
     return _NOTHING
 
 
-def _recursive(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _recursive(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     judgement.whole_folders = split.has("-r", "-R", "--recursive")
     return _NOTHING
 
 
-def _remote_paths(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _remote_paths(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if any(":" in word.starts.partition("/")[0] for word in split.arguments):
         judgement.at_least("network", "copies over the network")
     return _NOTHING
 
 
-def _one_argument(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _one_argument(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if len(split.arguments) != 1 or split.arguments[0].split:
         judgement.at_least("writes", "changes the repository")
     return _NOTHING
 
 
-def _ssh(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _ssh(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     for word in split.arguments[:1]:
         if word.text is not None:
             judgement.urls.append(word.text)
@@ -578,7 +580,7 @@ _SYSTEM_PROGRAMS = (
 )
 
 
-def _ldd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _ldd(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     """It starts the loader that a file names, so it is no more than a look only where nobody but the system writes."""
     for word in split.arguments:
         if word.text is None or word.glob or not normpath(word.text).startswith(_SYSTEM_PROGRAMS):
@@ -586,7 +588,7 @@ def _ldd(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inne
     return _NOTHING
 
 
-def _rg(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _rg(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if split.has("--files") and split.arguments:
         judgement.use(split.arguments[0], "read")
     return _NOTHING
@@ -603,7 +605,7 @@ _BYTE_COUNTS = {
 }  # fmt: skip
 
 
-def _bounded(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _bounded(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     """So many bytes of something endless are as good as a file of that size."""
     options = _BYTE_COUNTS[judgement.name]
     counts = [used.values[0].known for used in split.used if used.name in options and used.values]
@@ -625,7 +627,7 @@ def _size(text: str) -> float:
     return int(number) * (1000 if decimal == "B" else 1024) ** _UNITS.index(unit.upper())
 
 
-def _seq(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _seq(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     formats = [used.values[0].known for used in split.used if used.name in ("-f", "--format") and used.values]
     words = [word.known for word in judgement.words[1:]]
     numbers = [word for word in words if _NUMBER.fullmatch(word)]  # `-1` looks like an option
@@ -650,18 +652,18 @@ def _numbers_between(first: float = 1, second: float | None = None, third: float
 _FOLLOWING = {"tail": ("-f", "-F", "--retry"), "journalctl": ("-f",), "dmesg": ("-w",)}
 
 
-def _follows(judgement: Judgement, split: Split, _program: Program) -> Sequence[Inner]:
+def _follows(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
     if split.has(*_FOLLOWING[judgement.name], "--follow"):
         judgement.unproven("it waits for more")
     return _NOTHING
 
 
-def _endless(judgement: Judgement, _split: Split, _program: Program) -> Sequence[Inner]:
+def _endless(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
     judgement.unproven("it never ends")
     return _NOTHING
 
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, ProgramCheck] = {
     "find": _find,
     "fd": _fd,
     "sed": _sed,

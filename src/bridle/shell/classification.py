@@ -11,8 +11,8 @@ import msgspec
 from bridle.base.command_class import CommandClass
 from bridle.shell.command_facts import SEVERITY, Below, PathUse
 from bridle.shell.programs import Program
-from bridle.shell.shell_words import OPEN_DESCRIPTOR, Found, Word
-from bridle.shell.simple_commands import Folders
+from bridle.shell.shell_words import OPEN_DESCRIPTOR, FoundFiles, Word
+from bridle.shell.simple_commands import PossibleFolders
 
 _NOBODYS = frozenset(
     {"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"}
@@ -26,7 +26,7 @@ def worse(first: CommandClass, second: CommandClass) -> CommandClass:
     return first if _RANK[first] >= _RANK[second] else second
 
 
-class Judgement(msgspec.Struct):
+class Classification(msgspec.Struct):
     """Grows while a command is looked at; its class only ever gets worse. `start` is where the script began.
 
     `assigned` and `spoken` are texts that variables may hold and that come in through a pipe: not sure enough to allow
@@ -35,7 +35,7 @@ class Judgement(msgspec.Struct):
 
     name: str
     words: Sequence[Word]
-    folders: Folders
+    folders: PossibleFolders
     start: str
     home: str
     command_class: CommandClass = "read_only"
@@ -83,7 +83,7 @@ class Judgement(msgspec.Struct):
             split = word.glob and word.split
             self.uses.append(PathUse(path=path, access=access, pattern=word.glob, split=split))
 
-    def _use_found(self, found: Found) -> None:
+    def _use_found(self, found: FoundFiles) -> None:
         below = Below(
             names=found.names,
             bare=found.bare,

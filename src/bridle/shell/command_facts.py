@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from bridle.base.command_class import CommandClass
 
-Shape: TypeAlias = Literal["simple", "pipeline", "compound"]
+ScriptShape: TypeAlias = Literal["simple", "pipeline", "compound"]
 """One command, commands joined by `|` only, or anything more: lists, substitutions, subshells, loops, functions."""
 
 SEVERITY: tuple[CommandClass, ...] = (
@@ -20,7 +21,7 @@ SEVERITY: tuple[CommandClass, ...] = (
 class Below(msgspec.Struct, frozen=True, kw_only=True):
     """Which files below a folder are meant: those named like one of `names`, all where there are none.
 
-    The rest is as in `shell_words.Found`.
+    The rest is as in `shell_words.FoundFiles`.
     """
 
     names: tuple[str, ...] = ()
@@ -79,7 +80,7 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     command: str
-    shape: Shape
+    shape: ScriptShape
     parts: tuple[Part, ...]
     command_class: CommandClass
     refused: str | None = None
@@ -94,7 +95,11 @@ class Understanding(msgspec.Struct, frozen=True, kw_only=True):
         return self.command_class == "read_only"
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+Understand: TypeAlias = Callable[[str, str], Understanding]
+"""What a script does, given its text and the absolute folder it starts in."""
+
+
+class ScriptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a script's meaning depends on besides its text: where it starts, whose home `~` is, where programs are.
 
     `cwd` and `home` are absolute and resolved. `search_path` is the PATH the script runs with; empty means that it was

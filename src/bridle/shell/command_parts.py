@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.base.command_class import CommandClass
 from bridle.shell.checks import CHECKS, OWN_WORDS, Inner, is_harmless_variable
-from bridle.shell.classification import Judgement, host_of, shown_name, worse
+from bridle.shell.classification import Classification, host_of, shown_name, worse
 from bridle.shell.command_facts import Part
 from bridle.shell.git_checks import judge_git
 from bridle.shell.grant_keys import key_of
@@ -26,7 +26,7 @@ from bridle.shell.programs import (
 )
 from bridle.shell.refusals import (
     Leaf,
-    Refusal,
+    ScriptRefusal,
     code_words,
     is_code_runner,
     prints_secret,
@@ -39,8 +39,8 @@ from bridle.shell.refusals import (
 )
 from bridle.shell.script_reader import read_script
 from bridle.shell.searches import found_by
-from bridle.shell.shell_words import Found, Unreadable, Word
-from bridle.shell.simple_commands import Command, Script
+from bridle.shell.shell_words import FoundFiles, UnreadableScript, Word
+from bridle.shell.simple_commands import ParsedScript, SimpleCommand
 from bridle.shell.table_lookup import apply_options, apply_table
 from bridle.shell.unnamed_programs import (
     EVALUATES,
@@ -65,7 +65,7 @@ _NO_PROGRAM = Program(base="executes")
 _NO_BODY = ("<<", "<<<")
 
 
-class Place(msgspec.Struct, frozen=True):
+class ScriptPlace(msgspec.Struct, frozen=True):
     """Where a script runs and what is known about the programs there."""
 
     start: str
@@ -77,7 +77,7 @@ class Findings(msgspec.Struct):
     """What was found out about a script and the scripts inside it. The first refusal stays."""
 
     parts: list[Part] = []
-    refusal: Refusal | None = None
+    refusal: ScriptRefusal | None = None
     problem: str | None = None
     discloses: bool = False
     hidden: str = ""
@@ -85,17 +85,17 @@ class Findings(msgspec.Struct):
     def hide(self, why: str) -> None:
         self.hidden = self.hidden or why
 
-    def refuse(self, refusal: Refusal | None) -> None:
+    def refuse(self, refusal: ScriptRefusal | None) -> None:
         self.refusal = self.refusal or refusal
 
 
-def judge(script: Script, place: Place, *, nesting: int = 0) -> Findings:
+def judge(script: ParsedScript, place: ScriptPlace, *, nesting: int = 0) -> Findings:
     """Every part of a script, in the order written."""
     return _Judge(script, place, nesting).findings
 
 
 class _Judge:
-    def __init__(self, script: Script, place: Place, nesting: int) -> None:
+    def __init__(self, script: ParsedScript, place: ScriptPlace, nesting: int) -> None:
         self.script, self.place, self.nesting = script, place, nesting
         self.findings = Findings()
         self.leaves: dict[int, list[Leaf]] = {}
@@ -110,7 +110,7 @@ class _Judge:
             self.findings.hide(MOVES)
         self.findings.refuse(refused_functions(multiplies=script.multiplies))
 
-    def _command(self, command: Command) -> None:
+    def _command(self, command: SimpleCommand) -> None:
         judgement = self._judgement(command, command.words)
         self._assignments(command, judgement)
         self._redirections(command, judgement)
@@ -128,15 +128,15 @@ class _Judge:
                 command, judgement, Program(does="reads {}" if judgement.command_class == "read_only" else "")
             )
 
-    def _judgement(self, command: Command, words: Sequence[Word]) -> Judgement:
-        judgement = Judgement(
+    def _judgement(self, command: SimpleCommand, words: Sequence[Word]) -> Classification:
+        judgement = Classification(
             words[0].known if words else "", words, command.folders, self.place.start, self.place.home
         )
         judgement.assigned = self.script.assigned
         judgement.spoken = _spoken_to(command)
         return judgement
 
-    def _assignments(self, command: Command, judgement: Judgement) -> None:
+    def _assignments(self, command: SimpleCommand, judgement: Classification) -> None:
         for assignment in command.assignments:
             value = assignment.value
             own = not command.words and is_ordinary(assignment.name)
@@ -147,7 +147,7 @@ class _Judge:
             if value.assigns if value is not None else "[" in command.text:
                 self.findings.hide(EVALUATES)
 
-    def _redirections(self, command: Command, judgement: Judgement) -> None:
+    def _redirections(self, command: SimpleCommand, judgement: Classification) -> None:
         for redirection in command.redirections:
             target = redirection.target
             if target is None:
@@ -165,7 +165,7 @@ class _Judge:
 
     # one command, wrappers off
 
-    def _words(self, command: Command, judgement: Judgement, depth: int) -> None:
+    def _words(self, command: SimpleCommand, judgement: Classification, depth: int) -> None:
         """Judges a command by its program; `judgement` already knows what stands around it."""
         name_word = judgement.words[0]
         if depth > MAX_NESTING:
@@ -196,7 +196,7 @@ class _Judge:
             return
         self._program(command, judgement, depth)
 
-    def _program_name(self, judgement: Judgement, word: Word) -> str | None:
+    def _program_name(self, judgement: Classification, word: Word) -> str | None:
         """The program's name, or None for a file that is run by its path."""
         text = word.known
         if "/" not in text:
@@ -208,7 +208,9 @@ class _Judge:
         judgement.use(word, "run")
         return None
 
-    def _wrapper(self, command: Command, judgement: Judgement, wrapper: Program, depth: int) -> None:
+    def _wrapper(
+        self, command: SimpleCommand, judgement: Classification, wrapper: Program, depth: int
+    ) -> None:
         split = split_words(wrapper, judgement.words[1:], leading=True)
         if split.problem:
             judgement.unproven(split.problem)
@@ -226,12 +228,12 @@ class _Judge:
         self._trust_path(judgement)
         self._inner(command, judgement, inner, depth)
 
-    def _fed(self, command: Command, judgement: Judgement, depth: int) -> Found | None:
+    def _fed(self, command: SimpleCommand, judgement: Classification, depth: int) -> FoundFiles | None:
         """The files whose names a command reads, where it is the one at the end of the pipe."""
         own_input = any(redirection.operator.startswith("<") for redirection in command.redirections)
         return found_by(command.fed_by) if judgement.name == "xargs" and not own_input else None
 
-    def _inner(self, command: Command, judgement: Judgement, inner: Inner, depth: int) -> None:
+    def _inner(self, command: SimpleCommand, judgement: Classification, inner: Inner, depth: int) -> None:
         """Goes on with the command inside; what was found so far stays with it."""
         if inner.script:
             self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
@@ -240,7 +242,7 @@ class _Judge:
         inside = _about(judgement, inner.words)
         self._words(command, inside, depth + 1)
 
-    def _shell(self, command: Command, judgement: Judgement, depth: int) -> bool:
+    def _shell(self, command: SimpleCommand, judgement: Classification, depth: int) -> bool:
         """`bash -c text`: the text is what runs. False for a shell that only tells its version."""
         words = judgement.words
         if len(words) == 2 and tells_version(judgement.name, words[1].known):
@@ -276,7 +278,7 @@ class _Judge:
         self._finish(command, judgement, Program(base="executes"))
         return True
 
-    def _script(self, command: Command, judgement: Judgement, words: Sequence[Word]) -> None:
+    def _script(self, command: SimpleCommand, judgement: Classification, words: Sequence[Word]) -> None:
         """A text that is run as a script: its parts are the parts, if it can be read."""
         texts = [word.text for word in words if not word.glob]
         if None in texts or len(texts) != len(words):
@@ -291,12 +293,12 @@ class _Judge:
         elif judgement.uses or judgement.command_class != "read_only" or not found.parts:
             self._finish(command, judgement, Program(does="reads {}"))
 
-    def _nested(self, command: Command, text: str) -> Findings | None:
+    def _nested(self, command: SimpleCommand, text: str) -> Findings | None:
         try:
             if self.nesting >= MAX_NESTING:
-                raise Unreadable("it is nested too deeply")
+                raise UnreadableScript("it is nested too deeply")
             script = read_script(text, home=self.place.home, folders=command.folders)
-        except Unreadable as problem:
+        except UnreadableScript as problem:
             self.findings.problem = self.findings.problem or str(problem)
             self.findings.hide(UNKNOWN_TEXT)
             self.findings.refuse(refused_text(text, self.place.home))
@@ -316,7 +318,7 @@ class _Judge:
 
     # one program
 
-    def _program(self, command: Command, judgement: Judgement, depth: int) -> None:
+    def _program(self, command: SimpleCommand, judgement: Classification, depth: int) -> None:
         name, words = judgement.name, judgement.words
         self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
         if name in ("source", ".") and (reads_code(name, words) or any(w.text is None for w in words[1:2])):
@@ -346,7 +348,7 @@ class _Judge:
             return
         self._known(command, judgement, program, rest, depth)
 
-    def _steer(self, judgement: Judgement) -> None:
+    def _steer(self, judgement: Classification) -> None:
         """Notes which files of the workspace would name another program to answer."""
         for name in steering_files(judgement.name):
             if None in judgement.folders:
@@ -354,7 +356,12 @@ class _Judge:
             judgement.steered_by.extend(f"{folder}/{name}" for folder in judgement.folders if folder)
 
     def _known(
-        self, command: Command, judgement: Judgement, program: Program, rest: Sequence[Word], depth: int
+        self,
+        command: SimpleCommand,
+        judgement: Classification,
+        program: Program,
+        rest: Sequence[Word],
+        depth: int,
     ) -> None:
         split = (
             Split()
@@ -380,7 +387,7 @@ class _Judge:
                 inside = self._judgement(command, one.words)
                 self._words(command, inside, depth + 1)
 
-    def _entry(self, judgement: Judgement) -> tuple[Program | None, Sequence[Word]]:
+    def _entry(self, judgement: Classification) -> tuple[Program | None, Sequence[Word]]:
         """The table entry that fits, the longest name first, and the words it is about."""
         name, words = judgement.name, list(judgement.words[1:])
         program = programs().get(name) or wrappers().get(name)
@@ -400,7 +407,7 @@ class _Judge:
                 return entry, rest[length:]
         return program, words
 
-    def _powershell(self, judgement: Judgement) -> None:
+    def _powershell(self, judgement: Classification) -> None:
         for word in judgement.words[1:]:
             text = word.known.lower()
             if (
@@ -408,7 +415,7 @@ class _Judge:
             ) or text == "-ec":
                 judgement.at_least("unparseable", "runs a text nobody can read")
 
-    def _interpreter(self, judgement: Judgement) -> None:
+    def _interpreter(self, judgement: Classification) -> None:
         judgement.at_least("executes", "runs code")
         if judgement.name in POWERSHELLS:
             return
@@ -424,21 +431,21 @@ class _Judge:
 
     # putting parts together
 
-    def _trust_path(self, judgement: Judgement) -> None:
+    def _trust_path(self, judgement: Classification) -> None:
         by_path = bool(judgement.words) and judgement.words[0].known.startswith("/")
         if not self.place.trusted_path and not by_path and judgement.name not in BUILTINS:
             judgement.unproven("which program that is depends on the workspace")
 
-    def _finish(self, command: Command, judgement: Judgement, program: Program) -> None:
+    def _finish(self, command: SimpleCommand, judgement: Classification, program: Program) -> None:
         if judgement.name in MAY_HIDE:
             self.findings.hide(hides_by_builtin(judgement))
         self._trust_path(judgement)
         self._add(command, judgement, program)
 
-    def _leaf(self, command: Command, leaf: Leaf) -> None:
+    def _leaf(self, command: SimpleCommand, leaf: Leaf) -> None:
         self.leaves[id(command)].append(leaf)
 
-    def _add(self, command: Command, judgement: Judgement, program: Program) -> None:
+    def _add(self, command: SimpleCommand, judgement: Classification, program: Program) -> None:
         self.findings.refuse(refused_command(judgement, command.text))
         discloses = judgement.command_class != "read_only" and prints_secret(judgement)
         self.findings.discloses |= discloses
@@ -458,11 +465,11 @@ class _Judge:
             )
         )
 
-    def _key(self, command: Command, judgement: Judgement, program: Program) -> str | None:
+    def _key(self, command: SimpleCommand, judgement: Classification, program: Program) -> str | None:
         plain = self.script.shape == "simple" and not self.nesting and judgement.words is command.words
         return key_of(command, judgement, program) if plain else None
 
-    def _flows(self, command: Command) -> None:
+    def _flows(self, command: SimpleCommand) -> None:
         """What one command gives and another runs."""
         mine = self.leaves[id(command)]
         runners = [leaf for leaf in mine if is_code_runner(leaf.name)]
@@ -483,7 +490,7 @@ class _Judge:
             as_code = unknown_code or any(leaf.reads_code for leaf in mine)
             self.findings.refuse(refused_inner(inner, run=names_program or as_code))
 
-    def _spoken(self, command: Command) -> None:
+    def _spoken(self, command: SimpleCommand) -> None:
         """`echo text | sh` runs the text."""
         for up in command.fed_by:
             texts = [word.text for word in up.words]
@@ -491,7 +498,7 @@ class _Judge:
                 self._nested(command, " ".join(text for text in texts[1:] if text))
 
 
-def _spoken_to(command: Command) -> list[str]:
+def _spoken_to(command: SimpleCommand) -> list[str]:
     """Words that certainly come in through its pipe or its here-document."""
     texts = [redirection.body for redirection in command.redirections if redirection.body is not None]
     for up in command.fed_by:
@@ -500,14 +507,14 @@ def _spoken_to(command: Command) -> list[str]:
     return " ".join(texts).split()
 
 
-def _about(judgement: Judgement, words: Sequence[Word]) -> Judgement:
+def _about(judgement: Classification, words: Sequence[Word]) -> Classification:
     """The same findings, about the command inside."""
     inside = copy(judgement)
     inside.name, inside.words = words[0].known, words
     return inside
 
 
-def _phrase(judgement: Judgement, program: Program) -> str:
+def _phrase(judgement: Classification, program: Program) -> str:
     if judgement.urls and judgement.command_class == "network" and not judgement.does:
         return f"connects to {host_of(judgement.urls[0])}"
     return judgement.phrase(program)

@@ -11,7 +11,7 @@ import msgspec
 
 from bridle.base.command_class import CommandClass
 from bridle.base.git_config import is_harmless_setting
-from bridle.shell.classification import Judgement
+from bridle.shell.classification import Classification
 from bridle.shell.options import Split, split_words
 from bridle.shell.programs import Program, git_subcommands
 from bridle.shell.shell_words import Word
@@ -36,7 +36,9 @@ _RUNS = (
 _ARGUMENT_OF = {"-u": "clone", "-c": "clone", "-x": "rebase", "run": "bisect", "foreach": "submodule"}
 
 
-def judge_git(judgement: Judgement, apply: Callable[[Judgement, Split, Program], None]) -> Program | None:
+def judge_git(
+    judgement: Classification, apply: Callable[[Classification, Split, Program], None]
+) -> Program | None:
     """Looks at a whole git command. `apply` notes what options mean. Gives back the subcommand's entry, if known."""
     split = split_words(_GLOBAL, judgement.words[1:], leading=True)
     if split.problem:
@@ -63,7 +65,7 @@ def _base(program: Program, words: list[Word]) -> CommandClass:
     return "read_only" if looks else program.base
 
 
-def _enter(judgement: Judgement, split: Split) -> None:
+def _enter(judgement: Classification, split: Split) -> None:
     """`-C folder` moves git, and with it every path after it."""
     for used in split.used:
         if used.name != "-C" or not used.values:
@@ -83,10 +85,10 @@ def _enter(judgement: Judgement, split: Split) -> None:
         judgement.unproven("where it runs is not known")
 
 
-_Apply: TypeAlias = Callable[[Judgement, Split, Program], None]
+_Apply: TypeAlias = Callable[[Classification, Split, Program], None]
 
 
-def _paths(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _paths(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, _options_only(split), program)
     for used in split.used:
@@ -104,7 +106,7 @@ def _options_only(split: Split) -> Split:
     return Split(used=split.used, problem=split.problem)
 
 
-def _use_path(judgement: Judgement, word: Word) -> None:
+def _use_path(judgement: Classification, word: Word) -> None:
     """An argument is a path, a commit, or `commit:path`; a path is never missed, a commit may be noted as one."""
     text = word.text or ""
     if text.startswith(":("):
@@ -118,11 +120,11 @@ def _use_path(judgement: Judgement, word: Word) -> None:
     )  # what looks like `commit:path` or `commit..commit` may be a path all the same
 
 
-def _plain(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _plain(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     apply(judgement, split_words(program, words), program)
 
 
-def _one(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _one(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     """With one argument it tells, with more it sets."""
     split = split_words(program, words)
     apply(judgement, split, program)
@@ -130,14 +132,14 @@ def _one(judgement: Judgement, words: list[Word], program: Program, apply: _Appl
         judgement.at_least("writes", "changes the repository")
 
 
-def _listing(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _listing(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, _options_only(split), program)
     if split.arguments and not split.has("-l", "--list") and judgement.command_class == "read_only":
         judgement.at_least("writes", f"makes a {judgement.subcommand}")
 
 
-def _remote(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _remote(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, _options_only(split), program)
     match split.arguments[0].text if split.arguments else "":
@@ -149,7 +151,7 @@ def _remote(judgement: Judgement, words: list[Word], program: Program, apply: _A
             judgement.at_least("executes", "changes the remotes")
 
 
-def _stash(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _stash(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     if words and words[0].text in ("list", "show"):
         judgement.does = "shows what was set aside"
         _paths(judgement, words[1:], git_subcommands()["log"], apply)
@@ -157,7 +159,7 @@ def _stash(judgement: Judgement, words: list[Word], program: Program, apply: _Ap
         _changes(judgement, words, program, apply)
 
 
-def _worktree(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _worktree(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     if words and words[0].text == "list":
         judgement.does = "lists working trees"
         apply(
@@ -170,14 +172,14 @@ def _worktree(judgement: Judgement, words: list[Word], program: Program, apply: 
         _changes(judgement, words, program, apply)
 
 
-def _reflog(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _reflog(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     if words and words[0].text in ("expire", "delete"):
         judgement.at_least("destructive", "deletes history")
     else:
         _paths(judgement, words, program, apply)
 
 
-def _config(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _config(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, _options_only(split), program)
     asking = (
@@ -201,7 +203,7 @@ def _config(judgement: Judgement, words: list[Word], program: Program, apply: _A
             judgement.use_named("/etc/gitconfig" if split.has("--system") else everywhere, "write")
 
 
-def _changes(judgement: Judgement, words: list[Word], program: Program, apply: _Apply) -> None:
+def _changes(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
     split = split_words(program, words)
     apply(judgement, split, program)
     name = judgement.subcommand
@@ -241,7 +243,7 @@ def _loses_work(name: str, text: str) -> bool:
     return any(len(option) == 2 and option[1] in letters for option in options)
 
 
-_SPECIAL: dict[str, Callable[[Judgement, list[Word], Program, _Apply], None]] = {
+_SPECIAL: dict[str, Callable[[Classification, list[Word], Program, _Apply], None]] = {
     "git_plain": _plain,
     "git_one": _one,
     "git_paths": _paths,

@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from bridle.shell.classification import Judgement
+from bridle.shell.classification import Classification
 from bridle.shell.options import split_words
 from bridle.shell.programs import KEYED_BY_SUBCOMMAND, NO_KEY, Program, grant_table, programs, wrappers
 from bridle.shell.refusals import is_code_runner
 from bridle.shell.shell_words import Word
-from bridle.shell.simple_commands import Command
+from bridle.shell.simple_commands import SimpleCommand
 
 _KEPT = re.compile(r"[A-Za-z][A-Za-z0-9:._-]*")
 _NO_SUBCOMMAND_KEY = frozenset(
@@ -27,7 +27,7 @@ _NO_SUBCOMMAND_KEY = frozenset(
 )
 
 
-def key_of(command: Command, judgement: Judgement, program: Program) -> str | None:
+def key_of(command: SimpleCommand, judgement: Classification, program: Program) -> str | None:
     """`npm test`, `git status`, `ls`; None where the rest of the words decides what really happens."""
     name = judgement.name
     if (

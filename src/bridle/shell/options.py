@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"(--?[^\s:?<>!@^%+~]+)([!@^%+]?)(::|:<|[:?<>~]?)")
 _NUMBER = re.compile(r"-[0-9]+")
 
 
-class Option(msgspec.Struct, frozen=True):
+class ProgramOption(msgspec.Struct, frozen=True):
     """One option of a program: what using it means (`! @ ^ % +` or nothing), and what follows it."""
 
     effect: str = ""
@@ -26,7 +26,7 @@ class Used(msgspec.Struct, frozen=True):
     """An option as it was used."""
 
     name: str
-    option: Option
+    option: ProgramOption
     values: tuple[Word, ...] = ()
 
 
@@ -43,18 +43,18 @@ class Split(msgspec.Struct):
 
 
 @functools.lru_cache(maxsize=1024)
-def options_of(spec: str, *, single_dash: bool = False) -> dict[str, Option]:
+def options_of(spec: str, *, single_dash: bool = False) -> dict[str, ProgramOption]:
     """A table's text as options by name."""
-    found: dict[str, Option] = {}
+    found: dict[str, ProgramOption] = {}
     for token in spec.split():
         match = _TOKEN.fullmatch(token)
         if match is None:
             if token in ("*", "-#"):
-                found[token] = Option()
+                found[token] = ProgramOption()
                 continue
             raise ValueError(f"not an option: {token}")
         name, effect, value = match.groups()
-        option = Option(effect, value)
+        option = ProgramOption(effect, value)
         if name.startswith("--") or len(name) == 2 or single_dash:
             found[name] = option
         else:
@@ -151,7 +151,7 @@ class _Splitting:
                 return
             self._use(name, option, None)
 
-    def _abbreviated(self, name: str) -> Option | None:
+    def _abbreviated(self, name: str) -> ProgramOption | None:
         """The worst option a shortened name may stand for; only those that do harm matter."""
         meant = [
             option for full, option in self.options.items() if full.startswith("--") and full.startswith(name)
@@ -162,7 +162,7 @@ class _Splitting:
         if not self.program.lenient:
             self._problem(f"{name[:20]} is not a known option")
 
-    def _use(self, name: str, option: Option, attached: Word | None) -> None:
+    def _use(self, name: str, option: ProgramOption, attached: Word | None) -> None:
         wanted = {"": 0, "?": 0, ":": 1, "<": 1, ">": 1, "::": 2, ":<": 2, "~": 1}[option.value]
         if option.value == "~" and self.at >= len(self.words):
             wanted = 0

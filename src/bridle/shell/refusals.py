@@ -13,13 +13,13 @@ from posixpath import normpath
 
 import msgspec
 
-from bridle.shell.classification import Judgement
+from bridle.shell.classification import Classification
 from bridle.shell.programs import CREDENTIAL_TOOLS, FETCHERS, INTERPRETERS, POWERSHELLS, SHELLS
 from bridle.shell.shell_words import UNKNOWN, Word, names
 from bridle.shell.table_credentials import STORED, discloses, is_known, refused_credentials
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ScriptRefusal(msgspec.Struct, frozen=True):
     """Why a script must never run. `why` is the end of a sentence."""
 
     rule: str
@@ -38,11 +38,11 @@ _EVERYTHING_IN = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\*\*|\{\*,\.\*\})/*$")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MAX_GUESSES = 32
 _SOMEBODYS_HOME = re.compile(r"~[A-Za-z0-9._-]*/*(?:\.?\*)?")
-_FORK_BOMB = Refusal("fork_bomb", "it starts itself again and again until the machine stops")
-_FETCH_AND_RUN = Refusal("fetch_and_run", "it runs whatever it fetches from the network")
-_DEVICE_WRITE = Refusal("device", "it overwrites a disk")
-_CREDENTIALS = Refusal("credential_tool", STORED)
-_OWN_AUTHORITY = Refusal("own_authority", "it changes what Bridle may do, which only you can")
+_FORK_BOMB = ScriptRefusal("fork_bomb", "it starts itself again and again until the machine stops")
+_FETCH_AND_RUN = ScriptRefusal("fetch_and_run", "it runs whatever it fetches from the network")
+_DEVICE_WRITE = ScriptRefusal("device", "it overwrites a disk")
+_CREDENTIALS = ScriptRefusal("credential_tool", STORED)
+_OWN_AUTHORITY = ScriptRefusal("own_authority", "it changes what Bridle may do, which only you can")
 _OWN_CHANGES = {
     "login": None, "logout": None, "creds": None,
     "trust": {"ack", "revoke"}, "permissions": {"promote", "revoke"}, "policy": {"promote", "revoke"},
@@ -51,13 +51,13 @@ _OWN_CHANGES = {
 """Verbs of Bridle that change authority, with the actions that do; None: every one."""
 
 
-def refused_command(judgement: Judgement, text: str) -> Refusal | None:
+def refused_command(judgement: Classification, text: str) -> ScriptRefusal | None:
     """Whether one simple command, wrappers taken off, is never run. `text` is how it was written."""
     name = judgement.name.rpartition("/")[2]
     if name in CREDENTIAL_TOOLS:
         return _CREDENTIALS
     if is_known(name) and (why := refused_credentials(name, [word.known for word in judgement.words[1:]])):
-        return Refusal(_CREDENTIALS.rule, why)
+        return ScriptRefusal(_CREDENTIALS.rule, why)
     if _changes_own_authority(name, judgement.words):
         return _OWN_AUTHORITY
     if any(
@@ -74,7 +74,7 @@ def refused_command(judgement: Judgement, text: str) -> Refusal | None:
     return None
 
 
-def prints_secret(judgement: Judgement) -> bool:
+def prints_secret(judgement: Classification) -> bool:
     """Whether one simple command, wrappers taken off, prints a secret that it takes a person to agree to."""
     name = judgement.name.rpartition("/")[2]
     return is_known(name) and discloses(name, [word.known for word in judgement.words[1:]])
@@ -91,7 +91,7 @@ def _changes_own_authority(name: str, words: Sequence[Word]) -> bool:
     return actions is None or action in actions
 
 
-def _formats(name: str, words: Sequence[Word]) -> Refusal | None:
+def _formats(name: str, words: Sequence[Word]) -> ScriptRefusal | None:
     erases = name != "wipefs" or any(
         word.known in ("-a", "--all", "-af", "-fa") or word.known.startswith("-o") for word in words
     )
@@ -101,10 +101,10 @@ def _formats(name: str, words: Sequence[Word]) -> Refusal | None:
     return _DEVICE_WRITE if erases and on_device else None
 
 
-def _hits_protected(name: str, judgement: Judgement) -> Refusal | None:
+def _hits_protected(name: str, judgement: Classification) -> ScriptRefusal | None:
     words = judgement.words[1:]
     if any(word.text == "--no-preserve-root" for word in words):
-        return Refusal("delete_root", "it switches off the protection of the whole file system")
+        return ScriptRefusal("delete_root", "it switches off the protection of the whole file system")
     if name == "find":
         return _find_deletes(judgement)
     recursive = name in ("mv", "unlink") or any(_is_recursive(word.known) for word in words)
@@ -126,7 +126,7 @@ def _is_recursive(option: str) -> bool:
     return option.startswith("-") and ("r" in option or "R" in option)
 
 
-def _find_deletes(judgement: Judgement) -> Refusal | None:
+def _find_deletes(judgement: Classification) -> ScriptRefusal | None:
     words = [word.known for word in judgement.words[1:]]
     selects = any(
         word.startswith(
@@ -172,25 +172,25 @@ def account_home() -> str:
         return "/"
 
 
-def _protected(word: Word, judgement: Judgement, verb: str) -> Refusal | None:
+def _protected(word: Word, judgement: Classification, verb: str) -> ScriptRefusal | None:
     kind = "delete" if verb == "deletes" else "rights"
     homes = {judgement.home, account_home()}
     if _SOMEBODYS_HOME.fullmatch(word.source):
-        return Refusal(f"{kind}_home", f"it {verb} a home folder")
+        return ScriptRefusal(f"{kind}_home", f"it {verb} a home folder")
     for place in _places(word, judgement):
         everything = _EVERYTHING_IN.search(place) if word.glob or word.text is not None else None
         path = normpath(place[: everything.start()] or "/") if everything else normpath(place)
         path = "/" + path.lstrip("/")
         if path == "/":
-            return Refusal(f"{kind}_root", f"it {verb} the whole file system")
+            return ScriptRefusal(f"{kind}_root", f"it {verb} the whole file system")
         if any(home == path or home.startswith(path + "/") for home in homes):
-            return Refusal(f"{kind}_home", f"it {verb} your home folder")
+            return ScriptRefusal(f"{kind}_home", f"it {verb} your home folder")
         if path in _SYSTEM_FOLDERS:
-            return Refusal(f"{kind}_system", f"it {verb} a folder of the system")
+            return ScriptRefusal(f"{kind}_system", f"it {verb} a folder of the system")
     return None
 
 
-def _places(word: Word, judgement: Judgement) -> list[str]:
+def _places(word: Word, judgement: Classification) -> list[str]:
     """Every path a word may mean, guesses included."""
     if word.text is not None:
         return judgement.places(word)
@@ -198,7 +198,7 @@ def _places(word: Word, judgement: Judgement) -> list[str]:
     return [place for guess in guesses for place in judgement.places(guess)]
 
 
-def _guesses(source: str, judgement: Judgement) -> list[str]:
+def _guesses(source: str, judgement: Classification) -> list[str]:
     """What an unknown word may become: its variables by what the script puts in them, its braces spelled out."""
     texts = [source]
     for name, values in [("HOME", [judgement.home]), *judgement.assigned.items()]:
@@ -292,13 +292,15 @@ def is_code_runner(name: str) -> bool:
     )
 
 
-def refused_feed(leaves: Iterable[Leaf], upstream: Iterable[Leaf], *, by_argument: bool) -> Refusal | None:
+def refused_feed(
+    leaves: Iterable[Leaf], upstream: Iterable[Leaf], *, by_argument: bool
+) -> ScriptRefusal | None:
     """What comes through a pipe: fetched on one side, run on the other, from input or as an argument."""
     runs = by_argument or any(leaf.reads_code for leaf in leaves)
     return _FETCH_AND_RUN if runs and any(is_fetch(leaf) for leaf in upstream) else None
 
 
-def refused_inner(inner: Iterable[Leaf], *, run: bool) -> Refusal | None:
+def refused_inner(inner: Iterable[Leaf], *, run: bool) -> ScriptRefusal | None:
     """What a substitution gives: fetched inside, run outside."""
     return _FETCH_AND_RUN if run and any(is_fetch(leaf) for leaf in inner) else None
 
@@ -319,7 +321,7 @@ def code_words(name: str, words: Sequence[Word]) -> list[Word]:
     return []
 
 
-def refused_functions(*, multiplies: bool) -> Refusal | None:
+def refused_functions(*, multiplies: bool) -> ScriptRefusal | None:
     return _FORK_BOMB if multiplies else None
 
 
@@ -344,7 +346,7 @@ _PS_SYSTEM = re.compile(
 )
 
 
-def refused_powershell(text: str) -> Refusal | None:
+def refused_powershell(text: str) -> ScriptRefusal | None:
     """A recursive delete of a system path in a PowerShell or cmd text, whatever its quotes, aliases and order.
 
     Also running what was fetched.
@@ -358,7 +360,9 @@ def refused_powershell(text: str) -> Refusal | None:
             if " " in inner and inner != statement.strip() and refused_powershell(inner):
                 return refused_powershell(inner)
             if token.lower() in _REMOVERS | {"rm"} and _removes_system(tokens[index + 1 :]):
-                return Refusal("delete_system", "it deletes a folder of the system with all that is in it")
+                return ScriptRefusal(
+                    "delete_system", "it deletes a folder of the system with all that is in it"
+                )
     return None
 
 
@@ -382,7 +386,7 @@ _CRUDE_TARGET = re.compile(
 _CRUDE_DEVICE = re.compile(r"(?:of=|>{1,2})?/dev/(?:[hsv]d[a-z]|nvme|mmcblk|disk|xvd)")
 
 
-def refused_text(text: str, home: str) -> Refusal | None:
+def refused_text(text: str, home: str) -> ScriptRefusal | None:
     """A coarse look at a text that could not be read, so that being unreadable is no way around a refusal."""
     bare = re.sub(r"['\"\\]", "", re.sub(r"\\\n|[^\x20-\x7e\n\t]", " ", text))
     if re.search(r":\s*\(\s*\)\s*\{", bare):
@@ -390,7 +394,7 @@ def refused_text(text: str, home: str) -> Refusal | None:
     return _crude(_CRUDE_TOKEN.findall(bare), home) or refused_powershell(text)
 
 
-def _crude(tokens: Sequence[str], home: str) -> Refusal | None:
+def _crude(tokens: Sequence[str], home: str) -> ScriptRefusal | None:
     fetched, words = False, list[str]()
     for token in [*tokens, ";"]:
         if token[0] not in ";&|()\n":
@@ -407,7 +411,7 @@ def _crude(tokens: Sequence[str], home: str) -> Refusal | None:
     return None
 
 
-def _crude_command(names: set[str], words: Sequence[str], home: str) -> Refusal | None:
+def _crude_command(names: set[str], words: Sequence[str], home: str) -> ScriptRefusal | None:
     if (
         names & CREDENTIAL_TOOLS
         and words
@@ -419,7 +423,7 @@ def _crude_command(names: set[str], words: Sequence[str], home: str) -> Refusal 
     if refused_credentials(name, given[1:]) or discloses(name, given[1:]):
         return _CREDENTIALS
     if "--no-preserve-root" in words:
-        return Refusal("delete_root", "it switches off the protection of the whole file system")
+        return ScriptRefusal("delete_root", "it switches off the protection of the whole file system")
     writes = (
         names & {"dd", "tee", "cp"} or any(name.startswith("mkfs") for name in names) or ">" in "".join(words)
     )
@@ -427,7 +431,7 @@ def _crude_command(names: set[str], words: Sequence[str], home: str) -> Refusal 
         return _DEVICE_WRITE
     deletes = "rm" in names and any(_is_recursive(word) for word in words)
     if deletes and any(_CRUDE_TARGET.fullmatch(word) or word.rstrip("/*") == home for word in words):
-        return Refusal(
+        return ScriptRefusal(
             "delete_root", "it deletes the whole file system, a folder of the system or your home folder"
         )
     return None

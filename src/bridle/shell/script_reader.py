@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.shell.accounting import Claim, account, is_operator
-from bridle.shell.command_facts import Shape
+from bridle.shell.command_facts import ScriptShape
 from bridle.shell.searches import found_by
-from bridle.shell.shell_words import Known, Span, Unreadable, Value, Word, names, read_word
-from bridle.shell.simple_commands import Assignment, Command, Folders, Redirection, Script
-from bridle.shell.values import Held, Values, evaluates_operands, fields, in_both, is_ordinary, turns
+from bridle.shell.shell_words import ExpansionSpan, Known, UnreadableScript, Value, Word, names, read_word
+from bridle.shell.simple_commands import Assignment, ParsedScript, PossibleFolders, Redirection, SimpleCommand
+from bridle.shell.values import HeldValues, Values, evaluates_operands, fields, in_both, is_ordinary, turns
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -50,18 +50,18 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n")
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 
 
-def read_script(text: str, *, home: str, folders: Folders) -> Script:
-    """The script `text` is, or `Unreadable`. `folders` is where it may start."""
+def read_script(text: str, *, home: str, folders: PossibleFolders) -> ParsedScript:
+    """The script `text` is, or `UnreadableScript`. `folders` is where it may start."""
     if len(text) > MAX_CHARACTERS:
-        raise Unreadable("it is too long")
+        raise UnreadableScript("it is too long")
     if _HIDDEN.search(text):
-        raise Unreadable("it holds characters that cannot be seen")
+        raise UnreadableScript("it holds characters that cannot be seen")
     data = text.encode()
     if len(data) > MAX_CHARACTERS:
-        raise Unreadable("it is too long")
+        raise UnreadableScript("it is too long")
     tree = _parser().parse(data)
     if tree.root_node.has_error:
-        raise Unreadable("it is not a complete script")
+        raise UnreadableScript("it is not a complete script")
     return _Reader(data.decode("latin-1"), _bytes_as_text(home), folders).read(tree.root_node)
 
 
@@ -100,22 +100,22 @@ def _word_as_written(word: Word) -> Word:
 class _Outcome(msgspec.Struct, frozen=True):
     """Where the shell may be after a statement that succeeded, and after one that failed."""
 
-    done: Folders
-    failed: Folders
+    done: PossibleFolders
+    failed: PossibleFolders
 
     @property
-    def either(self) -> Folders:
+    def either(self) -> PossibleFolders:
         return self.done | self.failed
 
 
-def _stays(folders: Folders) -> _Outcome:
+def _stays(folders: PossibleFolders) -> _Outcome:
     return _Outcome(folders, folders)
 
 
 class _Reader:
-    def __init__(self, source: str, home: str, start: Folders) -> None:
+    def __init__(self, source: str, home: str, start: PossibleFolders) -> None:
         self.source, self.home, self.start = source, home, start
-        self.script = Script()
+        self.script = ParsedScript()
         self.claims: list[Claim] = []
         self.depth = 0
         self.loops = 0
@@ -147,13 +147,13 @@ class _Reader:
             "variable_assignments": self._assignments,
         }
 
-    def read(self, root: Node) -> Script:
+    def read(self, root: Node) -> ParsedScript:
         self._statements(root.children, self.start)
         account(self.source, 0, len(self.source), self.claims)
         self.script.shape = self._shape(root)
         return self.script
 
-    def _shape(self, root: Node) -> Shape:
+    def _shape(self, root: Node) -> ScriptShape:
         statements = [child for child in root.children if child.type != "comment"]
         if len(statements) != 1 or self.substitutions or self.script.defined:
             return "compound"
@@ -178,7 +178,7 @@ class _Reader:
 
     # statements
 
-    def _statements(self, nodes: Iterable[Node], folders: Folders) -> _Outcome:
+    def _statements(self, nodes: Iterable[Node], folders: PossibleFolders) -> _Outcome:
         """One after the other, whatever becomes of each."""
         last = _stays(folders)
         for node in nodes:
@@ -187,7 +187,7 @@ class _Reader:
             elif node.type in (";", "&", "\n"):
                 self._claim_token(node)
             else:
-                raise Unreadable(f"{node.type!r} stands where a command is expected")
+                raise UnreadableScript(f"{node.type!r} stands where a command is expected")
         return last
 
     def _claim_token(self, node: Node) -> None:
@@ -195,14 +195,14 @@ class _Reader:
             return
         self._claim(node, "operator" if is_operator(node.type) else "word")
 
-    def _statement(self, node: Node, folders: Folders) -> _Outcome:
+    def _statement(self, node: Node, folders: PossibleFolders) -> _Outcome:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Unreadable(_TOO_DEEP)
+            raise UnreadableScript(_TOO_DEEP)
         try:
             read = self.readers.get(node.type)
             if read is None:
-                raise Unreadable(f"{node.type.replace('_', ' ')} is not understood")
+                raise UnreadableScript(f"{node.type.replace('_', ' ')} is not understood")
             held = self.values.held
             outcome = read(node, folders)
             if self.values.held is not held and _is_in_background(node):
@@ -211,11 +211,11 @@ class _Reader:
         finally:
             self.depth -= 1
 
-    def _comment(self, node: Node, folders: Folders) -> _Outcome:
+    def _comment(self, node: Node, folders: PossibleFolders) -> _Outcome:
         self._claim(node, "comment")
         return _stays(folders)
 
-    def _list(self, node: Node, folders: Folders) -> _Outcome:
+    def _list(self, node: Node, folders: PossibleFolders) -> _Outcome:
         left, operator, right = _three(node)
         first = self._statement(left, folders)
         self._claim_token(operator)
@@ -231,8 +231,8 @@ class _Reader:
         self.values.held = in_both(held, self.values.held)
         return outcome
 
-    def _pipeline(self, node: Node, folders: Folders) -> _Outcome:
-        upstream: list[Command] = []
+    def _pipeline(self, node: Node, folders: PossibleFolders) -> _Outcome:
+        upstream: list[SimpleCommand] = []
         for child in node.children:
             if not child.is_named:
                 self._claim_token(child)
@@ -249,11 +249,11 @@ class _Reader:
             upstream.extend(here)
         return _stays(folders)
 
-    def _negated(self, node: Node, folders: Folders) -> _Outcome:
+    def _negated(self, node: Node, folders: PossibleFolders) -> _Outcome:
         outcome = self._block(node, folders)
         return _Outcome(outcome.failed, outcome.done)
 
-    def _block(self, node: Node, folders: Folders) -> _Outcome:
+    def _block(self, node: Node, folders: PossibleFolders) -> _Outcome:
         """Keywords, then statements one after the other."""
         last = _stays(folders)
         for child in node.children:
@@ -262,16 +262,16 @@ class _Reader:
             elif child.type not in ("((", "))", ";;"):
                 self._claim_token(child)
             else:
-                raise Unreadable(f"{child.type!r} is not understood")
+                raise UnreadableScript(f"{child.type!r} is not understood")
         return last
 
-    def _subshell(self, node: Node, folders: Folders) -> _Outcome:
+    def _subshell(self, node: Node, folders: PossibleFolders) -> _Outcome:
         held = self.values.held
         self._block(node, folders)
         self.values.held = held
         return _stays(folders)
 
-    def _braces(self, node: Node, folders: Folders) -> _Outcome:
+    def _braces(self, node: Node, folders: PossibleFolders) -> _Outcome:
         if node.children and node.children[0].type == "((":
             text = self.source[node.start_byte + 2 : node.end_byte - 2]
             command = self._new(node, folders)
@@ -283,7 +283,7 @@ class _Reader:
             return _stays(folders)
         return self._block(node, folders)
 
-    def _branches(self, node: Node, folders: Folders) -> _Outcome:
+    def _branches(self, node: Node, folders: PossibleFolders) -> _Outcome:
         """What may or may not run: afterwards the shell is where it was or anywhere inside."""
         places, skipped = folders, self.values.held
         for child in node.children:
@@ -299,13 +299,13 @@ class _Reader:
         self.values.held = self.values.held if whole else in_both(skipped, self.values.held)
         return _stays(places)
 
-    def _while(self, node: Node, folders: Folders) -> _Outcome:
+    def _while(self, node: Node, folders: PossibleFolders) -> _Outcome:
         for child in node.children:
             if not child.is_named:
                 self._claim_token(child)
         return self._repeated([child for child in node.children if child.is_named], folders)
 
-    def _for(self, node: Node, folders: Folders) -> _Outcome:
+    def _for(self, node: Node, folders: PossibleFolders) -> _Outcome:
         command = self._new(node, folders)
         variable = node.child_by_field_name("variable")
         name = "" if variable is None else self.source[variable.start_byte : variable.end_byte]
@@ -335,7 +335,11 @@ class _Reader:
         return self._repeated(body, folders, name, [None] if command.evaluates else followed)
 
     def _repeated(
-        self, nodes: Sequence[Node], folders: Folders, name: str = "", turns: Sequence[Value | None] = (None,)
+        self,
+        nodes: Sequence[Node],
+        folders: PossibleFolders,
+        name: str = "",
+        turns: Sequence[Value | None] = (None,),
     ) -> _Outcome:
         """What runs any number of times: nothing is known there of a variable that it changes itself.
 
@@ -344,7 +348,7 @@ class _Reader:
         self.loops += 1
         outer, self.values.touched = self.values.touched, set()
         self.values.forget(name)
-        start: Held = self.values.held if self.loops <= MAX_LOOPS else None
+        start: HeldValues = self.values.held if self.loops <= MAX_LOOPS else None
         body = "".join(self.source[node.start_byte : node.end_byte] for node in nodes)
         if start is None or len(body) > MAX_FOLLOWED_TEXT or not re.search(rf"\b{name}\b", body):
             turns = (None,)
@@ -365,8 +369,13 @@ class _Reader:
         return _stays(places)
 
     def _turns(
-        self, nodes: Sequence[Node], folders: Folders, start: Held, name: str, turns: Sequence[Value | None]
-    ) -> tuple[Folders, bool]:
+        self,
+        nodes: Sequence[Node],
+        folders: PossibleFolders,
+        start: HeldValues,
+        name: str,
+        turns: Sequence[Value | None],
+    ) -> tuple[PossibleFolders, bool]:
         """Reads a loop's body with each value in turn; False where that would be too much."""
         places, before = folders, len(self.script.commands)
         lost = False
@@ -386,14 +395,14 @@ class _Reader:
             self.values.lose()
         return places, True
 
-    def _c_style_for(self, node: Node, folders: Folders) -> _Outcome:
+    def _c_style_for(self, node: Node, folders: PossibleFolders) -> _Outcome:
         """Its head is arithmetic with variables: it may run things, so what it is exactly does not matter."""
         command = self._new(node, folders)
         command.evaluates = True
         self.values.lose()
         close = next((child for child in node.children if child.type == "))"), None)
         if close is None:
-            raise Unreadable("a loop is not understood")
+            raise UnreadableScript("a loop is not understood")
         self.claims.append(Claim(node.start_byte, close.end_byte, "word"))
         places = folders
         for child in node.children:
@@ -405,7 +414,7 @@ class _Reader:
                 self._claim_token(child)
         return _stays(places)
 
-    def _case(self, node: Node, folders: Folders) -> _Outcome:
+    def _case(self, node: Node, folders: PossibleFolders) -> _Outcome:
         command = self._new(node, folders)
         command.text = _as_written(self.source[node.start_byte : node.end_byte].partition("\n")[0])
         places = folders
@@ -424,7 +433,7 @@ class _Reader:
             self.values.lose()
         return _stays(places)
 
-    def _case_item(self, node: Node, command: Command, folders: Folders) -> _Outcome:
+    def _case_item(self, node: Node, command: SimpleCommand, folders: PossibleFolders) -> _Outcome:
         last = _stays(folders)
         for index, child in enumerate(node.children):
             if node.field_name_for_child(index) == "value":
@@ -435,11 +444,11 @@ class _Reader:
                 self._claim_token(child)
         return last
 
-    def _function(self, node: Node, folders: Folders) -> _Outcome:
+    def _function(self, node: Node, folders: PossibleFolders) -> _Outcome:
         named = node.child_by_field_name("name")
         body = node.child_by_field_name("body")
         if named is None or body is None:
-            raise Unreadable("a function is not understood")
+            raise UnreadableScript("a function is not understood")
         name = _as_written(self.source[named.start_byte : named.end_byte])
         self.script.defined.add(name)
         for child in node.children:
@@ -463,14 +472,14 @@ class _Reader:
 
     # simple commands
 
-    def _new(self, node: Node, folders: Folders) -> Command:
+    def _new(self, node: Node, folders: PossibleFolders) -> SimpleCommand:
         if len(self.script.commands) >= MAX_COMMANDS:
-            raise Unreadable("it holds too many commands")
-        command = Command(_as_written(self.source[node.start_byte : node.end_byte]), folders)
+            raise UnreadableScript("it holds too many commands")
+        command = SimpleCommand(_as_written(self.source[node.start_byte : node.end_byte]), folders)
         self.script.commands.append(command)
         return command
 
-    def _command(self, node: Node, folders: Folders) -> _Outcome:
+    def _command(self, node: Node, folders: PossibleFolders) -> _Outcome:
         command = self._new(node, folders)
         owner = len(self.script.commands)
         for child in node.children:
@@ -478,7 +487,7 @@ class _Reader:
         self._after(command)
         return self._moved(command, folders)
 
-    def _after(self, command: Command) -> None:
+    def _after(self, command: SimpleCommand) -> None:
         """What a command leaves behind in the variables. Assignments in front of a program are for that alone."""
         if command.evaluates:
             self.values.lose()
@@ -489,7 +498,9 @@ class _Reader:
         if command.words:
             self.values.after(command.words, self.script.defined)
 
-    def _command_child(self, child: Node, command: Command, folders: Folders, owner: int) -> None:
+    def _command_child(
+        self, child: Node, command: SimpleCommand, folders: PossibleFolders, owner: int
+    ) -> None:
         match child.type:
             case "variable_assignment":
                 self._assignment(child, command, folders, owner)
@@ -503,7 +514,7 @@ class _Reader:
                     _check_command_name(words[0])
                 command.words.extend(words)
 
-    def _declaration(self, node: Node, folders: Folders) -> _Outcome:
+    def _declaration(self, node: Node, folders: PossibleFolders) -> _Outcome:
         """`export`, `declare` and their like: assignments are arguments there."""
         command = self._new(node, folders)
         owner = len(self.script.commands)
@@ -515,7 +526,7 @@ class _Reader:
         self._after(command)
         return _stays(folders)
 
-    def _assignments(self, node: Node, folders: Folders) -> _Outcome:
+    def _assignments(self, node: Node, folders: PossibleFolders) -> _Outcome:
         command = self._new(node, folders)
         owner = len(self.script.commands)
         for child in [node] if node.type == "variable_assignment" else node.children:
@@ -536,11 +547,11 @@ class _Reader:
         more = text.startswith("+=", len(assignment.name))
         self.values.assign(assignment.name, None if value is None else Value(value), more=more)
 
-    def _assignment(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+    def _assignment(self, node: Node, command: SimpleCommand, folders: PossibleFolders, owner: int) -> None:
         text = self.source[node.start_byte : node.end_byte]
         match = _ASSIGNMENT.match(text)
         if not _ASSIGNMENT_LIKE.match(text):
-            raise Unreadable("the shell would not take that for an assignment")
+            raise UnreadableScript("the shell would not take that for an assignment")
         if match is None or text.startswith("(", match.end()):
             self._claim(node, "word", owner)
             self._inside(node, command, folders)
@@ -553,7 +564,7 @@ class _Reader:
         command.assignments.append(Assignment(match[1], word))
         self.script.note(match[1], word)
 
-    def _words(self, node: Node, command: Command, folders: Folders, owner: int) -> list[Word]:
+    def _words(self, node: Node, command: SimpleCommand, folders: PossibleFolders, owner: int) -> list[Word]:
         """What an argument is: one word, or the words a variable holds that is not quoted."""
         if self.values.held and (words := self._held(node)) is not None:
             self._claim(node, "word", owner)
@@ -575,12 +586,12 @@ class _Reader:
         value = held.get(variable[1] or variable[2]) if held and variable is not None else None
         return None if value is None else fields(value, self.source[node.start_byte : node.end_byte])
 
-    def _word(self, node: Node, command: Command, folders: Folders, owner: int) -> Word:
+    def _word(self, node: Node, command: SimpleCommand, folders: PossibleFolders, owner: int) -> Word:
         """The word a node is, from its text; commands inside it are read too."""
         start, end = node.start_byte, node.end_byte
         self.claims.append(Claim(start, end, "word", owner))
         text = self.source[start:end]
-        spans: dict[int, Span] = {}
+        spans: dict[int, ExpansionSpan] = {}
         if "$" in text or "`" in text or "<(" in text or ">(" in text:
             self._find_spans(node, spans, command, folders)
         word = _word_as_written(read_word(self.source, start, end, spans, self._known(folders)))
@@ -590,39 +601,41 @@ class _Reader:
             self.script.composed.add(word.text)
         return word
 
-    def _known(self, folders: Folders) -> Known:
+    def _known(self, folders: PossibleFolders) -> Known:
         if self.places_assigned:
             return Known(None, None, self.values.held or {})
         pwd = next(iter(folders)) if len(folders) == 1 else None
         return Known(self.home, None if pwd is None else _bytes_as_text(pwd), self.values.held or {})
 
-    def _inside(self, node: Node, command: Command, folders: Folders) -> None:
+    def _inside(self, node: Node, command: SimpleCommand, folders: PossibleFolders) -> None:
         self._find_spans(node, {}, command, folders)
 
-    def _find_spans(self, node: Node, spans: dict[int, Span], command: Command, folders: Folders) -> None:
+    def _find_spans(
+        self, node: Node, spans: dict[int, ExpansionSpan], command: SimpleCommand, folders: PossibleFolders
+    ) -> None:
         """Every substitution in a word is read as a script of its own."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Unreadable(_TOO_DEEP)
+            raise UnreadableScript(_TOO_DEEP)
         if node.type in ("command_substitution", "process_substitution"):
-            spans[node.start_byte] = Span(node.end_byte, node.type)
+            spans[node.start_byte] = ExpansionSpan(node.end_byte, node.type)
             self._substitution(node, command, folders)
         else:
             if node.type in ("expansion", "arithmetic_expansion"):
-                spans[node.start_byte] = Span(node.end_byte, node.type)
+                spans[node.start_byte] = ExpansionSpan(node.end_byte, node.type)
                 self.substitutions += node.type == "arithmetic_expansion"
             for child in node.children:
                 self._find_spans(child, spans, command, folders)
         self.depth -= 1
 
-    def _substitution(self, node: Node, command: Command, folders: Folders) -> None:
+    def _substitution(self, node: Node, command: SimpleCommand, folders: PossibleFolders) -> None:
         self.substitutions += 1
         text = self.source[node.start_byte : node.end_byte]
         opening = 1 if text.startswith("`") else 2
         if opening == 1 and "\\" in text:
-            raise Unreadable("backslashes inside backquotes can be read in two ways")
+            raise UnreadableScript("backslashes inside backquotes can be read in two ways")
         if text.startswith("$(("):
-            raise Unreadable("two brackets in a row can be read in two ways")
+            raise UnreadableScript("two brackets in a row can be read in two ways")
         outer, self.claims = self.claims, []
         before, held = len(self.script.commands), self.values.held
         inside = node.children[1:-1]
@@ -636,7 +649,7 @@ class _Reader:
         self.claims, self.values.held = outer, held
         command.inner.extend(self.script.commands[before:])
 
-    def _moved(self, command: Command, folders: Folders) -> _Outcome:
+    def _moved(self, command: SimpleCommand, folders: PossibleFolders) -> _Outcome:
         """Where the shell is after a `cd`."""
         if not command.words or command.words[0].text not in (
             "cd",
@@ -655,7 +668,7 @@ class _Reader:
             return _stays(folders)
         return _Outcome(self._arrived(words, folders), folders)
 
-    def _arrived(self, words: list[Word], folders: Folders) -> Folders:
+    def _arrived(self, words: list[Word], folders: PossibleFolders) -> PossibleFolders:
         arguments = [word for word in words[1:] if word.text not in ("--", "-L", "-P", "-e")]
         physical = any(word.text == "-P" for word in words)
         if words[0].text in ("popd", "eval") or physical or len(arguments) > 1:
@@ -671,7 +684,7 @@ class _Reader:
 
     # redirections
 
-    def _redirected(self, node: Node, folders: Folders) -> _Outcome:
+    def _redirected(self, node: Node, folders: PossibleFolders) -> _Outcome:
         body = node.child_by_field_name("body")
         before, held = len(self.script.commands), self.values.held
         outcome = _stays(folders) if body is None else self._statement(body, folders)
@@ -698,17 +711,17 @@ class _Reader:
             if child == body:
                 continue
             if child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
-                raise Unreadable(f"{child.type.replace('_', ' ')} is not understood")
+                raise UnreadableScript(f"{child.type.replace('_', ' ')} is not understood")
             self._redirection(child, command, folders, owner)
         self.values.held = None if command.evaluates else in_both(held, self.values.held)
         return outcome
 
-    def _last_written(self, before: int) -> Command:
+    def _last_written(self, before: int) -> SimpleCommand:
         """The last command that is not inside a substitution of another one."""
         inner = {id(c) for command in self.script.commands[before:] for c in command.inner}
         return next(c for c in reversed(self.script.commands[before:]) if id(c) not in inner)
 
-    def _redirection(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+    def _redirection(self, node: Node, command: SimpleCommand, folders: PossibleFolders, owner: int) -> None:
         if node.type == "heredoc_redirect":
             self._heredoc(node, command, folders, owner)
             return
@@ -736,14 +749,14 @@ class _Reader:
                 _check_command_name(word)
             command.words.append(word)
 
-    def _heredoc(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+    def _heredoc(self, node: Node, command: SimpleCommand, folders: PossibleFolders, owner: int) -> None:
         start, end, body = (_child(node, kind) for kind in ("heredoc_start", "heredoc_end", "heredoc_body"))
         operator = node.children[0]
         if start is None or end is None or operator.type not in ("<<", "<<-"):
-            raise Unreadable("a here-document is not understood")
+            raise UnreadableScript("a here-document is not understood")
         first, last, after = self._heredoc_extent(start, operator.type)
         if (end.start_byte, end.end_byte) != (last, after):
-            raise Unreadable("a here-document does not end where it seems to")
+            raise UnreadableScript("a here-document does not end where it seems to")
         self._claim(operator, "operator")
         self._claim(start, "word")
         self.claims.append(Claim(first, after, "body"))
@@ -751,7 +764,7 @@ class _Reader:
         written = self.source[start.start_byte : start.end_byte]
         plain = any(character in written for character in "'\"\\")
         if not plain and _CONTINUED.search(text):
-            raise Unreadable("a continued line in a here-document may be its end")
+            raise UnreadableScript("a continued line in a here-document may be its end")
         known = plain or not any(character in text for character in "$`\\")
         command.redirections.append(Redirection("<<", body=_as_written(text) if known else None))
         if not known:
@@ -763,9 +776,9 @@ class _Reader:
         word = read_word(self.source, start.start_byte, start.end_byte, {}, Known(None, None))
         line_end = self.source.find("\n", start.end_byte)
         if word.text is None or not word.text or "\n" in word.text or line_end < 0:
-            raise Unreadable("a here-document is not understood")
+            raise UnreadableScript("a here-document is not understood")
         if "<<" in self.source[start.end_byte : line_end]:
-            raise Unreadable("two here-documents begin in one line")
+            raise UnreadableScript("two here-documents begin in one line")
         first = at = line_end + 1
         while at <= len(self.source):
             stop = self.source.find("\n", at)
@@ -775,18 +788,18 @@ class _Reader:
             if bare == word.text:
                 return first, stop - len(bare), stop
             at = stop + 1
-        raise Unreadable("a here-document is not closed")
+        raise UnreadableScript("a here-document is not closed")
 
     def _heredoc_substitutions(
-        self, body: Node | None, command: Command, folders: Folders, first: int, last: int
+        self, body: Node | None, command: SimpleCommand, folders: PossibleFolders, first: int, last: int
     ) -> None:
         """Every `$` in it is a plain variable or something the parser has seen as well."""
-        spans: dict[int, Span] = {}
+        spans: dict[int, ExpansionSpan] = {}
         if body is not None:
             self._find_spans(body, spans, command, folders)
         text = self.source[first:last]
         if "`" in text:
-            raise Unreadable("a here-document holds backquotes")
+            raise UnreadableScript("a here-document holds backquotes")
         at = first
         while at < last:
             character = self.source[at]
@@ -796,11 +809,13 @@ class _Reader:
                 command.evaluates |= spans[at].kind != "command_substitution"
                 at = spans[at].end
             elif character == "$" and self.source[at + 1] in "({[":
-                raise Unreadable("a here-document holds an expansion that is not understood")
+                raise UnreadableScript("a here-document holds an expansion that is not understood")
             else:
                 at += 1
 
-    def _after_heredoc(self, node: Node, command: Command, folders: Folders, owner: int) -> None:
+    def _after_heredoc(
+        self, node: Node, command: SimpleCommand, folders: PossibleFolders, owner: int
+    ) -> None:
         """The rest of the line belongs to the same statement."""
         if any(child.type in ("&&", "||", ";", "&") for child in node.children[1:]):
             self.values.lose()
@@ -824,7 +839,7 @@ class _Reader:
 
     # tests
 
-    def _test(self, node: Node, folders: Folders) -> _Outcome:
+    def _test(self, node: Node, folders: PossibleFolders) -> _Outcome:
         """`[ … ]` and `[[ … ]]` as words, split again from the text."""
         command = self._new(node, folders)
         self._claim(node, "word", len(self.script.commands))
@@ -834,11 +849,11 @@ class _Reader:
             self.values.lose()
             self._inside(node, command, folders)
             return _stays(folders)
-        spans: dict[int, Span] = {}
+        spans: dict[int, ExpansionSpan] = {}
         self._find_spans(node, spans, command, folders)
         try:
             command.words = self._test_words(node, spans, folders, double=double)
-        except Unreadable:
+        except UnreadableScript:
             if not double:
                 raise
             command.evaluates = True
@@ -848,7 +863,7 @@ class _Reader:
         return _stays(folders)
 
     def _test_words(
-        self, node: Node, spans: dict[int, Span], folders: Folders, *, double: bool
+        self, node: Node, spans: dict[int, ExpansionSpan], folders: PossibleFolders, *, double: bool
     ) -> list[Word]:
         words: list[Word] = []
         at, end, known = node.start_byte, node.end_byte, self._known(folders)
@@ -866,15 +881,15 @@ class _Reader:
                 continue
             stop = self._word_end(at, end, spans)
             if stop == at:
-                raise Unreadable("an operator stands inside a test")
+                raise UnreadableScript("an operator stands inside a test")
             words.append(_word_as_written(read_word(self.source, at, stop, spans, known)))
             at = stop
         closing = "]]" if double else "]"
         if not words or words[-1].source != closing:
-            raise Unreadable("a test is not closed")
+            raise UnreadableScript("a test is not closed")
         return words
 
-    def _word_end(self, at: int, end: int, spans: dict[int, Span]) -> int:
+    def _word_end(self, at: int, end: int, spans: dict[int, ExpansionSpan]) -> int:
         """The first blank or operator outside quotes."""
         quote = ""
         while at < end:
@@ -913,15 +928,15 @@ def _is_pipeline_element(node: Node) -> bool:
 
 def _check_command_name(word: Word) -> None:
     if word.bare and word.source in _RESERVED:
-        raise Unreadable(f"{word.source!r} stands where a command is expected")
+        raise UnreadableScript(f"{word.source!r} stands where a command is expected")
     if _ASSIGNMENT_LIKE.match(word.source):
-        raise Unreadable("an assignment stands where a command is expected")
+        raise UnreadableScript("an assignment stands where a command is expected")
 
 
 def _three(node: Node) -> tuple[Node, Node, Node]:
     parts = [child for child in node.children if child.type != "comment"]
     if len(parts) != 3 or len(parts) != len(node.children):
-        raise Unreadable("a list is not understood")
+        raise UnreadableScript("a list is not understood")
     return parts[0], parts[1], parts[2]
 
 

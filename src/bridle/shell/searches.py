@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from bridle.shell.options import split_words
 from bridle.shell.programs import Program, programs
-from bridle.shell.shell_words import Found, Word, names
-from bridle.shell.simple_commands import Command
+from bridle.shell.shell_words import FoundFiles, Word, names
+from bridle.shell.simple_commands import SimpleCommand
 
 _FIND_FLAGS = names(
     "-print -print0 -prune -empty -readable -writable -executable -nouser -nogroup -depth -d -daystart -mount -xdev "
@@ -40,7 +40,7 @@ _FILTERS = {
 }
 
 
-def found_by(commands: Sequence[Command]) -> Found | None:
+def found_by(commands: Sequence[SimpleCommand]) -> FoundFiles | None:
     """The files that come out of a pipeline, None where nobody can say."""
     if not commands or any(not _is_plain(command) for command in commands):
         return None
@@ -56,12 +56,12 @@ def found_by(commands: Sequence[Command]) -> Found | None:
         case "rg" | "grep" | "fd" as name:
             return _by_search(name, words)
         case "ls" if all(word.text in ("-1", "-a", "-A", "-t", "-r", "-S") for word in words):
-            return Found((".",), bare=True)
+            return FoundFiles((".",), bare=True)
         case _:
             return None
 
 
-def _is_plain(command: Command) -> bool:
+def _is_plain(command: SimpleCommand) -> bool:
     """Whether it is a program with words that are all known, and reads what comes through the pipe."""
     known = bool(command.words) and all(
         word.text is not None and not word.glob and not word.split for word in command.words
@@ -80,15 +80,15 @@ def _only_chooses(words: Sequence[Word]) -> bool:
     return split.problem is None and len(split.arguments) == (1 if patterns else 0)
 
 
-def found_below(roots: Sequence[Word], expression: Sequence[Word]) -> Found | None:
+def found_below(roots: Sequence[Word], expression: Sequence[Word]) -> FoundFiles | None:
     """The files that a `find` acts on; `expression` has `-print` where it acts. None where nobody can say."""
     if any(word.text is None for word in (*roots, *expression)):
         return None
     wanted = _find_names([word.known for word in expression])
-    return Found(tuple(root.known for root in roots), wanted or (), parted_by_nul=True)
+    return FoundFiles(tuple(root.known for root in roots), wanted or (), parted_by_nul=True)
 
 
-def _by_find(words: Sequence[Word]) -> Found | None:
+def _by_find(words: Sequence[Word]) -> FoundFiles | None:
     texts = [word.known for word in words]
     while texts and texts[0] in ("-H", "-P", "-O1", "-O2", "-O3"):
         texts.pop(0)
@@ -98,7 +98,7 @@ def _by_find(words: Sequence[Word]) -> Found | None:
     wanted = _find_names(texts)
     if wanted is None:
         return None
-    return Found(tuple(roots) or (".",), wanted, parted_by_nul="-print0" in texts)
+    return FoundFiles(tuple(roots) or (".",), wanted, parted_by_nul="-print0" in texts)
 
 
 def _find_names(texts: Sequence[str]) -> tuple[str, ...] | None:
@@ -139,7 +139,7 @@ def _find_names(texts: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(name for side in printed for name in side) if all(printed) else ()
 
 
-def _by_git(words: Sequence[Word]) -> Found | None:
+def _by_git(words: Sequence[Word]) -> FoundFiles | None:
     split = split_words(_LS_FILES, words)
     paths = [word.known for word in split.arguments]
     if (
@@ -150,7 +150,7 @@ def _by_git(words: Sequence[Word]) -> Found | None:
         return None
     named = all(path.startswith("*.") and "/" not in path for path in paths)
     nul = split.has("-z")
-    return Found(
+    return FoundFiles(
         (".",),
         tuple(paths) if named else (),
         bare=True,
@@ -159,7 +159,7 @@ def _by_git(words: Sequence[Word]) -> Found | None:
     )
 
 
-def _by_search(name: str, words: Sequence[Word]) -> Found | None:
+def _by_search(name: str, words: Sequence[Word]) -> FoundFiles | None:
     split = split_words(programs()[name], words)
     lists = split.has("-l", "--files-with-matches", "--files") or name == "fd"
     if split.problem or not lists or any(used.name not in _PLAIN_OPTIONS for used in split.used):
@@ -172,4 +172,4 @@ def _by_search(name: str, words: Sequence[Word]) -> Found | None:
     roots = tuple(word.known for word in (split.arguments[1:] if takes_pattern else split.arguments))
     nul = split.has("-Z" if name == "grep" else "-0", "--null", "--print0")
     hidden = name == "grep" or split.has("-.", "-u", "-H", "--hidden")
-    return Found(roots or (".",), bare=not roots, parted_by_nul=nul, hidden=hidden)
+    return FoundFiles(roots or (".",), bare=not roots, parted_by_nul=nul, hidden=hidden)

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import msgspec
 
 
-class Unreadable(Exception):
+class UnreadableScript(Exception):
     """The text is not understood. The message is the end of a sentence for people."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundFiles(msgspec.Struct, frozen=True):
     """Files that a search hands on: below `folders`, called like one of `names`, or anything where there are none.
 
     `bare`: they are written without a folder in front, so that one may begin with a dash. `parted_by_nul`: a name stays
@@ -50,7 +50,7 @@ class Word(msgspec.Struct, frozen=True):
     assigns: bool = False
     bare: bool = True
     composed: bool = False
-    found: Found | None = None
+    found: FoundFiles | None = None
 
     @property
     def known(self) -> str:
@@ -70,7 +70,7 @@ class Value(msgspec.Struct, frozen=True):
 
     text: str
     glob: bool = False
-    found: Found | None = None
+    found: FoundFiles | None = None
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Known(msgspec.Struct, frozen=True):
     values: Mapping[str, Value] = {}
 
 
-class Span(msgspec.Struct, frozen=True):
+class ExpansionSpan(msgspec.Struct, frozen=True):
     """Where an expansion that only a parser can delimit ends, and what it is."""
 
     end: int
@@ -130,13 +130,13 @@ _BLANKS = re.compile(r"[ \t\n\\]")
 _WILD = re.compile(r"[*?\[\\]")
 
 
-def read_word(source: str, start: int, end: int, spans: Mapping[int, Span], known: Known) -> Word:
-    """The word that fills `source[start:end]` exactly, or `Unreadable`."""
+def read_word(source: str, start: int, end: int, spans: Mapping[int, ExpansionSpan], known: Known) -> Word:
+    """The word that fills `source[start:end]` exactly, or `UnreadableScript`."""
     slice_ = source[start:end]
     if _EASY.fullmatch(slice_):
         return Word(slice_, slice_, starts=slice_)
     if "\\\n" in slice_ and _JOINED.search(slice_):
-        raise Unreadable("a line is continued in the middle of something that has a meaning")
+        raise UnreadableScript("a line is continued in the middle of something that has a meaning")
     return _Reading(source, start, end, spans, known).word()
 
 
@@ -156,14 +156,16 @@ class _Reading:
     `starts` is fixed by the first thing that is not known.
     """
 
-    def __init__(self, source: str, start: int, end: int, spans: Mapping[int, Span], known: Known) -> None:
+    def __init__(
+        self, source: str, start: int, end: int, spans: Mapping[int, ExpansionSpan], known: Known
+    ) -> None:
         self.source, self.start, self.end, self.spans, self.known = source, start, end, spans, known
         self.at = start
         self.parts: list[str] = []
         self.shape: list[str] = []
         self.starts: str | None = None
         self.glob = self.split = self.assigns = self.composed = False
-        self.found: Found | None = None
+        self.found: FoundFiles | None = None
         self.unknowns = 0
         self.patterns: list[int] = []  # which parts are wildcards out of a variable
         self.bare = True
@@ -174,7 +176,7 @@ class _Reading:
         shape = "".join(self.shape)
         if _BRACES.search(shape):
             if _brace_words(shape) > MAX_BRACE_WORDS:
-                raise Unreadable("its braces stand for more words than there is room for")
+                raise UnreadableScript("its braces stand for more words than there is room for")
             self.starts = "".join(self.parts).partition("{")[0] if self.starts is None else self.starts
             self.split = True
         if self.patterns and any(
@@ -221,19 +223,19 @@ class _Reading:
             case "~":
                 self._tilde()
             case "#" if at == self.start:
-                raise Unreadable("a comment stands where a word is expected")
+                raise UnreadableScript("a comment stands where a word is expected")
             case "*" | "?" | "[" | "{" | "}" | "#" as character:
                 self.glob = self.glob or (
                     character in "*?[" and (character != "[" or "]" in source[at : self.end])
                 )
                 self._add(character, at + 1, shape=character)
             case _:
-                raise Unreadable("a word does not end where it seems to")
+                raise UnreadableScript("a word does not end where it seems to")
 
     def _single(self) -> None:
         close = self.source.find("'", self.at + 1, self.end)
         if close < 0:
-            raise Unreadable("a quote is not closed")
+            raise UnreadableScript("a quote is not closed")
         self._take(self.source[self.at + 1 : close], close + 1)
 
     def _take(self, text: str, at: int) -> None:
@@ -242,7 +244,7 @@ class _Reading:
 
     def _escape(self) -> None:
         if self.at + 1 >= self.end:
-            raise Unreadable("the text ends in a backslash")
+            raise UnreadableScript("the text ends in a backslash")
         character = self.source[self.at + 1]
         self._take("" if character == "\n" else character, self.at + 2)
 
@@ -271,7 +273,7 @@ class _Reading:
                     self._dollar(quoted=True)
                 case _:
                     self._substitution(quoted=True)
-        raise Unreadable("a quote is not closed")
+        raise UnreadableScript("a quote is not closed")
 
     def _dollar(self, *, quoted: bool) -> None:
         source, at = self.source, self.at
@@ -298,7 +300,7 @@ class _Reading:
             self.assigns = True
             self._unknown(self._span_end("expansion"), quoted=False)
         elif not quoted and source.startswith('$"', at):
-            raise Unreadable("it holds a translated string")
+            raise UnreadableScript("it holds a translated string")
         else:
             self._add("$", at + 1)
 
@@ -347,7 +349,7 @@ class _Reading:
     def _span_end(self, kind: str) -> int:
         span = self.spans.get(self.at)
         if span is None or span.kind != kind or span.end > self.end:
-            raise Unreadable("an expansion does not end where it seems to")
+            raise UnreadableScript("an expansion does not end where it seems to")
         return span.end
 
     def _unknown(self, at: int, *, quoted: bool) -> None:
@@ -377,7 +379,7 @@ class _Reading:
         while at < self.end and self.source[at] != "'":
             at += 2 if self.source[at] == "\\" else 1
         if at >= self.end:
-            raise Unreadable("a quote is not closed")
+            raise UnreadableScript("a quote is not closed")
         self._take(_ANSI.sub(_ansi_character, self.source[self.at + 2 : at]), at + 1)
 
 
@@ -387,8 +389,8 @@ def _ansi_character(match: re.Match[str]) -> str:
         return _ANSI_NAMES.get(name, name)
     digits, base = (octal, 8) if octal is not None else (byte or short or long, 16)
     if digits is None:
-        raise Unreadable(f"it holds an escape nobody should need (\\{other})")
+        raise UnreadableScript(f"it holds an escape nobody should need (\\{other})")
     number = int(digits, base)
     if not 0 < number < 0x80:
-        raise Unreadable("it spells a character by its number")
+        raise UnreadableScript("it spells a character by its number")
     return chr(number)

@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridle.shell.command_facts import Shape
+from bridle.shell.command_facts import ScriptShape
 from bridle.shell.shell_words import Word
 
-Folders: TypeAlias = frozenset[str | None]
+PossibleFolders: TypeAlias = frozenset[str | None]
 """The folders a command may be running in: more than one after a `cd` that may have failed, None for anywhere."""
 
 
@@ -31,7 +31,7 @@ class Redirection(msgspec.Struct, frozen=True):
     body: str | None = None
 
 
-class Command(msgspec.Struct, eq=False):
+class SimpleCommand(msgspec.Struct, eq=False):
     """One simple command as written. Without words it only assigns, redirects or evaluates.
 
     `fed_by` are the commands whose output it reads through a pipe, `inner` those inside its own substitutions.
@@ -39,17 +39,17 @@ class Command(msgspec.Struct, eq=False):
     """
 
     text: str
-    folders: Folders
+    folders: PossibleFolders
     words: list[Word] = []
     assignments: list[Assignment] = []
     redirections: list[Redirection] = []
-    fed_by: list[Command] = []
-    inner: list[Command] = []
+    fed_by: list[SimpleCommand] = []
+    inner: list[SimpleCommand] = []
     expands: list[Word] = []
     evaluates: bool = False
 
 
-class Script(msgspec.Struct):
+class ParsedScript(msgspec.Struct):
     """Every simple command in the order written, and what the whole looks like.
 
     `defined` are names a function has in it, `multiplies` is set when one of them starts itself more than once.
@@ -57,8 +57,8 @@ class Script(msgspec.Struct):
     put together from variables: they stand nowhere in the script as they will be read.
     """
 
-    commands: list[Command] = []
-    shape: Shape = "compound"
+    commands: list[SimpleCommand] = []
+    shape: ScriptShape = "compound"
     defined: set[str] = set()
     assigned: dict[str, list[str]] = {}
     composed: set[str] = set()

@@ -9,11 +9,11 @@ import re
 import msgspec
 
 from bridle.base.git_config import TOLD_FILES, is_plain
-from bridle.shell.command_facts import Part, Surroundings, Understanding
-from bridle.shell.command_parts import Place, combined, judge
+from bridle.shell.command_facts import Part, ScriptContext, Understanding
+from bridle.shell.command_parts import ScriptPlace, combined, judge
 from bridle.shell.refusals import account_home, refused_text
 from bridle.shell.script_reader import read_script
-from bridle.shell.shell_words import Unreadable
+from bridle.shell.shell_words import UnreadableScript
 from bridle.shell.versions import GO_FILES, keeps_go
 
 REMEMBERED = 512
@@ -22,7 +22,7 @@ _QUOTING = re.compile(r"\\\n|[\"'\\]")
 _NAME = re.compile(r"[^\s;&|<>()$`/=]+")
 
 
-def understand(command: str, where: Surroundings) -> Understanding:
+def understand(command: str, where: ScriptContext) -> Understanding:
     """Every part of `command`, what each does, and the worst they do together. Never raises on a text.
 
     `read_only` means proven: every program in it is known, and so is every option. Whether a git repository's settings
@@ -53,12 +53,12 @@ def _git_look(part: Part) -> tuple[str, frozenset[str]] | None:
     return part.repository, TOLD_FILES.intersection(part.words)
 
 
-def _is_steered(part: Part, where: Surroundings) -> bool:
+def _is_steered(part: Part, where: ScriptContext) -> bool:
     """Whether a file that decides what really runs lies in the folder or above."""
     return any(_is_above(path, where) for path in part.steered_by)
 
 
-def _is_above(path: str, where: Surroundings) -> bool:
+def _is_above(path: str, where: ScriptContext) -> bool:
     folder, name = os.path.split(path)
     while True:
         found = os.path.join(folder, name)
@@ -77,14 +77,14 @@ def _runs_more(part: Part) -> Part:
 
 
 @functools.lru_cache(maxsize=REMEMBERED)
-def understand_text(command: str, where: Surroundings, *, trusted_path: bool) -> Understanding:
+def understand_text(command: str, where: ScriptContext, *, trusted_path: bool) -> Understanding:
     """The part of `understand` that looks at no file."""
     try:
         script = read_script(command, home=where.home, folders=frozenset({where.cwd}))
-        place = Place(start=where.cwd, home=where.home, trusted_path=trusted_path)
+        place = ScriptPlace(start=where.cwd, home=where.home, trusted_path=trusted_path)
         findings = judge(script, place)
-    except (Unreadable, RecursionError) as problem:
-        why = str(problem) if isinstance(problem, Unreadable) else "it is nested too deeply"
+    except (UnreadableScript, RecursionError) as problem:
+        why = str(problem) if isinstance(problem, UnreadableScript) else "it is nested too deeply"
         return _not_understood(command, why, where)
     refusal = findings.refusal
     return Understanding(
@@ -101,7 +101,7 @@ def understand_text(command: str, where: Surroundings, *, trusted_path: bool) ->
     )
 
 
-def _not_understood(command: str, problem: str, where: Surroundings) -> Understanding:
+def _not_understood(command: str, problem: str, where: ScriptContext) -> Understanding:
     refusal = refused_text(command, where.home)
     return Understanding(
         command=command,
@@ -115,7 +115,7 @@ def _not_understood(command: str, problem: str, where: Surroundings) -> Understa
     )
 
 
-def _may_bring_its_own(command: str, where: Surroundings) -> bool:
+def _may_bring_its_own(command: str, where: ScriptContext) -> bool:
     """Whether a word of the script names a program in a folder of the workspace that programs are looked for in.
 
     An activated environment is such a folder: it may hold `python`, and it must not hold `ls`.
@@ -127,7 +127,7 @@ def _may_bring_its_own(command: str, where: Surroundings) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _own_folders(where: Surroundings) -> tuple[str, ...] | None:
+def _own_folders(where: ScriptContext) -> tuple[str, ...] | None:
     """The folders of the search path that lie in the workspace; None when one moves with the folder a script is in."""
     entries = where.search_path.split(":") if where.search_path else []
     if not all(entry.startswith("/") for entry in entries):

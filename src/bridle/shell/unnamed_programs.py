@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bridle.shell.classification import Judgement
+from bridle.shell.classification import Classification
 from bridle.shell.shell_words import Word, names
-from bridle.shell.simple_commands import Command
+from bridle.shell.simple_commands import SimpleCommand
 
 UNNAMED = "the name of a program in it is not known before it runs"
 UNKNOWN_TEXT = "it runs a text that is not known before"
@@ -32,7 +32,7 @@ _OBEYED = ("BASH_ENV", "ENV", "PS4", "PROMPT_COMMAND", "BASH_ALIASES", "BASH_CMD
 _EVALUATING = re.compile(r"-[A-Za-z]*[iC].*|.*[\[].*", re.DOTALL)
 
 
-def hides_by_variable(command: Command) -> str:
+def hides_by_variable(command: SimpleCommand) -> str:
     """Whether what is set in front of a command, or by it, decides what the shell runs."""
     assigned = [assignment.name.partition("[")[0] for assignment in command.assignments]
     handed = [
@@ -41,13 +41,13 @@ def hides_by_variable(command: Command) -> str:
     return RENAMES if any(name in _OBEYED for name in (*assigned, *handed)) else ""
 
 
-def sets_search_path(command: Command) -> bool:
+def sets_search_path(command: SimpleCommand) -> bool:
     return any(assignment.name == "PATH" for assignment in command.assignments) or any(
         word.starts.startswith("PATH=") for word in command.words[1:]
     )
 
 
-def hides_by_builtin(judgement: Judgement) -> str:
+def hides_by_builtin(judgement: Classification) -> str:
     """Whether a builtin gives a program another name, or takes its words for something to evaluate."""
     name, words = judgement.name, judgement.words[1:]
     if name in _RENAMING and words:

@@ -50,7 +50,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBERS = names("-eq -ne -lt -le -gt -ge")
 _GLOB = re.compile(r"[*?\[]")
 
-Held: TypeAlias = Mapping[str, Value] | None
+HeldValues: TypeAlias = Mapping[str, Value] | None
 """What is held by which variable; None where nothing can be known any more."""
 
 
@@ -59,7 +59,7 @@ def is_ordinary(name: str) -> bool:
     return _ORDINARY.fullmatch(name) is not None or name in _ORDINARY_UPPER
 
 
-def in_both(first: Held, second: Held) -> Held:
+def in_both(first: HeldValues, second: HeldValues) -> HeldValues:
     """What is certain when one of two things has happened."""
     if first is second or first is None or second is None:
         return None if first is None or second is None else first
@@ -70,7 +70,7 @@ class Values:
     """The variables at one point of a script. `touched` are the names that were assigned since somebody looked."""
 
     def __init__(self) -> None:
-        self.held: Held = {}
+        self.held: HeldValues = {}
         self.touched: set[str] = set()
 
     def lose(self) -> None:
@@ -81,7 +81,7 @@ class Values:
         if self.held is not None and name in self.held:
             self.held = {other: value for other, value in self.held.items() if other != name}
 
-    def kept(self, start: Held) -> Held:
+    def kept(self, start: HeldValues) -> HeldValues:
         """What of `start` was not touched since; the same where nothing was, None where all was lost."""
         if self.held is None or start is None:
             return None

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import msgspec
 
 from bridle.shell.checks import Inner, is_harmless_variable
-from bridle.shell.classification import Judgement, shown_name
+from bridle.shell.classification import Classification, shown_name
 from bridle.shell.options import Split
 from bridle.shell.programs import Program
-from bridle.shell.shell_words import UNKNOWN, Found, Word
+from bridle.shell.shell_words import UNKNOWN, FoundFiles, Word
 
 
-def wrapped(judgement: Judgement, wrapper: Program, split: Split, fed: Found | None = None) -> Inner | None:
+def wrapped(
+    judgement: Classification, wrapper: Program, split: Split, fed: FoundFiles | None = None
+) -> Inner | None:
     """The command inside, or None where there is none. Notes what the wrapper itself changes.
 
     `fed` are files whose names come in through a pipe, if that is all that does.
@@ -23,11 +25,11 @@ def wrapped(judgement: Judgement, wrapper: Program, split: Split, fed: Found | N
     return _WRAPPED.get(wrapper.check, _plain)(judgement, split, split.rest[wrapper.before :])
 
 
-def _plain(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+def _plain(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
     return Inner(tuple(rest))
 
 
-def _env(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+def _env(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
     for used in split.used:
         if used.name in ("-S", "--split-string"):
             return Inner((*used.values, *rest), script=True)
@@ -42,14 +44,16 @@ def _env(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | No
     return Inner(tuple(words))
 
 
-def _command_builtin(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+def _command_builtin(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
     if split.has("-v", "-V"):
         judgement.does = "finds a program"
         return None
     return Inner(tuple(rest))
 
 
-def _xargs(judgement: Judgement, split: Split, rest: Sequence[Word], fed: Found | None) -> Inner | None:
+def _xargs(
+    judgement: Classification, split: Split, rest: Sequence[Word], fed: FoundFiles | None
+) -> Inner | None:
     """Words nobody knows are added, or put where the placeholder stands; or files that are known to be found."""
     added = UNKNOWN
     nul = split.has("-0", "--null")
@@ -75,7 +79,7 @@ def _placed(word: Word, added: Word, mark: str) -> Word:
     return msgspec.structs.replace(word, text=None, starts="", split=False)
 
 
-def _script_words(judgement: Judgement, split: Split, rest: Sequence[Word]) -> Inner | None:
+def _script_words(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
     return Inner(tuple(rest), script=True)
 
 

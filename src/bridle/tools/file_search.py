@@ -70,7 +70,7 @@ class Match(NamedTuple):
     start: int = 0
 
 
-class Answer(NamedTuple):
+class SearchAnswer(NamedTuple):
     """`more`: there are others behind the last. `left_out`: files that may not be seen; not said if there is more."""
 
     matches: tuple[Match, ...]
@@ -78,7 +78,7 @@ class Answer(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-async def search(wanted: Search, start: Start, rg: str | None) -> Answer:
+async def search(wanted: Search, start: Start, rg: str | None) -> SearchAnswer:
     """Runs `rg` if there is one and it does its work, and our own program otherwise.
 
     Raises what `start` raises, and OSError when the folder cannot be read.
@@ -90,7 +90,7 @@ async def search(wanted: Search, start: Start, rg: str | None) -> Answer:
     return await _our_program(wanted, start)
 
 
-async def _ripgrep(wanted: Search, start: Start, rg: str) -> Answer | None:
+async def _ripgrep(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
     """None when this rg cannot do it, being too old or broken."""
     left_out = asyncio.ensure_future(_left_out(wanted, start, rg))
     try:
@@ -114,7 +114,7 @@ async def _left_out(wanted: Search, start: Start, rg: str) -> tuple[str, ...]:
     return listed.left_out()
 
 
-async def _matching(wanted: Search, start: Start, rg: str) -> Answer | None:
+async def _matching(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
     argv = [
         rg,
         *_RG_OPTIONS,
@@ -130,7 +130,7 @@ async def _matching(wanted: Search, start: Start, rg: str) -> Answer | None:
     return None if failed else collected.answer()
 
 
-async def _our_program(wanted: Search, start: Start) -> Answer:
+async def _our_program(wanted: Search, start: Start) -> SearchAnswer:
     stop = threading.Event()
     try:
         files = _Files([wanted.file], []) if wanted.file else await asyncio.to_thread(_files, wanted, stop)
@@ -294,9 +294,9 @@ class _Collected:
             else:
                 self._message(line)
 
-    def answer(self) -> Answer:
+    def answer(self) -> SearchAnswer:
         matches = (*self._kept, *self._open)
-        return Answer(matches[: self._wanted.limit], len(matches) > self._wanted.limit)
+        return SearchAnswer(matches[: self._wanted.limit], len(matches) > self._wanted.limit)
 
     def _name_end(self) -> int:
         """Where to look for the end of the line: behind the name, which may have line ends itself."""

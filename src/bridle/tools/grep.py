@@ -23,7 +23,7 @@ from bridle.tools.glob import check_path_pattern
 from bridle.tools.names import left_out_note, relative_path, shown_path
 
 if TYPE_CHECKING:
-    from bridle.tools.file_search import Answer, Match, Search, Start
+    from bridle.tools.file_search import Match, Search, SearchAnswer, Start
 
 MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
@@ -137,7 +137,7 @@ def _not_shown(_data: bytes) -> None:
     """What a search complains about, such as files it may not read, is no answer."""
 
 
-def _shown(answer: Answer, args: GrepArgs, wanted: Search, context: ToolContext) -> ToolOutput:
+def _shown(answer: SearchAnswer, args: GrepArgs, wanted: Search, context: ToolContext) -> ToolOutput:
     where = relative_path(wanted.folder, context.cwd)
     prefix = "" if where == "." else f"{where}/"
     lines = [_line(match, args, prefix) for match in answer.matches]

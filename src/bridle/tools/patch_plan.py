@@ -15,7 +15,7 @@ from bridle.tools.diffs import Diff, diff_of
 from bridle.tools.hunks import DoesNotApply, applied, new_text
 from bridle.tools.names import relative_path
 from bridle.tools.nearest import Help
-from bridle.tools.patches import FileChange
+from bridle.tools.patches import PatchedFile
 from bridle.tools.put_files import FileState
 from bridle.tools.text_files import NotEditable, TextFile, read_text, would_lose_secret
 
@@ -74,13 +74,13 @@ class Planning:
         self._after: dict[str, TextFile | None] = {}
         self._notes: list[str] = []
 
-    def plan(self, changes: Iterable[FileChange]) -> Plan:
+    def plan(self, changes: Iterable[PatchedFile]) -> Plan:
         reports = tuple(self._change(change) for change in changes)
         if self._before == self._after:
             raise NotApplied("InvalidInput", reports[0].path, "the patch would change nothing")
         return Plan(self._before, self._after, reports, tuple(self._notes))
 
-    def _change(self, change: FileChange) -> FileReport:
+    def _change(self, change: PatchedFile) -> FileReport:
         resolved = self._resolve(change.path)
         path = relative_path(resolved, self._cwd)
         old = self._current(resolved, path)
@@ -97,20 +97,20 @@ class Planning:
             return self._delete(change, resolved, path, old, text)
         return self._update(change, resolved, path, old, text)
 
-    def _add(self, change: FileChange, resolved: str, path: str, old: TextFile | None) -> FileReport:
+    def _add(self, change: PatchedFile, resolved: str, path: str, old: TextFile | None) -> FileReport:
         if old is not None:
             raise NotApplied("FileUnwritable", path, "the patch creates it, but it is there already")
         text = new_text(change.hunks)
         self._after[resolved] = TextFile(text=text)
         return FileReport(path, diff_of(path, None, text), None, text)
 
-    def _delete(self, change: FileChange, resolved: str, path: str, old: TextFile, rest: str) -> FileReport:
+    def _delete(self, change: PatchedFile, resolved: str, path: str, old: TextFile, rest: str) -> FileReport:
         if change.hunks and rest:
             raise NotApplied("InvalidInput", path, "the patch deletes it, but it has lines the patch lacks")
         self._after[resolved] = None
         return FileReport(path, _renamed(diff_of(path, old.text, ""), path, path, new=None), old.text, None)
 
-    def _update(self, change: FileChange, resolved: str, path: str, old: TextFile, text: str) -> FileReport:
+    def _update(self, change: PatchedFile, resolved: str, path: str, old: TextFile, text: str) -> FileReport:
         if would_lose_secret(old.text, text):
             problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
             raise NotApplied("FileUnwritable", path, problem)
@@ -126,7 +126,7 @@ class Planning:
         diff = _renamed(diff_of(target_path, old.text, text), target_path, path, new=target_path)
         return FileReport(target_path, diff, old.text, text, moved_from=path)
 
-    def _applied(self, change: FileChange, path: str, old: TextFile) -> str:
+    def _applied(self, change: PatchedFile, path: str, old: TextFile) -> str:
         try:
             text, notes = applied(old.text, change.hunks)
         except DoesNotApply as problem:

@@ -10,7 +10,7 @@ BadPatch   the text is no patch; `line` says where
     +    return 1                        +    return 1
                                          *** End Patch
 
-Both become the same `FileChange`s. The line counts of a unified diff are taken as a hint: people and models
+Both become the same `PatchedFile`s. The line counts of a unified diff are taken as a hint: people and models
 miscount, and a change is only ever made where its own lines are found.
 """
 
@@ -74,7 +74,7 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(line.text for line in self.lines if line.mark != "-")
 
 
-class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to one file.
 
     A new file is one hunk of lines that come. A deletion may name the lines that go. `changes_mode`: the patch
@@ -92,7 +92,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
         return (self.path,) if self.moved_to is None else (self.path, self.moved_to)
 
 
-def parse_patch(text: str) -> tuple[FileChange, ...]:
+def parse_patch(text: str) -> tuple[PatchedFile, ...]:
     """The changes in the order they stand there, at least one. Raises `BadPatch` and nothing else."""
     reader = _Reader(_without_fence(text.split("\n")))
     while reader.more and not _begins_patch(reader):
@@ -164,9 +164,9 @@ def _without_fence(lines: list[str]) -> list[str]:
 # The form models write
 
 
-def _envelopes(reader: _Reader) -> list[FileChange]:
+def _envelopes(reader: _Reader) -> list[PatchedFile]:
     """One after the other, with words between them and behind."""
-    changes: list[FileChange] = []
+    changes: list[PatchedFile] = []
     while reader.more:
         if reader.line.rstrip() == _BEGIN:
             changes += _envelope(reader)
@@ -177,9 +177,9 @@ def _envelopes(reader: _Reader) -> list[FileChange]:
     return changes
 
 
-def _envelope(reader: _Reader) -> list[FileChange]:
+def _envelope(reader: _Reader) -> list[PatchedFile]:
     reader.next()
-    changes: list[FileChange] = []
+    changes: list[PatchedFile] = []
     while reader.more:
         number = reader.number
         if (path := reader.takes(_ADD)) is not None:
@@ -187,7 +187,7 @@ def _envelope(reader: _Reader) -> list[FileChange]:
         elif (path := reader.takes(_UPDATE)) is not None:
             changes.append(_updated(reader, _checked_path(path, number), number))
         elif (path := reader.takes(_DELETE)) is not None:
-            changes.append(FileChange(kind="delete", path=_checked_path(path, number)))
+            changes.append(PatchedFile(kind="delete", path=_checked_path(path, number)))
         elif reader.line.rstrip() == _END:
             reader.next()
             return changes
@@ -198,7 +198,7 @@ def _envelope(reader: _Reader) -> list[FileChange]:
     raise BadPatch(reader.number, f"it ends without {_END}, so it may be cut off")
 
 
-def _added(reader: _Reader, path: str) -> FileChange:
+def _added(reader: _Reader, path: str) -> PatchedFile:
     lines: list[PatchLine] = []
     while reader.more and not reader.line.startswith("*** "):
         if reader.line and not reader.line.startswith("+"):
@@ -208,10 +208,10 @@ def _added(reader: _Reader, path: str) -> FileChange:
         if is_inside:  # a blank line may have lost its mark
             lines.append(PatchLine("+", line[1:]))
     hunks = (Hunk(lines=tuple(lines), start=0),) if lines else ()
-    return FileChange(kind="add", path=path, hunks=hunks)
+    return PatchedFile(kind="add", path=path, hunks=hunks)
 
 
-def _updated(reader: _Reader, path: str, number: int) -> FileChange:
+def _updated(reader: _Reader, path: str, number: int) -> PatchedFile:
     target = reader.takes(_MOVE)
     moved_to = None if target is None else _checked_path(target, reader.number - 1)
     hunks: list[Hunk] = []
@@ -222,7 +222,7 @@ def _updated(reader: _Reader, path: str, number: int) -> FileChange:
         hunks.append(_searched_hunk(reader))
     if not hunks and moved_to is None:
         raise BadPatch(number, f"{path} is to be updated, but no change follows")
-    return FileChange(kind="update", path=path, moved_to=moved_to, hunks=tuple(hunks))
+    return PatchedFile(kind="update", path=path, moved_to=moved_to, hunks=tuple(hunks))
 
 
 def _only_blank_before_header(reader: _Reader) -> bool:
@@ -279,8 +279,8 @@ class _Header(msgspec.Struct):
         return known is None or old in {known, _NOWHERE} or old[2:] == known
 
 
-def _unified(reader: _Reader) -> list[FileChange]:
-    changes: list[FileChange] = []
+def _unified(reader: _Reader) -> list[PatchedFile]:
+    changes: list[PatchedFile] = []
     while reader.more:
         number = reader.number
         if reader.line.startswith("diff --git "):
@@ -339,7 +339,7 @@ def _git_names(rest: str) -> tuple[str | None, str | None]:
     return (old, new) if old[2:] == new[2:] else (None, None)
 
 
-def _file_change(header: _Header, hunks: list[Hunk], number: int) -> FileChange:
+def _file_change(header: _Header, hunks: list[Hunk], number: int) -> PatchedFile:
     old, new = _without_prefixes(header.old, header.new)
     if header.renamed_from is not None and header.renamed_to is not None:
         old, new = header.renamed_from, header.renamed_to
@@ -357,7 +357,7 @@ def _file_change(header: _Header, hunks: list[Hunk], number: int) -> FileChange:
     if kind == "update" and not hunks and moved_to is None:
         problem = "only its mode would change; use bash" if header.changes_mode else "no change follows"
         raise BadPatch(number, f"{path}: {problem}")
-    return FileChange(
+    return PatchedFile(
         kind=kind, path=path, moved_to=moved_to, hunks=tuple(hunks), changes_mode=header.changes_mode
     )
 

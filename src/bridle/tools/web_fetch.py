@@ -17,10 +17,10 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
 
 if TYPE_CHECKING:
-    from bridle.base.web import Answer, Wanted
+    from bridle.base.web import Wanted, WebAnswer
 
-    Fetch: TypeAlias = Callable[[str, Wanted], Awaitable[Answer]]
-    """Gets a page: see `bridle.base.web.Web.fetch`, which is the contract. Raises `Refused` and `HttpFault`."""
+    Fetch: TypeAlias = Callable[[str, Wanted], Awaitable[WebAnswer]]
+    """Gets a page: see `bridle.base.web.Web.fetch`, which is the contract. Raises `WebRefused` and `HttpFault`."""
 
 MAX_CHARACTERS = 1_000_000
 TIMEOUT_S = 45.0
@@ -34,7 +34,7 @@ class WebFetchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     raw: Annotated[bool, Meta(description="HTML as it is, not as Markdown.")] = False
 
 
-async def no_web(url: str, _wanted: Wanted) -> Answer:
+async def no_web(url: str, _wanted: Wanted) -> WebAnswer:
     """Where nobody brought a way to the web."""
     from bridle.base.http_dial import HttpFault
 
@@ -47,7 +47,7 @@ def web_fetch_tool(fetch: Fetch) -> Tool:
     async def web_fetch(args: WebFetchArgs, _context: ToolContext) -> ToolOutput:
         from bridle.base.http_dial import HttpFault
         from bridle.base.threads import in_thread
-        from bridle.base.web import Refused
+        from bridle.base.web import WebRefused
         from bridle.base.web_text import NotText, why_not_text
 
         try:
@@ -55,7 +55,7 @@ def web_fetch_tool(fetch: Fetch) -> Tool:
             if problem := _problem(answer):
                 return _failed(args.url, problem, answer)
             return await in_thread(partial(_shown, answer, args))
-        except Refused as refused:
+        except WebRefused as refused:
             return _refused(refused.problem, refused.url)
         except (HttpFault, NotText) as fault:
             return _failed(args.url, fault.problem)
@@ -88,14 +88,14 @@ def _timeout(_args: WebFetchArgs) -> float:
     return TIMEOUT_S
 
 
-def _problem(answer: Answer) -> str:
+def _problem(answer: WebAnswer) -> str:
     """Why there is nothing to show, as the end of a sentence; empty when there is."""
     if answer.status // 100 == 3:
         return f"the server answered {answer.status} and no address to go on to"
     return answer.unwanted or ("" if answer.status // 100 == 2 else f"the server answered {answer.status}")
 
 
-def _shown(answer: Answer, args: WebFetchArgs) -> ToolOutput:
+def _shown(answer: WebAnswer, args: WebFetchArgs) -> ToolOutput:
     """What the model reads. Not called in the event loop: a long page takes a while."""
     from bridle.base.html_markdown import to_markdown, without_unseen
     from bridle.base.web import MAX_BODY_BYTES
@@ -132,7 +132,7 @@ def _shown(answer: Answer, args: WebFetchArgs) -> ToolOutput:
     )
 
 
-def _failed(url: str, problem: str, answer: Answer | None = None) -> ToolOutput:
+def _failed(url: str, problem: str, answer: WebAnswer | None = None) -> ToolOutput:
     shown = url if len(url) <= _SHOWN_CHARACTERS else url[:_SHOWN_CHARACTERS] + "…"
     return ToolOutput(
         outcome="error",

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from bridle.shell.command_facts import SEVERITY, Surroundings, Understanding
+from bridle.shell.command_facts import SEVERITY, ScriptContext, Understanding
 from bridle.shell.understanding import understand
 from safety.corpus.loading import SYSTEM_PATH, Ordinary, Scene, Tricky, named, ordinary, tricky
 
@@ -30,7 +30,7 @@ def shared_scene(tmp_path_factory) -> Scene:
 def understood(command: str, scene: Scene, *, search_path: str = "", cwd: str = "") -> Understanding:
     searched = f"{scene.filled(search_path)}:{SYSTEM_PATH}" if search_path else SYSTEM_PATH
     here = os.path.join(scene.cwd, cwd) if cwd else scene.cwd
-    return understand(scene.filled(command), Surroundings(cwd=here, home=scene.home, search_path=searched))
+    return understand(scene.filled(command), ScriptContext(cwd=here, home=scene.home, search_path=searched))
 
 
 def ids(cases: tuple[Tricky, ...] | tuple[Ordinary, ...]) -> list[str]:
@@ -150,7 +150,7 @@ def test_git_looks_into_submodules_with_their_settings_in_force(tmp_path, comman
     git(inner, "commit", "-q", "--allow-empty", "-m", "x")
     git(outer, "init", "-q")
     git(outer, "add", "inner")
-    here = Surroundings(cwd=os.path.realpath(outer), home=os.path.realpath(outer), search_path=SYSTEM_PATH)
+    here = ScriptContext(cwd=os.path.realpath(outer), home=os.path.realpath(outer), search_path=SYSTEM_PATH)
     assert understand(command, here).read_only
     git(inner, "config", "core.fsmonitor", "./x")
     assert not understand(command, here).read_only

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 
-from bridle.shell.command_facts import Surroundings, Understanding
+from bridle.shell.command_facts import ScriptContext, Understanding
 from bridle.shell.understanding import understand
 from safety.corpus.loading import DAILY_FILES, SYSTEM_PATH, daily
 from safety.corpus.scripts import assignments, scripts, soups
@@ -76,7 +76,7 @@ class World:
         return {"PATH": SYSTEM_PATH, "HOME": str(self.home), "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1"}
 
     def is_believed(self, script: str) -> bool:
-        surroundings = Surroundings(cwd=str(self.folder), home=str(self.home), search_path=SYSTEM_PATH)
+        surroundings = ScriptContext(cwd=str(self.folder), home=str(self.home), search_path=SYSTEM_PATH)
         return understand(script, surroundings).read_only
 
     def run(self, script: str) -> None:
@@ -244,7 +244,7 @@ def recorder(tmp_path_factory) -> Recorder:
 @settings(max_examples=SOUPS_PER_RUN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=soups())
 def test_every_command_a_shell_starts_was_seen(recorder: Recorder, script: str) -> None:
-    here = Surroundings(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
+    here = ScriptContext(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
     found = understand(script, here)
     if found.command_class == "unparseable":
         event("not understood")
@@ -258,7 +258,7 @@ def test_every_command_a_shell_starts_was_seen(recorder: Recorder, script: str) 
 @settings(max_examples=SOUPS_PER_RUN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=assignments())
 def test_what_a_variable_is_said_to_hold_is_what_programs_are_given(recorder: Recorder, script: str) -> None:
-    here = Surroundings(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
+    here = ScriptContext(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
     found = understand(script, here)
     if found.command_class == "unparseable" and not found.parts:
         event("not understood")

@@ -16,7 +16,7 @@ from bridle.protocol.events import DurableEvent
 from bridle.safety.hooks.context import Actor
 from bridle.safety.hooks.definitions import Hook, hook_from
 from bridle.safety.hooks.hook_process import started_by
-from bridle.safety.hooks.session_hooks import Hooks, Surroundings
+from bridle.safety.hooks.session_hooks import HookDependencies, Hooks
 from bridle.sandbox.plain_spawn import EnvOnlySpawn
 
 
@@ -54,7 +54,7 @@ class Bench:
         return Hooks(
             hooks,
             actor=Actor(session="sess_1", cwd=str(self.workspace)),
-            around=Surroundings(
+            around=HookDependencies(
                 start=self.start,
                 clock=self.clock,
                 emit=self.events.append,

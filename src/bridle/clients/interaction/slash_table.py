@@ -114,10 +114,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     info: EngineInfo
 
 
-Outcome: TypeAlias = Lines | Do | AnyCommand
+SlashOutcome: TypeAlias = Lines | Do | AnyCommand
 
 
-def carry_out(name: str, arguments: str, now: Standing) -> Outcome:
+def carry_out(name: str, arguments: str, now: Standing) -> SlashOutcome:
     """What `/name arguments` comes to as things stand."""
     view, session = now.view, now.session
     name, arguments = _spelled(name, arguments)
@@ -194,13 +194,13 @@ def _command(name: str) -> Local | None:
     return next((command for command, spellings, _ in _COMMANDS if name in spellings), None)
 
 
-def _model(wanted: str, now: Standing) -> Outcome:
+def _model(wanted: str, now: Standing) -> SlashOutcome:
     if wanted:
         return SetModel(session=now.session, model=wanted)
     return Lines((f"model    {visible(now.view.model)}    Change it: /model provider:model",))
 
 
-def _mode(name: str, view: SessionView, session: str) -> Outcome:
+def _mode(name: str, view: SessionView, session: str) -> SlashOutcome:
     for mode in MODES:
         if name == mode:
             return SetMode(session=session, mode=mode)
@@ -209,7 +209,7 @@ def _mode(name: str, view: SessionView, session: str) -> Outcome:
     return Lines((f"mode     {view.mode}    Change it: /mode NAME ({' '.join(MODES)})",))
 
 
-def _sessions(arguments: str, now: Standing) -> Outcome:
+def _sessions(arguments: str, now: Standing) -> SlashOutcome:
     """The list, or what one may do with this session and with others."""
     verb, _, words = arguments.partition(" ")
     match verb, words.strip():
@@ -233,7 +233,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _permissions(arguments: str, view: SessionView, session: str) -> Outcome:
+def _permissions(arguments: str, view: SessionView, session: str) -> SlashOutcome:
     grants = list(view.grants.values())
     verb, _, number = arguments.partition(" ")
     if verb in ("revoke", "promote"):

@@ -10,7 +10,6 @@ from typing import Any, assert_never
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.clients.interaction.compaction_report import compacted_lines
 from bridle.protocol import events as e
 from bridle.protocol.errors import sentence
 from bridle.protocol.messages import TextBlock
@@ -97,6 +96,8 @@ class Story:
                 self._prefix = event
                 return []
             case e.Compacted():
+                from bridle.clients.interaction.compaction_report import compacted_lines
+
                 return compacted_lines(event, self._prefix, hint=self._hint)
             case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
                 return [f"pinned   {_short(words)}"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from bridle.base.markdown import MarkdownStream, Span, Style
+from bridle.base.markdown import MarkdownStream, Style, StyledSpan
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.cells import width_of, wrapped
@@ -294,7 +294,7 @@ class Screen:
 
     # Looks
 
-    def _span(self, span: Span) -> Ink:
+    def _span(self, span: StyledSpan) -> Ink:
         return Ink(visible(span.text).replace("\t", "    "), self._code(_SPAN_CODES[span.style]))
 
     def _ink(self, row: Row) -> Ink:

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
-Decision: TypeAlias = Literal["allow", "warn", "block", "ask"]
-DECISIONS: tuple[str, ...] = get_args(Decision)
+HookDecision: TypeAlias = Literal["allow", "warn", "block", "ask"]
+DECISIONS: tuple[str, ...] = get_args(HookDecision)
 
 EXIT_BLOCK = 2
 LIMIT_BYTES = 64 * 1024
@@ -22,7 +22,7 @@ MESSAGE_CHARACTERS = 4_000
 _INTENT = b'"decision"'
 
 
-class Kept(NamedTuple):
+class KeptOutput(NamedTuple):
     """The beginning of a stream; `cut` says that there was more."""
 
     data: bytes
@@ -34,42 +34,42 @@ class Kept(NamedTuple):
         return self.data.decode("utf-8", "replace") + (CUT if self.cut else "")
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a hook wants. No decision means it has nothing to say."""
 
-    decision: Decision | None = None
+    decision: HookDecision | None = None
     message: str = ""
     patch: dict[str, Any] | None = None
     metadata: dict[str, Any] = {}
 
 
-class Unusable(NamedTuple):
+class UnusableAnswer(NamedTuple):
     """The hook failed to answer. `problem` reads as the end of a sentence."""
 
     problem: str
 
 
-def answer_of(exit_code: int, stdout: Kept, stderr: Kept) -> Answer | Unusable:
+def answer_of(exit_code: int, stdout: KeptOutput, stderr: KeptOutput) -> HookAnswer | UnusableAnswer:
     """The answer of a program that ended by itself."""
     said = _object_in(stdout)
-    if isinstance(said, Unusable):
+    if isinstance(said, UnusableAnswer):
         return said
     if said is not None and "decision" in said:
         return _decided(said)
     if exit_code == 0:
-        return Answer()
+        return HookAnswer()
     if exit_code == EXIT_BLOCK:
-        return Answer(decision="block", message=_short(stderr.text) or "it gave no reason")
+        return HookAnswer(decision="block", message=_short(stderr.text) or "it gave no reason")
     ended = f"exit code {exit_code}" if exit_code > 0 else f"killed by signal {-exit_code}"
     reason = _short(stderr.text)
-    return Unusable(f"{ended}: {reason}" if reason else ended)
+    return UnusableAnswer(f"{ended}: {reason}" if reason else ended)
 
 
-def _object_in(stdout: Kept) -> dict[str, Any] | Unusable | None:
+def _object_in(stdout: KeptOutput) -> dict[str, Any] | UnusableAnswer | None:
     """The JSON object that is the whole of stdout or its last line."""
     text = stdout.data.strip()
     if stdout.cut:
-        return Unusable("its answer is longer than 64 KB") if text.startswith(b"{") else None
+        return UnusableAnswer("its answer is longer than 64 KB") if text.startswith(b"{") else None
     for candidate in (text, text.rpartition(b"\n")[2]):
         if not candidate.startswith(b"{"):
             continue
@@ -78,19 +78,19 @@ def _object_in(stdout: Kept) -> dict[str, Any] | Unusable | None:
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             if candidate is text and b"\n" in text:
                 continue  # perhaps braces in some log, and the answer on the last line
-            return Unusable("its answer is not valid JSON") if _INTENT in candidate else None
+            return UnusableAnswer("its answer is not valid JSON") if _INTENT in candidate else None
     return None
 
 
-def _decided(said: dict[str, Any]) -> Answer | Unusable:
+def _decided(said: dict[str, Any]) -> HookAnswer | UnusableAnswer:
     decision, patch = said["decision"], said.get("patch")
     message, metadata = said.get("message"), said.get("metadata")
     if decision not in DECISIONS:
-        return Unusable(f"its decision {_short(str(decision), 40)!r} is none of {', '.join(DECISIONS)}")
+        return UnusableAnswer(f"its decision {_short(str(decision), 40)!r} is none of {', '.join(DECISIONS)}")
     if patch is not None and not isinstance(patch, dict):
-        return Unusable("its patch is not an object")
-    return Answer(
-        decision=cast("Decision", decision),
+        return UnusableAnswer("its patch is not an object")
+    return HookAnswer(
+        decision=cast("HookDecision", decision),
         message=_short(message) if isinstance(message, str) else "",
         patch=cast("dict[str, Any] | None", patch),
         metadata=cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {},

@@ -17,14 +17,14 @@ from bridle.engine.deadline import Deadline
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.safety.hooks.context import HookContext, as_stdin, as_variables
 from bridle.safety.hooks.definitions import Hook
-from bridle.safety.hooks.hook_answers import LIMIT_BYTES, Answer, Kept, Unusable, answer_of
+from bridle.safety.hooks.hook_answers import LIMIT_BYTES, HookAnswer, KeptOutput, UnusableAnswer, answer_of
 
 KILL_AFTER_S = 5.0
 _NOT_FOUND, _NOT_STARTED = 127, 126
 """The exit codes a shell gives for a program that is missing, and for one that cannot be started."""
 
 
-class Start(Protocol):
+class StartHook(Protocol):
     """Starts a hook's program: with the rights of the person, or `confined` like the commands of the session.
 
     It finds the environment of the session, cleaned, and `variables` on top. Raises `CannotStart`.
@@ -47,18 +47,22 @@ class Ran(NamedTuple):
     """How a hook's program ended. `problem` is set when it could not be started or had to be killed."""
 
     exit_code: int
-    stdout: Kept
-    stderr: Kept
+    stdout: KeptOutput
+    stderr: KeptOutput
     took_ms: int
     problem: str = ""
     timed_out: bool = False
 
     @property
-    def answer(self) -> Answer | Unusable:
-        return Unusable(self.problem) if self.problem else answer_of(self.exit_code, self.stdout, self.stderr)
+    def answer(self) -> HookAnswer | UnusableAnswer:
+        return (
+            UnusableAnswer(self.problem)
+            if self.problem
+            else answer_of(self.exit_code, self.stdout, self.stderr)
+        )
 
 
-def started_by(spawn: Spawn, env: Mapping[str, str], policy: SpawnPolicy | None = None) -> Start:
+def started_by(spawn: Spawn, env: Mapping[str, str], policy: SpawnPolicy | None = None) -> StartHook:
     """Starts hooks like everything else: confined ones by `policy`, those of the person without a border."""
 
     async def start(
@@ -87,7 +91,7 @@ def started_by(spawn: Spawn, env: Mapping[str, str], policy: SpawnPolicy | None 
 
 
 async def run_command(
-    hook: Hook, context: HookContext, *, start: Start, clock: Clock, kill_after_s: float = KILL_AFTER_S
+    hook: Hook, context: HookContext, *, start: StartHook, clock: Clock, kill_after_s: float = KILL_AFTER_S
 ) -> Ran:
     """Runs the program to its end or its deadline. Cancelling the caller ends the program's whole group."""
     stdout, stderr = _Beginning(), _Beginning()
@@ -133,5 +137,5 @@ class _Beginning:
         self._cut = self._cut or len(chunk) > room
 
     @property
-    def kept(self) -> Kept:
-        return Kept(bytes(self._data), self._cut)
+    def kept(self) -> KeptOutput:
+        return KeptOutput(bytes(self._data), self._cut)

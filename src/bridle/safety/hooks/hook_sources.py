@@ -52,7 +52,7 @@ class IgnoredHook(NamedTuple):
     hook: Hook | None = None
 
 
-class Found(NamedTuple):
+class FoundHooks(NamedTuple):
     hooks: tuple[Hook, ...]
     ignored: tuple[IgnoredHook, ...]
 
@@ -84,7 +84,7 @@ def find_hooks(
     is_trusted: IsTrusted,
     allow_project_hooks: bool,
     defaults: HookDefaults | None = None,
-) -> Found:
+) -> FoundHooks:
     """Every hook that counts, in the order they run, and those that do not.
 
     Raises `BadConfig` for an entry of the person's own that means nothing: a gate must not get lost in silence.
@@ -108,7 +108,7 @@ def find_hooks(
             ignored.append(IgnoredHook(_named(one), why, one))
         else:
             found.append(one)
-    return Found(tuple(found), tuple(ignored))
+    return FoundHooks(tuple(found), tuple(ignored))
 
 
 def _named(hook: Hook) -> str:

@@ -21,7 +21,7 @@ from bridle.protocol.messages import TextBlock
 from bridle.safety.fail_closed import fail_closed
 from bridle.safety.hooks.definitions import Phase
 from bridle.safety.hooks.hook_answers import patched
-from bridle.safety.hooks.session_hooks import Hooks, Word
+from bridle.safety.hooks.session_hooks import Hooks, HookVerdict
 
 SOURCE = "hook"
 
@@ -110,7 +110,9 @@ def _last_answer(conversation: Conversation) -> str:
     return "".join(block.text for block in last.content if isinstance(block, TextBlock))
 
 
-async def _taken(word: Word, call: ToolCall, phase: Phase, check_again: CheckAgain) -> ToolCall | ToolOutput:
+async def _taken(
+    word: HookVerdict, call: ToolCall, phase: Phase, check_again: CheckAgain
+) -> ToolCall | ToolOutput:
     """The call as one hook wants it."""
     if word.decision == "block":
         return _blocked(word, call)
@@ -133,7 +135,7 @@ async def _taken(word: Word, call: ToolCall, phase: Phase, check_again: CheckAga
     return call
 
 
-def _blocked(word: Word, call: ToolCall) -> ToolOutput:
+def _blocked(word: HookVerdict, call: ToolCall) -> ToolOutput:
     data = {
         "tool": call.name,
         "hook": word.by.shown,
@@ -149,7 +151,7 @@ def _blocked(word: Word, call: ToolCall) -> ToolOutput:
     )
 
 
-def _spoiled(word: Word, call: ToolCall, output: ToolOutput) -> ToolOutput:
+def _spoiled(word: HookVerdict, call: ToolCall, output: ToolOutput) -> ToolOutput:
     """A patch that does not pass the checks: the model's own input was sound, so this is the hook's no."""
     message = f"its patch was refused: {output.content}"
     return _blocked(msgspec.structs.replace(word, message=message, reason="HookFailed"), call)

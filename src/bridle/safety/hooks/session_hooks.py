@@ -37,8 +37,8 @@ from bridle.safety.hooks.definitions import (
     Phase,
     concerns,
 )
-from bridle.safety.hooks.hook_answers import Answer, Decision
-from bridle.safety.hooks.hook_process import KILL_AFTER_S, Start, run_command
+from bridle.safety.hooks.hook_answers import HookAnswer, HookDecision
+from bridle.safety.hooks.hook_process import KILL_AFTER_S, StartHook, run_command
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.permitted import HookWord
 
@@ -62,28 +62,28 @@ class Modify(msgspec.Struct, frozen=True):
     input: dict[str, Any]
 
 
-Callback: TypeAlias = Callable[[HookContext], Continue | Block | Modify | None]
+HookCallable: TypeAlias = Callable[[HookContext], Continue | Block | Modify | None]
 
 
 class InProcessHook(msgspec.Struct, frozen=True, kw_only=True):
     """A callable at one moment. Its exception at a gate blocks, always."""
 
     event: HookEvent
-    run: Callback
+    run: HookCallable
     shown: str
     tool: str = ""
     on_error: OnError = "block"
     phase: Phase = "before_permission"
 
 
-Listener: TypeAlias = Hook | InProcessHook
+AnyHook: TypeAlias = Hook | InProcessHook
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True):
+class HookVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What came of asking one hook, its failure already judged. `reason` is stable when it says no."""
 
-    by: Listener
-    decision: Decision | None = None
+    by: AnyHook
+    decision: HookDecision | None = None
     message: str = ""
     reason: Literal["HookBlocked", "HookFailed", "HookHashChanged", "HookNotApproved"] = "HookBlocked"
     patch: dict[str, Any] | None = None
@@ -91,13 +91,13 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class HookDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """What running hooks needs. `workspaces` are resolved folders; files in them are not the person's own.
 
     `secrets` gives the keys in use, which no program is shown in an output.
     """
 
-    start: Start
+    start: StartHook
     clock: Clock
     emit: Callable[[DurableEvent], object]
     is_trusted: IsTrusted
@@ -110,10 +110,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 class Hooks:
     """The hooks of one session, or of one child in it (`acting_as`)."""
 
-    def __init__(self, hooks: Iterable[Hook], *, actor: Actor, around: Surroundings) -> None:
+    def __init__(self, hooks: Iterable[Hook], *, actor: Actor, around: HookDependencies) -> None:
         self.around = around
         self.actor = actor
-        self._listeners: Mapping[HookEvent, list[Listener]] = {event: [] for event in EVENTS}
+        self._listeners: Mapping[HookEvent, list[AnyHook]] = {event: [] for event in EVENTS}
         self._patched: dict[str, dict[str, Any]] = {}
         for hook in hooks:
             self._listeners[hook.event].append(hook)
@@ -121,7 +121,7 @@ class Hooks:
     def register(
         self,
         event: HookEvent,
-        run: Callback,
+        run: HookCallable,
         *,
         name: str = "",
         tool: str = "",
@@ -139,7 +139,7 @@ class Hooks:
         child._listeners = self._listeners
         return child
 
-    def listening(self, event: HookEvent, tool: str = "") -> list[Listener]:
+    def listening(self, event: HookEvent, tool: str = "") -> list[AnyHook]:
         """Who is to be told, in order."""
         listeners = self._listeners[event]
         if not listeners or event not in ABOUT_TOOLS:
@@ -160,7 +160,7 @@ class Hooks:
         """Asks whether an input may start a turn; the first hook that says no is the last that is asked."""
         if not self._listeners["UserPromptSubmit"]:
             return Submitted()
-        words: list[Word] = []
+        words: list[HookVerdict] = []
         for listener in self.listening("UserPromptSubmit"):
             word = await self.consult(listener, self.context("UserPromptSubmit", prompt=prompt))
             if word.decision == "block":
@@ -231,7 +231,7 @@ class Hooks:
     def context(self, event: HookEvent, **more: Any) -> HookContext:
         return context_of(event, self.actor, self.around.turn(), **more)
 
-    async def consult(self, listener: Listener, context: HookContext) -> Word:
+    async def consult(self, listener: AnyHook, context: HookContext) -> HookVerdict:
         """Asks one hook. Never raises for anything a hook does: its failure is judged here, and recorded."""
         try:
             if isinstance(listener, InProcessHook):
@@ -248,7 +248,7 @@ class Hooks:
             self._say("HookWarned", f"hook {listener.shown} cannot block {context.event}: {word.message}")
         return word
 
-    async def _tell(self, event: HookEvent, **facts: Any) -> list[Word]:
+    async def _tell(self, event: HookEvent, **facts: Any) -> list[HookVerdict]:
         """Runs every hook of a moment at which nothing can be blocked."""
         if not self._listeners[event]:
             return []
@@ -258,7 +258,7 @@ class Hooks:
             for listener in self.listening(event, context.tool_name or "")
         ]
 
-    async def _run(self, hook: Hook, context: HookContext) -> Word:
+    async def _run(self, hook: Hook, context: HookContext) -> HookVerdict:
         around = self.around
         path = unapproved(hook, cwd=context.cwd, workspaces=around.workspaces, is_trusted=around.is_trusted)
         if path is not None:
@@ -267,8 +267,8 @@ class Hooks:
             hook, context, start=around.start, clock=around.clock, kill_after_s=around.kill_after_s
         )
         answer = ran.answer
-        if isinstance(answer, Answer):
-            return Word(
+        if isinstance(answer, HookAnswer):
+            return HookVerdict(
                 by=hook,
                 decision=answer.decision,
                 message=answer.message or _unsaid(answer.decision),
@@ -281,13 +281,13 @@ class Hooks:
             return _judged(hook, sentence("HookTimeout", data))
         return self._failed(hook, answer.problem, exit_code=ran.exit_code)
 
-    def _failed(self, listener: Listener, problem: str, *, exit_code: int) -> Word:
+    def _failed(self, listener: AnyHook, problem: str, *, exit_code: int) -> HookVerdict:
         self.around.emit(
             HookError(event=listener.event, command=listener.shown, exit_code=exit_code, message=problem)
         )
         return _judged(listener, problem)
 
-    def _not_run(self, hook: Hook, path: str) -> Word:
+    def _not_run(self, hook: Hook, path: str) -> HookVerdict:
         reason = "HookHashChanged" if hook.scope == "project" else "HookNotApproved"
         message = sentence(reason, {"path": path, "hook": hook.shown})
         self._say(reason, message)
@@ -303,29 +303,31 @@ class Hooks:
         return redact(text)
 
 
-def _judged(listener: Listener, problem: str) -> Word:
+def _judged(listener: AnyHook, problem: str) -> HookVerdict:
     """A failure as its hook wants it taken: as a no, or as nothing."""
     blocks = listener.event in GATING and listener.on_error == "block"
-    return Word(by=listener, decision="block" if blocks else None, message=problem, reason="HookFailed")
+    return HookVerdict(
+        by=listener, decision="block" if blocks else None, message=problem, reason="HookFailed"
+    )
 
 
-def _word_of(listener: InProcessHook, said: object) -> Word:
+def _word_of(listener: InProcessHook, said: object) -> HookVerdict:
     match said:
         case Block(reason=reason):
-            return Word(by=listener, decision="block", message=reason)
+            return HookVerdict(by=listener, decision="block", message=reason)
         case Modify(input=given):
-            return Word(by=listener, input=given)
+            return HookVerdict(by=listener, input=given)
         case Continue() | None:
-            return Word(by=listener)
+            return HookVerdict(by=listener)
         case _:  # a coroutine, a bool: whatever it was meant to say, it was not "go on"
             raise TypeError(f"a hook answers Continue, Block or Modify, not {type(said).__name__}")
 
 
-def _unsaid(decision: Decision | None) -> str:
+def _unsaid(decision: HookDecision | None) -> str:
     return "it gave no reason" if decision in ("block", "warn") else ""
 
 
-def _may_allow(listener: Listener) -> bool:
+def _may_allow(listener: AnyHook) -> bool:
     return isinstance(listener, InProcessHook) or listener.scope == "user"
 
 
@@ -333,7 +335,7 @@ def _call_facts(call: ToolCall) -> dict[str, Any]:
     return {"call_id": call.id, "tool_name": call.name, "tool_input": call.input}
 
 
-def _context_in(words: Iterable[Word]) -> str:
+def _context_in(words: Iterable[HookVerdict]) -> str:
     """The texts hooks leave for the model, as `metadata.context`."""
     texts = (word.metadata.get("context") for word in words)
     return "\n\n".join(text for text in texts if isinstance(text, str) and text.strip())

@@ -16,7 +16,7 @@ from typing import Final
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import FileLock, Untrusted, private_folder, read_limited, read_trusted, write_atomic
 from bridle.protocol.errors import BridleError
-from bridle.safety.trust.lockfile import Approval, Kind, Lock, decode, encode
+from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock, decode, encode
 
 NAME: Final = "approved.lock"
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -24,7 +24,7 @@ MAX_COPY_BYTES: Final = 64 * 1024
 MAX_COPIES: Final = 500
 KEPT_PER_PLACE: Final = 20
 """Contents of one file that stay approved: switching between branches asks nobody."""
-ANYWHERE: Final[frozenset[Kind]] = frozenset({"instructions", "skill"})
+ANYWHERE: Final[frozenset[TrustedKind]] = frozenset({"instructions", "skill"})
 """Words for the model mean the same in every folder; nobody is asked twice for the same bytes."""
 
 
@@ -53,12 +53,12 @@ class Approvals:
         folder = os.path.dirname(self.path)
         return Approvals(folder, copies=self._copies, named=entries, clock=self._clock)
 
-    def read(self) -> Lock:
+    def read(self) -> TrustLock:
         """The stored approvals, and the lines among them that cannot be understood."""
         try:
             return decode(read_trusted(self.path, MAX_BYTES).data)
         except OSError:
-            return Lock(())
+            return TrustLock(())
 
     def problem(self) -> BridleError | None:
         """Why the file approves nothing although it stands there: others could have written it."""
@@ -70,7 +70,9 @@ class Approvals:
             return None
         return None
 
-    def holds(self, digest: str, *, kind: Kind = "instructions", root: str = "", path: str = "") -> bool:
+    def holds(
+        self, digest: str, *, kind: TrustedKind = "instructions", root: str = "", path: str = ""
+    ) -> bool:
         """Whether this very content was approved, and for what counts only in its place: there."""
         return any(
             entry.digest == digest
@@ -79,7 +81,7 @@ class Approvals:
             for entry in self.read().entries
         ) or any((entry.digest, entry.kind, entry.path) == (digest, kind, path) for entry in self._named)
 
-    def last(self, *, kind: Kind, root: str, path: str) -> Approval | None:
+    def last(self, *, kind: TrustedKind, root: str, path: str) -> Approval | None:
         """What was approved at this place most recently."""
         there = [entry for entry in self.read().entries if entry.place == (kind, root, path)]
         return max(there, key=lambda entry: entry.approved_ms, default=None)
@@ -99,7 +101,7 @@ class Approvals:
         path: str,
         digest: str,
         *,
-        kind: Kind = "instructions",
+        kind: TrustedKind = "instructions",
         root: str = "",
         text: bytes | None = None,
     ) -> Approval:
@@ -138,7 +140,7 @@ class Approvals:
         return gone
 
     @contextlib.contextmanager
-    def _locked(self) -> Generator[Lock]:
+    def _locked(self) -> Generator[TrustLock]:
         private_folder(os.path.dirname(self.path))
         with FileLock(self.path + ".lock") as lock:
             if not lock.acquire(timeout_s=5):
@@ -150,7 +152,7 @@ class Approvals:
         if (problem := self.problem()) is not None:
             raise problem
 
-    def _write(self, entries: Iterable[Approval], before: Lock) -> None:
+    def _write(self, entries: Iterable[Approval], before: TrustLock) -> None:
         if before.foreign:  # of another version, or damaged: not ours to throw away
             os.replace(self.path, self.path + ".unread")
         data = encode(entries, unread=(line for _number, line in before.unread))
@@ -180,7 +182,7 @@ def content_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_lockfile(path: str) -> Lock:
+def read_lockfile(path: str) -> TrustLock:
     """A lock file somebody named. Raises `BadLockfile` unless every line of it can be understood, `TrustFileUnsafe`
     where others could have written it.
     """

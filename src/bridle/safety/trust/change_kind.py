@@ -9,11 +9,11 @@ import re
 from typing import Final, Literal, TypeAlias
 
 from bridle.base.regex import compiled_later
-from bridle.safety.trust.lockfile import Kind
+from bridle.safety.trust.lockfile import TrustedKind
 
-Change: TypeAlias = Literal["metadata", "prose", "code", "executable"]
+ChangeKind: TypeAlias = Literal["metadata", "prose", "code", "executable"]
 
-EXECUTABLE: Final[frozenset[Kind]] = frozenset({"hook", "mcp_server", "plugin", "config"})
+EXECUTABLE: Final[frozenset[TrustedKind]] = frozenset({"hook", "mcp_server", "plugin", "config"})
 """What starts programs, or lets them start."""
 
 _FRONT: Final = compiled_later(r"\A---\n.*?^---$", re.DOTALL | re.MULTILINE)
@@ -21,7 +21,7 @@ _FENCED: Final = compiled_later(r"^(```|~~~).*?^\1|`[^`\n]+`|^(?: {4}|\t).*$", r
 _COMMAND: Final = compiled_later(r"https?://|\$\(|\$\{|[|;&]{1,2}\s*\w|\bsudo\b|^\s*[$%>] ", re.MULTILINE)
 
 
-def change_of(kind: Kind, before: str, after: str) -> Change:
+def change_of(kind: TrustedKind, before: str, after: str) -> ChangeKind:
     """The heaviest thing that changed: a header or white space, a sentence, something to type, something that runs."""
     if kind in EXECUTABLE or after.startswith("#!"):
         return "executable"

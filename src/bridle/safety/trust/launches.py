@@ -21,7 +21,7 @@ _FETCHERS: Final = {"npx": 0, "bunx": 0, "pnpx": 0, "uvx": 0, "pipx": 1}
 """Launchers that bring their program from elsewhere, and how many words of their own stand before its name."""
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """What would run. `files` are the project's files among the words, each with its digest; `cwd` is as shown.
 
     `fetched` names what a launcher would bring from the network: no digest can pin that.
@@ -58,7 +58,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 def launch_of(
     command: str | Sequence[str], *, root: str, cwd: str, env: Mapping[str, str], search_path: str
-) -> Launch:
+) -> ProgramLaunch:
     """Looks at everything `command` would run, and runs nothing. A text is a line for the shell.
 
     `env` are the variables the project asks for; `search_path` is the PATH the program is found on.
@@ -68,7 +68,7 @@ def launch_of(
     words = _words(command) if isinstance(command, str) else argv[1:]
     files = sorted({path for word in (*words, *env.values()) for path in _named(word, cwd, root)})
     pinned = [(os.path.relpath(path, root), file_digest(path)) for path in files if path != program]
-    return Launch(
+    return ProgramLaunch(
         argv=argv,
         env=tuple(sorted(env.items())),
         cwd=os.path.relpath(cwd, root),

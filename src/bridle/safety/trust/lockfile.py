@@ -20,8 +20,8 @@ import msgspec
 
 from bridle.base.regex import compiled_later
 
-Kind: TypeAlias = Literal["instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+TrustedKind: TypeAlias = Literal["instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin"]
+KINDS: Final[tuple[TrustedKind, ...]] = get_args(TrustedKind)
 
 HEADER: Final = b"# bridle approved.lock 1\n"
 _EXPLAINED: Final = (
@@ -40,7 +40,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     For a program `digest` covers its whole launch and `path` is the name of the setting that wants it.
     """
 
-    kind: Kind
+    kind: TrustedKind
     digest: str
     path: str
     root: str = ""
@@ -56,7 +56,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
         return (self.kind, self.root, self.path)
 
 
-class Lock(msgspec.Struct, frozen=True):
+class TrustLock(msgspec.Struct, frozen=True):
     """What a lock file says. `unread` are whole lines that say nothing we know, with their numbers from 1."""
 
     entries: tuple[Approval, ...]
@@ -81,10 +81,10 @@ def encode_line(entry: Approval) -> bytes:
     )
 
 
-def decode(data: bytes) -> Lock:
+def decode(data: bytes) -> TrustLock:
     """Every approval that stands there whole and unharmed. Never raises, whatever the bytes are."""
     if not data.startswith(HEADER):
-        return Lock((), foreign=bool(data))
+        return TrustLock((), foreign=bool(data))
     entries: list[Approval] = []
     unread: list[tuple[int, bytes]] = []
     *lines, torn = data.split(b"\n")
@@ -98,7 +98,7 @@ def decode(data: bytes) -> Lock:
             entries.append(entry)
     if torn:
         unread.append((len(lines) + 1, b""))  # nobody knows how it would have gone on
-    return Lock(tuple(entries), tuple(unread))
+    return TrustLock(tuple(entries), tuple(unread))
 
 
 def decode_line(line: bytes) -> Approval | None:
@@ -110,7 +110,7 @@ def decode_line(line: bytes) -> Approval | None:
         kind, digest, time = (field.decode("ascii") for field in fields[:3])
         root = _decoded(fields[3])
         entry = Approval(
-            kind=cast("Kind", kind),
+            kind=cast("TrustedKind", kind),
             digest=digest.removeprefix("sha256:"),
             path=_decoded(fields[4]),
             root="" if root == _HERE else root,

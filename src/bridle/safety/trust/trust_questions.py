@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from bridle.base.visible import hidden_characters
-from bridle.safety.trust.lockfile import Kind
+from bridle.safety.trust.lockfile import TrustedKind
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import HiddenCharacters, TrustKind, TrustQuestion
-    from bridle.safety.trust.launches import Launch
+    from bridle.safety.trust.launches import ProgramLaunch
 
 _SUSPECT_LINES: Final = 10
 
@@ -34,7 +34,7 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
 
     shown: str
     text: str
-    kind: Kind = "instructions"
+    kind: TrustedKind = "instructions"
     before: Before | None = None
     changed_ms: int | None = None
     owner: str = ""
@@ -85,7 +85,7 @@ def file_question(file: Reviewed, *, sha256: str = "", now_ms: int) -> TrustQues
 
 
 def launch_question(
-    launch: Launch,
+    launch: ProgramLaunch,
     *,
     kind: TrustKind,
     name: str,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.config.problems import written
-from bridle.config.settings_writer import Change, set_value, unset
+from bridle.config.settings_writer import SettingChange, set_value, unset
 from bridle.protocol.errors import BridleError, UsageError
 from config.config_kit import Desk, thawed
 
@@ -39,7 +39,7 @@ verdict = "deny"
 
 def test_comments_order_and_layout_stay(desk: Desk):
     path = desk.write("user/config.toml", COMMENTED)
-    assert set_value(desk.where, "mode", "plan") == Change(
+    assert set_value(desk.where, "mode", "plan") == SettingChange(
         os.path.join(desk.where.config, "config.toml"), "mode", "default", "plan"
     )
     assert path.read_text() == COMMENTED.replace('mode = "default"  ', 'mode = "plan"  ')

@@ -8,7 +8,7 @@ import pytest
 
 from bridle.protocol.errors import BridleError
 from bridle.safety.hooks.definitions import HookDefaults
-from bridle.safety.hooks.hook_sources import Found, Project, WrittenHook, find_hooks
+from bridle.safety.hooks.hook_sources import FoundHooks, Project, WrittenHook, find_hooks
 from bridle.safety.hooks.trusted import content_digest
 
 from .conftest import Bench
@@ -35,7 +35,7 @@ class Place:
         for path in map(str, paths):
             self.bench.trusted.add((path, content_digest(path) or ""))
 
-    def find(self, *, allow: bool = True, **more: Any) -> Found:
+    def find(self, *, allow: bool = True, **more: Any) -> FoundHooks:
         return find_hooks(
             self.written,
             config_folder=str(self.bench.own),
@@ -52,11 +52,11 @@ def place(bench: Bench) -> Place:
     return Place(bench)
 
 
-def shown(found: Found) -> list[tuple[str, str]]:
+def shown(found: FoundHooks) -> list[tuple[str, str]]:
     return [(hook.event, hook.where) for hook in found.hooks]
 
 
-def left_out(found: Found) -> list[tuple[str, str]]:
+def left_out(found: FoundHooks) -> list[tuple[str, str]]:
     return [(one.where, one.why) for one in found.ignored]
 
 
@@ -166,4 +166,4 @@ def test_without_any_folder_there_are_no_hooks(tmp_path: Path) -> None:
         is_trusted=lambda _path, _sha256: True,
         allow_project_hooks=True,
     )
-    assert found == Found((), ())
+    assert found == FoundHooks((), ())

@@ -1,11 +1,21 @@
-"""`--env-file`: variables from a file the person names, such as keys kept beside a project."""
+"""The folders of `--add-dir`, and the variables in the file of `--env-file`, such as keys kept beside a project."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 
 from bridle.base.visible import visible
 from bridle.protocol.errors import UsageError
+
+
+def added_folders(given: Iterable[str]) -> tuple[str, ...]:
+    """The folders as absolute paths. Raises `UsageError` for one that is not there: it would allow nothing."""
+    folders = tuple(map(os.path.abspath, given))
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UsageError(f"--add-dir: there is no folder {folder}")
+    return folders
 
 
 def with_env_file(env: Mapping[str, str], path: str | None) -> Mapping[str, str]:

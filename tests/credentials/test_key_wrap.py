@@ -11,26 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.files import FileLock
-from bridle.credentials.key_wrap import KeyWrap, Newer, Wrap, decoded, encoded, key_id, unwrap, wrap
-from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, Keys, Lock
+from bridle.credentials.key_wrap import LocalKeyWrap, NewerWrap, Wrap, decoded, encoded, key_id, unwrap, wrap
+from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, Keys, SealLock
 from bridle.credentials.records import CredentialError
 from credentials.credential_kit import Vault, made_key
 
 keys_of_32 = st.binary(min_size=32, max_size=32)
-AUTOMATIC = Lock(kind="automatic")
-CHEAP = Lock(kind="passphrase", salt="00" * SALT_BYTES, memory_kib=8 * LANES, passes=1, lanes=1)
+AUTOMATIC = SealLock(kind="automatic")
+CHEAP = SealLock(kind="passphrase", salt="00" * SALT_BYTES, memory_kib=8 * LANES, passes=1, lanes=1)
 
 
-def key_wrap(vault: Vault, **env: str) -> KeyWrap:
+def key_wrap(vault: Vault, **env: str) -> LocalKeyWrap:
     """What another process with this environment would wrap with."""
     keys = Keys(env=env, key_path=str(vault.key_path))
     store = vault.open(**env)
-    return KeyWrap(keys, path="sessions.key", store_lock=store.lock, prove_store=store.unlock)
+    return LocalKeyWrap(keys, path="sessions.key", store_lock=store.lock, prove_store=store.unlock)
 
 
-def trusting(keys: Keys, lock: Lock | None) -> KeyWrap:
+def trusting(keys: Keys, lock: SealLock | None) -> LocalKeyWrap:
     """A wrap that is told how the store is locked, and takes the keys for those of the store."""
-    return KeyWrap(keys, path="sessions.key", store_lock=lambda: lock, prove_store=lambda: None)
+    return LocalKeyWrap(keys, path="sessions.key", store_lock=lambda: lock, prove_store=lambda: None)
 
 
 @given(keys_of_32, keys_of_32)
@@ -83,7 +83,7 @@ def test_whatever_else_is_in_the_file_is_refused_in_one_clause(data: bytes) -> N
     ],
 )
 def test_a_newer_file_is_refused_as_that(text: str, vault: Vault) -> None:
-    with pytest.raises(Newer):
+    with pytest.raises(NewerWrap):
         decoded(text.encode())
     with pytest.raises(CredentialError) as refused:
         key_wrap(vault).unwrap(text.encode())
@@ -93,11 +93,11 @@ def test_a_newer_file_is_refused_as_that(text: str, vault: Vault) -> None:
 @pytest.mark.parametrize(
     "lock",
     [
-        Lock(kind="passphrase", salt="00" * SALT_BYTES, memory_kib=1 << 40, passes=1, lanes=1),
-        Lock(kind="automatic", salt="00"),
+        SealLock(kind="passphrase", salt="00" * SALT_BYTES, memory_kib=1 << 40, passes=1, lanes=1),
+        SealLock(kind="automatic", salt="00"),
     ],
 )
-def test_a_lock_that_asks_too_much_is_refused_before_anything_is_spent(lock: Lock) -> None:
+def test_a_lock_that_asks_too_much_is_refused_before_anything_is_spent(lock: SealLock) -> None:
     one = Wrap(lock=lock, key_id="", nonce="", wrapped="", tag="")
     with pytest.raises(ValueError, match="its "):
         decoded(encoded((one,)))
@@ -173,7 +173,7 @@ def test_while_a_lock_is_changed_either_one_opens(vault: Vault) -> None:
     machine = {MACHINE_KEY: made_key()}
     key = os.urandom(32)
     data = key_wrap(vault).wrap(key)
-    both = key_wrap(vault, **machine).with_lock(data, Lock(kind="machine"))
+    both = key_wrap(vault, **machine).with_lock(data, SealLock(kind="machine"))
     assert key_wrap(vault).unwrap(both) == key
     vault.key_path.unlink()
     assert key_wrap(vault, **machine).unwrap(both) == key

@@ -22,7 +22,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_start import HeldBack, start
 from bridle.sandbox.adapters import Launch, NeverRan
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Confinement, Network, Place
+from bridle.sandbox.confinement import Confinement, HostContext, Network
 from bridle.sandbox.gate import Gate, Prepared
 from bridle.sandbox.mount_check import Expected, expected_mounts, mounted_now
 from bridle.sandbox.mount_list import Mount
@@ -73,7 +73,7 @@ class Box:
         def failed() -> None:
             self.failed += 1
 
-        place = Place(home=str(self.base / "home"), temporary=(str(self.base / "hosttmp"),))
+        place = HostContext(home=str(self.base / "home"), temporary=(str(self.base / "hosttmp"),))
         output = bytearray()
         process = await SandboxSpawn(self.processes, place=lambda: place, choose=choose, failed=failed)(
             ["/bin/sh", "-c", script],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bridle.base.visible import visible
 from bridle.clients.interaction.trust_question import trust_lines, trust_words
 from bridle.protocol.questions import TrustQuestion
-from bridle.safety.trust.launches import Launch
+from bridle.safety.trust.launches import ProgramLaunch
 from bridle.safety.trust.trust_questions import Before, Reviewed, file_question, launch_question
 
 NOW_MS = 1_792_000_000_000  # 14 October 2026
@@ -115,7 +115,7 @@ def test_a_hook_is_shown_with_its_command_and_its_text():
 
 
 def test_a_program_is_shown_with_everything_around_it():
-    launch = Launch(
+    launch = ProgramLaunch(
         argv=("npx", "-y", "server-github"),
         env=(("TOKEN", "a\u200bb"),),
         program="/usr/bin/npx",

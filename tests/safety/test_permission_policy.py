@@ -12,11 +12,12 @@ from bridle.base.secret_files import is_policy_file
 from bridle.engine.tools import Subject
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import GrantAdded
-from bridle.safety.call_risk import PathName, Query
+from bridle.safety.call_risk import CallFacts
 from bridle.safety.grants import Grant
 from bridle.safety.permission_policy import MODE_TABLE, Decision, Permissions, decide
 from bridle.safety.question_reasons import because, explanation, offers, remembers
 from bridle.safety.rules import TIERS, Rule, evaluate, in_tier_order, named_by_user, parse_rule
+from bridle.safety.touched_files import PathName
 from bridle.shell.command_facts import Part, PathUse, Understanding
 from safety.script_kit import understood
 
@@ -38,7 +39,7 @@ TABLE = {  # mode: verdict for quiet calls and for others, by risk
 def test_the_mode_decides_when_nothing_else_does(mode) -> None:
     for risk, cell in zip(RISKS, TABLE[mode], strict=True):
         verdicts = [
-            decide(Query(tool="t", risk=risk, quiet=quiet), mode=mode).verdict for quiet in (True, False)
+            decide(CallFacts(tool="t", risk=risk, quiet=quiet), mode=mode).verdict for quiet in (True, False)
         ]
         assert " ".join(verdicts) == cell, risk
 
@@ -46,7 +47,7 @@ def test_the_mode_decides_when_nothing_else_does(mode) -> None:
 @pytest.mark.requirement("P10")
 @pytest.mark.parametrize("mode", TABLE)
 def test_the_network_is_treated_like_a_command_that_is_not_quiet(mode) -> None:
-    shell, network = (decide(Query(tool="t", risk=risk), mode=mode) for risk in ("shell", "network"))
+    shell, network = (decide(CallFacts(tool="t", risk=risk), mode=mode) for risk in ("shell", "network"))
     assert network == shell
 
 
@@ -55,12 +56,12 @@ def test_the_table_has_every_mode_and_every_risk() -> None:
 
 
 def test_a_denial_by_mode_says_so() -> None:
-    assert decide(Query(tool="bash", risk="shell"), mode="safe") == Decision(
+    assert decide(CallFacts(tool="bash", risk="shell"), mode="safe") == Decision(
         verdict="deny", decided_by="mode", step=6, rule="safe", reason="ModeDenied"
     )
 
 
-BASH = Query(tool="bash", risk="shell", command="npm test")
+BASH = CallFacts(tool="bash", risk="shell", command="npm test")
 DENY, ASK, ALLOW = Rule("bash", "deny"), Rule("bash", "ask"), Rule("bash", "allow")
 GRANT = Grant(grant_id="grant_1", tool="bash", subject="npm test")
 
@@ -80,7 +81,7 @@ GRANT = Grant(grant_id="grant_1", tool="bash", subject="npm test")
     ],
 )
 def test_the_steps_are_taken_in_order(rules, grants, agent_default, verdict, step) -> None:
-    query = Query(tool="bash", risk="shell", command="npm test", agent_default=agent_default)
+    query = CallFacts(tool="bash", risk="shell", command="npm test", agent_default=agent_default)
     decision = decide(query, mode="default", rules=rules, grants=grants)
     assert (decision.verdict, decision.step) == (verdict, step)
     assert decision.decided_by in STEPS_BY_WORD[step]
@@ -105,7 +106,7 @@ def test_a_mode_that_only_reads_asks_nobody_whatever_wants_to(mode) -> None:
 def test_a_decision_names_the_rule_and_where_it_was_written() -> None:
     rule = parse_rule("bash(git push --force*)", "deny", tier="user", origin="user config, line 12")
     decision = decide(
-        Query(tool="bash", risk="shell", command="cd x && git push --force"), mode="yolo", rules=[rule]
+        CallFacts(tool="bash", risk="shell", command="cd x && git push --force"), mode="yolo", rules=[rule]
     )
     assert decision == Decision(
         verdict="deny",
@@ -154,14 +155,14 @@ def paths(*names: str) -> tuple[PathName, ...]:
 
 
 def test_an_allow_rule_needs_every_path_and_a_deny_rule_only_one() -> None:
-    query = Query(tool="apply_patch", risk="write", paths=paths("src/a.py", "docs/b.md"))
+    query = CallFacts(tool="apply_patch", risk="write", paths=paths("src/a.py", "docs/b.md"))
     allow, deny = parse_rule("edit(src/**)", "allow"), parse_rule("edit(src/**)", "deny")
     assert decide(query, mode="default", rules=[allow]).verdict == "ask"
     assert decide(query, mode="yolo", rules=[deny]).verdict == "deny"
 
 
 def test_a_relative_pattern_allows_nothing_outside_the_workspace() -> None:
-    query = Query(tool="read_file", risk="read", paths=(PathName(absolute="/etc/passwd"),))
+    query = CallFacts(tool="read_file", risk="read", paths=(PathName(absolute="/etc/passwd"),))
     assert decide(query, mode="default", rules=[parse_rule("Read(**)", "allow")]).verdict == "ask"
     assert decide(query, mode="default", rules=[parse_rule("Read(/etc/*)", "allow")]).verdict == "allow"
     assert decide(query, mode="yolo", rules=[parse_rule("Read(passwd)", "deny")]).verdict == "deny"
@@ -174,7 +175,7 @@ def test_a_grant_is_literal(subject: str) -> None:
 
 
 def test_a_grant_for_one_tool_is_none_for_another() -> None:
-    query = Query(tool="edit_file", risk="write", paths=paths("a"))
+    query = CallFacts(tool="edit_file", risk="write", paths=paths("a"))
     grants = [Grant(grant_id="g", tool="write_file"), Grant(grant_id="h", tool="edit_file", subject="b")]
     assert decide(query, mode="default", grants=grants).verdict == "ask"
     assert decide(query, mode="default", grants=[Grant(grant_id="g", tool="edit_file")]).verdict == "allow"
@@ -184,7 +185,7 @@ def test_a_grant_for_one_tool_is_none_for_another() -> None:
 def test_a_grant_for_edits_is_one_for_every_way_to_change_files() -> None:
     grant = Grant(grant_id="g", tool="edit")
     tools = ("write_file", "edit_file", "apply_patch", "read_file", "bash")
-    queries = [Query(tool=tool, risk="write", paths=paths("a")) for tool in tools]
+    queries = [CallFacts(tool=tool, risk="write", paths=paths("a")) for tool in tools]
     verdicts = [decide(query, mode="strict", grants=[grant]).verdict for query in queries]
     assert verdicts == ["allow", "allow", "allow", "ask", "ask"]
 
@@ -196,7 +197,7 @@ def test_a_grant_for_edits_is_one_for_every_way_to_change_files() -> None:
 )  # fmt: skip
 def test_a_file_that_later_runs_obey_needs_its_own_yes(path: str) -> None:
     assert is_policy_file(path)
-    query = Query(tool="write_file", risk="dangerous", paths=paths(path), policy_file=True)
+    query = CallFacts(tool="write_file", risk="dangerous", paths=paths(path), policy_file=True)
     whole_tool = Grant(grant_id="g", tool="write_file")
     assert (
         decide(query, mode="auto", grants=[whole_tool], rules=[parse_rule("edit", "allow")]).verdict == "ask"
@@ -288,7 +289,7 @@ class Shell:
         )
         self._here = Subject(kind="path", access="read", value=".", resolved=str(workspace))
 
-    def query(self, command: str, **arguments) -> Query:
+    def query(self, command: str, **arguments) -> CallFacts:
         subject = Subject(kind="command", access="run", value=command)
         call = self._calls.make("bash", risk="shell", access="run", command=command)
         args = SimpleNamespace(command=command, **arguments)
@@ -554,7 +555,7 @@ def test_a_command_with_a_secret_in_it_is_not_saved(shell) -> None:
 
 
 def test_a_change_of_two_files_is_remembered_as_both_for_every_way_to_change_them() -> None:
-    query = Query(tool="apply_patch", risk="write", paths=paths("a.py", "b.py"))
+    query = CallFacts(tool="apply_patch", risk="write", paths=paths("a.py", "b.py"))
     assert [(offer.answer, offer.tool, offer.pattern) for offer in offers(query, persists=False)] == [
         ("pattern", "edit", "a.py"),
         ("pattern", "edit", "b.py"),
@@ -600,7 +601,7 @@ GRANTS = st.lists(
     max_size=3,
 )
 QUERIES = st.builds(
-    Query,
+    CallFacts,
     tool=st.sampled_from(["bash", "read_file", "write_file"]),
     risk=st.sampled_from(RISKS),
     command=st.none() | COMMANDS,

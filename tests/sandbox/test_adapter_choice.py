@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridle.base.processes import CannotStart, Processes
-from bridle.sandbox.adapter_choice import ORDER, Attempt, Chooser, Way, adapter_for
+from bridle.sandbox.adapter_choice import ORDER, Chooser, TriedAdapter, Way, adapter_for
 from bridle.sandbox.adapters import Launch
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.plain_spawn import find_program
@@ -46,7 +46,7 @@ async def test_the_answer_is_found_once_and_remembered(processes: Processes, tmp
     chosen = await chooser.choose()
     if chosen.way is None:
         pytest.skip(f"nothing holds here: {chosen.attempts}")
-    assert chosen.attempts[-1] == Attempt(chosen.way)
+    assert chosen.attempts[-1] == TriedAdapter(chosen.way)
     assert chosen.adapter is not None
     assert chosen.adapter.name == chosen.way.name == chooser.known()
     assert os.listdir(state) == ["sandbox.json"]

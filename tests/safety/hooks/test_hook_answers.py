@@ -11,37 +11,37 @@ from bridle.safety.hooks.hook_answers import (
     CUT,
     DECISIONS,
     LIMIT_BYTES,
-    Answer,
-    Kept,
-    Unusable,
+    HookAnswer,
+    KeptOutput,
+    UnusableAnswer,
     answer_of,
     patched,
 )
 
 
 def answer(exit_code: int = 0, stdout: bytes = b"", stderr: bytes = b"", *, cut: bool = False) -> Any:
-    return answer_of(exit_code, Kept(stdout, cut), Kept(stderr))
+    return answer_of(exit_code, KeptOutput(stdout, cut), KeptOutput(stderr))
 
 
 @pytest.mark.requirement("H9.2", "H9.3")
 def test_without_a_decision_the_exit_code_counts() -> None:
-    assert answer(0) == answer(0, b"just talk\n") == answer(0, b'{"note": 1}') == Answer()
-    assert answer(2, b"", b" generated file\n") == Answer(decision="block", message="generated file")
+    assert answer(0) == answer(0, b"just talk\n") == answer(0, b'{"note": 1}') == HookAnswer()
+    assert answer(2, b"", b" generated file\n") == HookAnswer(decision="block", message="generated file")
     assert answer(2).message == "it gave no reason"
-    assert answer(1, b"", b"no such module") == Unusable("exit code 1: no such module")
-    assert answer(-9) == Unusable("killed by signal 9")
+    assert answer(1, b"", b"no such module") == UnusableAnswer("exit code 1: no such module")
+    assert answer(-9) == UnusableAnswer("killed by signal 9")
 
 
 @pytest.mark.requirement("D10.8", "C7")
 def test_a_decision_on_stdout_wins_over_the_exit_code() -> None:
     said = {"decision": "allow", "message": "m", "patch": {"path": "b"}, "metadata": {"k": [1]}}
-    wanted = Answer(decision="allow", message="m", patch={"path": "b"}, metadata={"k": [1]})
+    wanted = HookAnswer(decision="allow", message="m", patch={"path": "b"}, metadata={"k": [1]})
     for code in (0, 1, 2):
         assert answer(code, json.dumps(said, indent=2).encode()) == wanted
         assert answer(code, b"checking {a}\n" + json.dumps(said).encode() + b"\n") == wanted
     for decision in DECISIONS:
         assert answer(0, json.dumps({"decision": decision}).encode()).decision == decision
-    assert answer(0, b'{"decision": "block", "message": 5, "metadata": 5}') == Answer(decision="block")
+    assert answer(0, b'{"decision": "block", "message": 5, "metadata": 5}') == HookAnswer(decision="block")
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,15 @@ def test_a_decision_on_stdout_wins_over_the_exit_code() -> None:
     ],
 )
 def test_a_decision_that_cannot_be_read_is_a_failure_and_never_a_pass(stdout: bytes) -> None:
-    assert isinstance(answer(0, stdout), Unusable)
+    assert isinstance(answer(0, stdout), UnusableAnswer)
 
 
 def test_an_answer_that_was_cut_off_is_a_failure() -> None:
-    assert isinstance(answer(0, b'{"decision": "block", "x": "' + b"a" * LIMIT_BYTES, cut=True), Unusable)
-    assert answer(0, b"talk" * 1000, cut=True) == Answer()
-    assert Kept(b"a\xff", cut=True).text == "a\ufffd" + CUT
+    assert isinstance(
+        answer(0, b'{"decision": "block", "x": "' + b"a" * LIMIT_BYTES, cut=True), UnusableAnswer
+    )
+    assert answer(0, b"talk" * 1000, cut=True) == HookAnswer()
+    assert KeptOutput(b"a\xff", cut=True).text == "a\ufffd" + CUT
 
 
 @given(st.integers(-20, 255), st.binary(max_size=60), st.binary(max_size=20), st.booleans())
@@ -72,9 +74,9 @@ def test_whatever_a_program_leaves_behind_it_is_read(
     code: int, stdout: bytes, stderr: bytes, cut: bool
 ) -> None:
     said = answer(code, stdout, stderr, cut=cut)
-    assert isinstance(said, Answer | Unusable)
+    assert isinstance(said, HookAnswer | UnusableAnswer)
     if code not in (0, 2) and b"decision" not in stdout:
-        assert isinstance(said, Unusable)
+        assert isinstance(said, UnusableAnswer)
 
 
 KEYS = st.sampled_from("abc")

@@ -9,7 +9,7 @@ import pytest
 from bridle.conformance.fake_clock import FakeClock
 from bridle.safety.hooks.context import VARIABLE_BYTES, Actor, as_stdin, as_variables, context_of
 from bridle.safety.hooks.definitions import Hook
-from bridle.safety.hooks.hook_answers import CUT, LIMIT_BYTES, Answer, Unusable
+from bridle.safety.hooks.hook_answers import CUT, LIMIT_BYTES, HookAnswer, UnusableAnswer
 from bridle.safety.hooks.hook_process import KILL_AFTER_S, Ran, run_command
 from cli_kit import SignOfLife
 
@@ -96,7 +96,7 @@ async def test_a_program_that_reads_nothing_does_no_harm(bench: Bench) -> None:
     told = context(bench, tool_output="x" * 4_000_000)
     for body in ("exit 0", "exec <&-; exit 0"):
         ran = await run_command(bench.hook(body), told, start=bench.start, clock=bench.clock)
-        assert ran.answer == Answer()
+        assert ran.answer == HookAnswer()
 
 
 @pytest.mark.requirement("G44.3")
@@ -107,20 +107,20 @@ async def test_a_flood_is_kept_to_its_beginning(bench: Bench) -> None:
     ran = await run(bench, hook)
     assert ran.stdout.text == "x" * LIMIT_BYTES + CUT
     assert ran.stderr.text == "y" * LIMIT_BYTES + CUT
-    assert isinstance(ran.answer, Answer)
+    assert isinstance(ran.answer, HookAnswer)
     assert len(ran.answer.message) < 5_000
 
 
 async def test_bytes_that_are_no_text_do_no_harm(bench: Bench) -> None:
     ran = await run(bench, bench.hook("printf '\\377\\376{'; printf '\\377' >&2; exit 2"))
-    assert ran.answer == Answer(decision="block", message="\ufffd")
+    assert ran.answer == HookAnswer(decision="block", message="\ufffd")
 
 
 async def test_a_program_that_cannot_be_started_is_a_failure(bench: Bench) -> None:
     missing = bench.hook("exit 0")
     os.unlink(missing.argv[0])
     ran = await run(bench, missing)
-    assert (ran.exit_code, ran.answer) == (127, Unusable("it could not be started: not found"))
+    assert (ran.exit_code, ran.answer) == (127, UnusableAnswer("it could not be started: not found"))
     locked = bench.hook("exit 0")
     os.chmod(locked.argv[0], 0o644)
     assert (await run(bench, locked)).exit_code == 126
@@ -138,7 +138,7 @@ async def test_a_late_program_gets_a_chance_to_end_and_is_then_killed(bench: Ben
     await clock.advance(0.2)
     ran = await polite
     assert (ran.timed_out, ran.stdout.text) == (True, "bye\n")
-    assert ran.answer == Unusable("no answer within 30 s")
+    assert ran.answer == UnusableAnswer("no answer within 30 s")
     deaf = asyncio.create_task(
         run(bench, bench.hook(f"{life.hold}; trap '' TERM; {loop}", timeout_ms=200), kill_after_s=0.1)
     )
@@ -153,7 +153,7 @@ async def test_a_late_program_gets_a_chance_to_end_and_is_then_killed(bench: Ben
 async def test_what_a_program_leaves_running_ends_with_it(bench: Bench) -> None:
     life = SignOfLife(bench.workspace)
     ran = await run(bench, bench.hook(f"{life.hold}; (trap '' HUP TERM; sleep 600) & exit 0"))
-    assert ran.answer == Answer()
+    assert ran.answer == HookAnswer()
     assert life.ends_within(1)
     life.close()
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridle.shell.command_facts import Surroundings
+from bridle.shell.command_facts import ScriptContext
 from bridle.shell.script_reader import read_script
-from bridle.shell.shell_words import Unreadable
+from bridle.shell.shell_words import UnreadableScript
 from bridle.shell.understanding import understand
 
 
@@ -103,7 +103,7 @@ def test_a_command_is_found_wherever_it_hides(text: str) -> None:
     ],
 )
 def test_the_shape_tells_one_command_from_more(text: str, shape: str) -> None:
-    assert understand(text, Surroundings(cwd="/w", home="/home/ana")).shape == shape
+    assert understand(text, ScriptContext(cwd="/w", home="/home/ana")).shape == shape
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_the_shape_tells_one_command_from_more(text: str, shape: str) -> None:
     ],
 )
 def test_what_could_be_read_in_two_ways_is_not_understood(text: str) -> None:
-    found = understand(text, Surroundings(cwd="/w", home="/home/ana"))
+    found = understand(text, ScriptContext(cwd="/w", home="/home/ana"))
     assert (found.command_class, found.parts) == ("unparseable", ())
     assert found.problem
 
 
 def test_a_cd_moves_what_comes_after_it_and_doubt_is_kept() -> None:
     def places(text: str) -> set[str | None]:
-        found = understand(text, Surroundings(cwd="/w", home="/home/ana"))
+        found = understand(text, ScriptContext(cwd="/w", home="/home/ana"))
         return {use.path for use in found.parts[-1].uses}
 
     assert places("cd src && cat a") == {"src/a"}
@@ -164,5 +164,5 @@ def test_a_cd_moves_what_comes_after_it_and_doubt_is_kept() -> None:
 
 def test_deep_and_long_scripts_raise_only_what_is_promised() -> None:
     for text in ("(" * 500 + "ls" + ")" * 500, "a && " * 400 + "b", "f() { " * 200 + "ls" + "; }" * 200):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableScript):
             read_script(text, home="/h", folders=frozenset({"/w"}))
