@@ -14,7 +14,7 @@ from bridle.control.authority import (
     FOR_THE_ATTACHED,
     Bounds,
     FollowEvents,
-    Standing,
+    MeantSession,
     is_looser,
     may,
 )
@@ -32,7 +32,7 @@ AGENT = Client(id="cli_3", name="outer", identity="agent", answers=True)
 
 S = "sess_1"
 DEFAULTS = Bounds(mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0)
-HERE = Standing(is_open=True, attached=True, mode="default", slash=frozenset({"diff"}), bounds=DEFAULTS)
+HERE = MeantSession(is_open=True, attached=True, mode="default", slash=frozenset({"diff"}), bounds=DEFAULTS)
 AWAY = msgspec.structs.replace(HERE, attached=False)
 
 # A command, and what is said to: a person here · a person away · an agent here · an agent away
@@ -117,7 +117,7 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
 )
 
 
-def reason(client: Client, asked: Any, live: Standing = HERE, claims: Claims | None = None) -> str | None:
+def reason(client: Client, asked: Any, live: MeantSession = HERE, claims: Claims | None = None) -> str | None:
     refusal = may(client, claims, asked, live)
     return None if refusal is None else refusal.reason
 
@@ -174,7 +174,7 @@ def test_a_token_names_the_commands_it_is_for(row: Any) -> None:
 def test_what_needs_an_attachment_is_refused_where_nothing_is_open(row: Any, client: Client) -> None:
     asked, _, away, *_ = row
     if away == "NotAttached":
-        assert reason(client, asked, Standing()) == "SessionNotOpen"
+        assert reason(client, asked, MeantSession()) == "SessionNotOpen"
 
 
 def test_somebody_who_cannot_be_asked_types_no_commands() -> None:
@@ -239,7 +239,7 @@ def test_every_option_of_a_session_is_for_agents_or_for_people() -> None:
 
 MODES = st.sampled_from(get_args(Mode))
 STANDINGS = st.builds(
-    Standing,
+    MeantSession,
     is_open=st.booleans(),
     attached=st.booleans(),
     mode=MODES,
@@ -260,7 +260,7 @@ CONFIGS = st.dictionaries(st.sampled_from(sorted({*FOR_AGENTS, *FOR_PEOPLE})) | 
 
 @given(STANDINGS, CLAIMS, st.sampled_from([row[0] for row in TABLE]))
 def test_nobody_gets_more_by_being_an_agent_and_none_says_yes(
-    live: Standing, token: Claims | None, asked: Any
+    live: MeantSession, token: Claims | None, asked: Any
 ) -> None:
     if reason(AGENT, asked, live, token) is None:
         assert reason(PERSON, asked, live, token) is None
@@ -270,7 +270,7 @@ def test_nobody_gets_more_by_being_an_agent_and_none_says_yes(
 
 @given(STANDINGS, MODES | st.none(), CONFIGS)
 def test_what_an_agent_is_given_is_never_looser_than_the_settings(
-    live: Standing, mode: Mode | None, config: dict[str, Any]
+    live: MeantSession, mode: Mode | None, config: dict[str, Any]
 ) -> None:
     if reason(AGENT, c.CreateSession(cwd="/w", mode=mode, config=config), live) is not None:
         return

@@ -42,8 +42,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: float | None = 0.0
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How things stand with the session that is meant. Without a word of it nothing is open and nothing is given.
+class MeantSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate knows of the session that is meant: by itself, that nothing is open and nothing is given.
 
     `slash` are the commands it carries out itself, `mode` is the one in force, `bounds` are for one to be opened.
     """
@@ -55,7 +55,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = Bounds()
 
 
-NOWHERE = Standing()
+NOT_OPEN = MeantSession()
 
 
 class FollowEvents(msgspec.Struct, frozen=True):
@@ -65,10 +65,10 @@ class FollowEvents(msgspec.Struct, frozen=True):
 
 
 Asked: TypeAlias = "c.AnyCommand | AnyQuery | FollowEvents"
-Check: TypeAlias = Callable[[Client, Any, Standing], Refusal | None]
+Check: TypeAlias = Callable[[Client, Any, MeantSession], Refusal | None]
 
 
-def may(client: Client, claims: Claims | None, asked: Asked, live: Standing) -> Refusal | None:
+def may(client: Client, claims: Claims | None, asked: Asked, live: MeantSession) -> Refusal | None:
     """The reason to refuse `asked` with, or None. `claims` are those of the client's token; None where it needs none.
 
     What lies outside of a client's claims does not exist for it.
@@ -121,49 +121,49 @@ def is_looser(mode: Mode, than: Mode) -> bool:
     return FROM_TIGHT_TO_LOOSE.index(mode) > FROM_TIGHT_TO_LOOSE.index(than)
 
 
-def _answer(client: Client, command: c.AnswerPermission, _live: Standing) -> Refusal | None:
+def _answer(client: Client, command: c.AnswerPermission, _live: MeantSession) -> Refusal | None:
     return _SELF_APPROVAL if _is_agent(client) and command.answer != "deny" else None
 
 
-def _answer_question(client: Client, _command: c.AnswerQuestion, _live: Standing) -> Refusal | None:
+def _answer_question(client: Client, _command: c.AnswerQuestion, _live: MeantSession) -> Refusal | None:
     return _SELF_APPROVAL if _is_agent(client) else None
 
 
-def _answer_trust(client: Client, command: c.AnswerTrust, _live: Standing) -> Refusal | None:
+def _answer_trust(client: Client, command: c.AnswerTrust, _live: MeantSession) -> Refusal | None:
     return _SELF_APPROVAL if _is_agent(client) and command.trusted else None
 
 
-def _set_mode(client: Client, command: c.SetMode, live: Standing) -> Refusal | None:
+def _set_mode(client: Client, command: c.SetMode, live: MeantSession) -> Refusal | None:
     return _SELF_APPROVAL if _is_agent(client) and is_looser(command.mode, live.mode) else None
 
 
-def _exit_plan_mode(client: Client, command: c.ExitPlanMode, _live: Standing) -> Refusal | None:
+def _exit_plan_mode(client: Client, command: c.ExitPlanMode, _live: MeantSession) -> Refusal | None:
     return _SELF_APPROVAL if _is_agent(client) and command.approve else None
 
 
-def _shell(client: Client, _command: c.ShellRequest, _live: Standing) -> Refusal | None:
+def _shell(client: Client, _command: c.ShellRequest, _live: MeantSession) -> Refusal | None:
     """A person who could not be asked is not at a terminal."""
     if _is_agent(client) or not client.answers:
         return _not_a_person("A shell command typed with !")
     return None
 
 
-def _slash(client: Client, command: c.RunSlash, live: Standing) -> Refusal | None:
+def _slash(client: Client, command: c.RunSlash, live: MeantSession) -> Refusal | None:
     """A named prompt is input like any other."""
     return _not_a_person(f"/{command.name}") if _is_agent(client) and command.name in live.slash else None
 
 
-def _undo(client: Client, command: c.Undo, _live: Standing) -> Refusal | None:
+def _undo(client: Client, command: c.Undo, _live: MeantSession) -> Refusal | None:
     return _not_a_person("/redo" if command.redo else "/undo") if _is_agent(client) else None
 
 
-def _keep(client: Client, command: c.PinSession | c.DeleteSession, _live: Standing) -> Refusal | None:
+def _keep(client: Client, command: c.PinSession | c.DeleteSession, _live: MeantSession) -> Refusal | None:
     """How long something is kept is for people to say."""
     return _not_a_person(type(command).__name__) if _is_agent(client) else None
 
 
 def _of_a_session_elsewhere(
-    client: Client, command: c.RenameSession | c.BranchSession, live: Standing
+    client: Client, command: c.RenameSession | c.BranchSession, live: MeantSession
 ) -> Refusal | None:
     """People put stored sessions in order without opening them; an agent has those it is attached to."""
     if _is_agent(client) and not live.attached:
@@ -171,7 +171,7 @@ def _of_a_session_elsewhere(
     return None
 
 
-def _create(client: Client, command: c.CreateSession, live: Standing) -> Refusal | None:
+def _create(client: Client, command: c.CreateSession, live: MeantSession) -> Refusal | None:
     """An agent gets what the person's own settings give, or asks for less."""
     if not _is_agent(client):
         return None

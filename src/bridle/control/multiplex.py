@@ -17,11 +17,11 @@ from msgspec import structs
 from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.control.authority import (
-    NOWHERE,
+    NOT_OPEN,
     Asked,
     Bounds,
     FollowEvents,
-    Standing,
+    MeantSession,
     may,
     options_for_agents,
     session_of,
@@ -346,26 +346,26 @@ class Multiplexer:
 
     def _admit(self, client: Client, claims: Claims | None, asked: Asked) -> None:
         """Raises `CommandRefused` for what this client may not do."""
-        refusal = may(client, claims, asked, self._standing(client, asked))
+        refusal = may(client, claims, asked, self._meant_session(client, asked))
         if refusal is not None:
             raise CommandRefused(refusal.reason, **refusal.data)
 
-    def _standing(self, client: Client, asked: Asked) -> Standing:
+    def _meant_session(self, client: Client, asked: Asked) -> MeantSession:
         live = self._live.get(session_of(asked) or "")
         if live is not None and live.state == "opening":
             live = None
         if isinstance(asked, CreateSession):
             if client.identity != "agent":
-                return NOWHERE
+                return NOT_OPEN
             bounds = self._source.bounds_of(asked)
             if live is not None:
                 bounds = structs.replace(bounds, mode=live.session.journal.conversation.mode)
-            return Standing(bounds=bounds)
+            return MeantSession(bounds=bounds)
         if isinstance(asked, FollowEvents) and self._reads_end(client, asked.session):
-            return Standing(is_open=True, attached=True)
+            return MeantSession(is_open=True, attached=True)
         if live is None:
-            return NOWHERE
-        return Standing(
+            return NOT_OPEN
+        return MeantSession(
             is_open=live.state == "open" or isinstance(asked, FollowEvents),
             attached=client.id in live.attachments,
             mode=live.session.journal.conversation.mode,
