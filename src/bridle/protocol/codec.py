@@ -79,6 +79,32 @@ def encode_payload(event: AnyEvent) -> bytes:
     return event.raw if isinstance(event, UnknownEvent) else _encoder.encode(event)
 
 
+def payload_of(envelope: Envelope) -> bytes:
+    """The event as bytes: those in the log or on the wire, encoded once where there were none."""
+    kept = envelope.__dict__
+    if "payload" not in kept:
+        kept["payload"] = encode_payload(envelope.event)
+    return kept["payload"]
+
+
+def with_payload(envelope: Envelope, payload: bytes) -> Envelope:
+    """The envelope, which keeps the bytes its event has in the log or had on the wire.
+
+    Those of an earlier version are not kept: what a client gets is in the shape of today.
+    """
+    if envelope.kind not in _IN_WORDS or not _is_in_words(envelope.kind, payload):
+        envelope.__dict__["payload"] = payload
+    return envelope
+
+
+def _is_in_words(kind: str, payload: bytes) -> bool:
+    try:
+        _decoder(_TYPES[kind]).decode(payload)
+    except msgspec.ValidationError:
+        return payload != EXPIRED
+    return False
+
+
 def decode_payload(kind: str, raw: bytes | memoryview) -> AnyEvent:
     known = _TYPES.get(kind)
     if known is None or raw == EXPIRED:
@@ -97,7 +123,7 @@ def is_expired(event: AnyEvent) -> bool:
 
 
 def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
-    """The wire form. `payload` saves encoding the event again when its bytes are at hand."""
+    """The wire form. `payload` stands in place of the event's own bytes, without its secrets for one."""
     return _encoder.encode(
         _Wire(
             id=envelope.id,
@@ -105,7 +131,7 @@ def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
             session=envelope.session,
             originator=envelope.originator,
             ts=iso_ms(envelope.ts_ms),
-            payload=msgspec.Raw(encode_payload(envelope.event) if payload is None else payload),
+            payload=msgspec.Raw(payload_of(envelope) if payload is None else payload),
             turn=envelope.turn,
             agent_path=envelope.agent_path,
             invocation=envelope.invocation,
@@ -115,17 +141,19 @@ def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
 
 def decode_envelope(raw: bytes) -> Envelope:
     wire = _decoder(_Wire).decode(raw)
-    return Envelope(
+    payload = bytes(wire.payload)
+    envelope = Envelope(
         id=wire.id,
         kind=wire.kind,
         session=wire.session,
         originator=wire.originator,
         ts_ms=from_iso_ms(wire.ts),
-        event=decode_payload(wire.kind, bytes(wire.payload)),
+        event=decode_payload(wire.kind, payload),
         turn=wire.turn,
         agent_path=wire.agent_path,
         invocation=wire.invocation,
     )
+    return with_payload(envelope, payload)
 
 
 def encode_command(command: commands.AnyCommand) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from bridle.protocol.codec import EXPIRED, decode_payload
+from bridle.protocol.codec import EXPIRED, decode_payload, with_payload
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
@@ -81,7 +81,7 @@ def _decoded(connection: Connection, name: LogName, rows: Iterable[tuple[Any, ..
 def envelope_of(name: LogName, columns: Sequence[Any], content: bytes) -> Envelope:
     """The event of a row, whose first columns are these, from `id` to `invocation`. Raises `msgspec.DecodeError`."""
     event_id, kind, ts_ms, originator, turn, agent_path, invocation = columns
-    return Envelope(
+    envelope = Envelope(
         id=event_id,
         kind=kind,
         session=name.session,
@@ -92,6 +92,7 @@ def envelope_of(name: LogName, columns: Sequence[Any], content: bytes) -> Envelo
         agent_path=() if agent_path is None else _agent_path.decode(agent_path),
         invocation=invocation,
     )
+    return with_payload(envelope, content)
 
 
 def all_records(connection: Connection, name: LogName, after: int = 0) -> Iterator[Record]:
