@@ -297,6 +297,23 @@ async def test_the_class_of_a_client_is_the_one_of_its_claims(engine: Engine, fo
     assert await refused(client.send(c.SetMode(session=session, mode="yolo"))) == "SelfApproval"
 
 
+@pytest.mark.requirement("G22.2")
+async def test_claims_without_a_list_of_sessions_cover_all_and_an_empty_list_covers_none(
+    engine: Engine, folder: str
+) -> None:
+    ann = engine.connect(name="ann", answers=True)
+    session = (await ann.send(c.CreateSession(cwd=folder, model="demo:scripted"))).session
+    await said(ann, session, "violet?")
+    everything = Claims(ver=1, jti="t", identity_class="human", exp=2**40)
+    whole = engine.connect(name="whole", answers=False, claims=everything)
+    none = engine.connect(name="none", answers=False, claims=bound())
+    assert [one.id for one in (await whole.ask(q.ListSessions())).sessions] == [session]
+    await whole.send(c.AttachSession(session=session))
+    assert (await none.ask(q.ListSessions())).sessions == ()
+    assert await refused(none.send(c.AttachSession(session=session))) == "UnknownSession"
+    assert await refused(none.send(c.CreateSession(cwd=folder, model="demo:scripted"))) == "NotGranted"
+
+
 @pytest.mark.requirement("G1.8", "G23.5")
 async def test_what_is_announced_is_there_and_what_is_not_is_refused(engine: Engine, folder: str) -> None:
     client = engine.connect(name="ann", answers=True)

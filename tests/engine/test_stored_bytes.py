@@ -79,6 +79,7 @@ async def test_an_event_of_any_kind_is_the_same_bytes_live_and_after_reopening(t
     assert [encode_envelope(decode_envelope(one)) for one in live] == live
 
 
+@pytest.mark.requirement("G25.1")
 async def test_what_a_newer_version_wrote_reaches_a_client_unchanged(tmp_path: Path) -> None:
     got = await read_by_a_client(tmp_path, OF_A_NEWER_VERSION)
     assert got == [payload for _, payload in OF_A_NEWER_VERSION]
@@ -116,7 +117,6 @@ async def test_questions_of_an_old_log_are_handed_out_in_the_shape_of_today(tmp_
     assert today != [payload for _, payload in asked]
 
 
-@pytest.mark.requirement("G26.3")
 async def test_what_has_expired_stays_what_is_left_of_it(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         session = kept(store, OF_A_NEWER_VERSION[:2])
