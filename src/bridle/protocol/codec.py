@@ -81,40 +81,33 @@ def encode_payload(event: AnyEvent) -> bytes:
 
 def payload_of(envelope: Envelope) -> bytes:
     """The event as bytes: those in the log or on the wire, encoded once where there were none."""
-    kept = envelope.__dict__
+    kept = vars(envelope)
     if "payload" not in kept:
         kept["payload"] = encode_payload(envelope.event)
     return kept["payload"]
 
 
 def with_payload(envelope: Envelope, payload: bytes) -> Envelope:
-    """The envelope, which keeps the bytes its event has in the log or had on the wire.
-
-    Those of an earlier version are not kept: what a client gets is in the shape of today.
-    """
-    if envelope.kind not in _IN_WORDS or not _is_in_words(envelope.kind, payload):
-        envelope.__dict__["payload"] = payload
+    """The envelope, which keeps the bytes its event has in the log or had on the wire."""
+    vars(envelope)["payload"] = payload
     return envelope
 
 
-def _is_in_words(kind: str, payload: bytes) -> bool:
-    try:
-        _decoder(_TYPES[kind]).decode(payload)
-    except msgspec.ValidationError:
-        return payload != EXPIRED
-    return False
-
-
 def decode_payload(kind: str, raw: bytes | memoryview) -> AnyEvent:
+    return read_payload(kind, raw)[0]
+
+
+def read_payload(kind: str, raw: bytes | memoryview) -> tuple[AnyEvent, bool]:
+    """The event, and whether its bytes have the shape of today: others are not handed on, clients read one version."""
     known = _TYPES.get(kind)
     if known is None or raw == EXPIRED:
-        return UnknownEvent(kind=kind, raw=bytes(raw))
+        return UnknownEvent(kind=kind, raw=bytes(raw)), True
     try:
-        return _decoder(known).decode(raw)
+        return _decoder(known).decode(raw), True
     except msgspec.ValidationError:
         if kind not in _IN_WORDS:
             raise
-        return _IN_WORDS[kind](_decoder(dict[str, Any]).decode(raw))
+        return _IN_WORDS[kind](_decoder(dict[str, Any]).decode(raw)), False
 
 
 def is_expired(event: AnyEvent) -> bool:
@@ -142,18 +135,19 @@ def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
 def decode_envelope(raw: bytes) -> Envelope:
     wire = _decoder(_Wire).decode(raw)
     payload = bytes(wire.payload)
+    event, is_of_today = read_payload(wire.kind, payload)
     envelope = Envelope(
         id=wire.id,
         kind=wire.kind,
         session=wire.session,
         originator=wire.originator,
         ts_ms=from_iso_ms(wire.ts),
-        event=decode_payload(wire.kind, payload),
+        event=event,
         turn=wire.turn,
         agent_path=wire.agent_path,
         invocation=wire.invocation,
     )
-    return with_payload(envelope, payload)
+    return with_payload(envelope, payload) if is_of_today else envelope
 
 
 def encode_command(command: commands.AnyCommand) -> bytes:
