@@ -16,11 +16,12 @@ from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.config.folders import folders
 from bridle.conformance.harness import harness
+from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.engine.request import encode
 from bridle.protocol import events as e
-from bridle.protocol.codec import encode_payload
+from bridle.protocol.codec import encode_envelope, encode_payload
 from bridle.protocol.messages import TextBlock
 from bridle.providers.scripted import ScriptedWire
 from bridle.sessions import writer
@@ -28,6 +29,7 @@ from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
 
 EVENTS = 100_000
+BACKLOG = 10_000
 STEPS_PER_TURN = 20
 _CLIENT = "cli_" + "0" * 26
 _SHA = "0" * 64
@@ -147,6 +149,33 @@ async def _barriers(log: StoredLog, path: str, rounds: int) -> tuple[float, floa
     finally:
         os.close(fd)
     return middle(raw), middle(durable)
+
+
+# Coming late
+
+
+def backlog() -> list[Figure]:
+    """A client that comes late: everything it missed, as it goes over a wire."""
+    took: list[float] = []
+    with scratch() as folder:
+        store = _store(folder)
+        log = store.create(folder, profile="default")
+        for _ in range(BACKLOG):
+            _append(log, _WORDS)
+        for _ in range(5):
+            begun = time.perf_counter()
+            assert asyncio.run(_sent(log)) == BACKLOG
+            took.append(time.perf_counter() - begun)
+        log.close()
+        store.close()
+    how = f"N=5, {BACKLOG:,} events from the log, each as the bytes of a frame"
+    return [Figure(name="backlog of a late client", value=BACKLOG / middle(took) / 1000, unit="k/s", how=how)]
+
+
+async def _sent(log: StoredLog) -> int:
+    bus = Bus(log.last_id + 1)
+    bus.close()
+    return len([encode_envelope(envelope) async for envelope in bus.follow(log, 0)])
 
 
 # Resuming

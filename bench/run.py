@@ -35,6 +35,7 @@ ROWS = {
     "memory": "parts:memory",
     "body": "turns:body",
     "resume": "logs:resume",
+    "backlog": "logs:backlog",
     "append": "logs:append",
     "barrier": "logs:barrier",
     "size": "parts:size",

@@ -1,6 +1,8 @@
 """What every test may ask for."""
 
+import ipaddress
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,25 @@ from hypothesis import settings
 if "CI" not in os.environ:  # there the library's own profile holds: the same examples every time
     settings.register_profile("steady", deadline=None)  # how long an example takes is the machine's affair
     settings.load_profile("steady")
+
+
+def _stay_on_this_machine(event: str, given: tuple[object, ...]) -> None:
+    """No test connects to another machine, or sends it anything."""
+    if event in ("socket.connect", "socket.sendto"):
+        address = given[1]
+        if isinstance(address, tuple) and not _is_here(str(address[0])):
+            raise AssertionError(f"a test reaches for {address}")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host in ("localhost", "")
+    return address.is_loopback or address.is_unspecified
+
+
+sys.addaudithook(_stay_on_this_machine)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -163,6 +164,14 @@ def test_a_run_opens_no_connection_and_listens_nowhere(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("network: []\n")
+
+
+@pytest.mark.requirement("D20.1")
+def test_no_test_reaches_another_machine():
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:  # nothing is sent by connecting it
+        with pytest.raises(AssertionError, match="a test reaches for"):
+            sender.connect(("192.0.2.1", 9))
+        sender.connect(("127.0.0.1", 9))
 
 
 @pytest.mark.requirement("D8.40")

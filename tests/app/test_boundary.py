@@ -205,6 +205,7 @@ async def test_a_harmless_git_command_is_judged_again_when_it_runs(place: Place)
     assert (await explain(here, "bash", {"command": "git status"})).verdict == "ask"
 
 
+@pytest.mark.requirement("H10.6")
 @pytest.mark.parametrize(
     ("tool", "given"),
     [
@@ -589,6 +590,7 @@ async def test_a_yes_in_another_folder_is_remembered_with_the_folder(place: Plac
     assert await verdict(here, "bash", command="make") == "ask"
 
 
+@pytest.mark.requirement("D9.14")
 async def test_a_yes_to_all_edits_stops_at_files_that_make_rules_or_hold_secrets(place: Place) -> None:
     here = place.standing()
     here.permissions.remember(grant("", tool="edit"))

@@ -113,7 +113,7 @@ def texts(session: HarnessSession) -> list[str]:
     return [getattr(message.content[0], "text", "") for message in session.conversation.messages]
 
 
-@pytest.mark.requirement("D7.20", "H5.1", "H5.3", "T10.3", "G9.6")
+@pytest.mark.requirement("D7.20", "H5.1", "H5.3", "T10.3", "G9.6", "H5.2")
 async def test_before_a_request_that_would_be_too_long_earlier_turns_become_a_summary():
     model = RecordingModel(Model(scripted(*[say("fine")] * 20)))
     async with harness(model, sets=(*SMALL, "context.recent_turns=2")) as session:
@@ -126,6 +126,12 @@ async def test_before_a_request_that_would_be_too_long_earlier_turns_become_a_su
         assert first.summary.startswith(f"{HEADER}\n\nTurn 1\nasked: question 0 word")
         summaries = [text for text in texts(session) if text.startswith(HEADER)]
         assert len(summaries) == 1
+        recent = [text[:10] for text in texts(session) if text.startswith("question")]
+        assert recent[-2:] == ["question 6", "question 7"]
+        prefix = session.conversation.prefix
+        assert prefix is not None
+        head = model.wire.head(prefix)
+    assert all(body.startswith(head) for body in model.bodies), "the system text is always there"
 
 
 async def test_a_provider_that_reports_five_tokens_for_everything_is_not_believed():

@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-@pytest.mark.requirement("D10.1", "T14.1", "D7.5")
+@pytest.mark.requirement("D10.1", "T14.1", "D7.5", "H9.2")
 async def test_every_moment_of_a_session_is_told(home: Home) -> None:
     told = (
         "SessionStart", "SessionEnd", "UserPromptSubmit", "BeforeModelRequest", "AfterModelResponse",

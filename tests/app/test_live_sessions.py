@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from app.test_court import Crashed, judge
+
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders

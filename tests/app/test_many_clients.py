@@ -10,17 +10,37 @@ import pytest
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
-from bridle.conformance.fake_models import scripted
+from bridle.conformance.fake_models import RecordingModel, scripted
+from bridle.engine.ports import ModelPart, ModelRequest
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
+from bridle.protocol.codec import encode_envelope
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import PermissionRequested, SessionEnded, ToolResult, TurnEnded
+from bridle.protocol.events import (
+    Envelope,
+    PermissionDecided,
+    PermissionRequested,
+    SessionCreated,
+    SessionEnded,
+    ToolResult,
+    TurnEnded,
+)
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.protocol.tokens import Claims
 from bridle.providers.script import Spend, answer, call, say
 
 SPENT = Spend(Usage(input_tokens=10, output_tokens=2))
+
+
+class Breakable(RecordingModel):
+    """Breaks inside the adapter for the model `broken`."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        if request.model == "broken":
+            raise ZeroDivisionError("inside the adapter")
+        async for part in super().stream(request):
+            yield part
 
 
 @pytest.fixture
@@ -39,7 +59,7 @@ async def engine(tmp_path: Path, folder: str) -> AsyncIterator[Engine]:
         say("Done."),
         say("More."),
     )
-    engine = Engine(where=folders(env), env=env, clock=SystemClock(), model=model)
+    engine = Engine(where=folders(env), env=env, clock=SystemClock(), model=Breakable(model))
     try:
         yield engine
     finally:
@@ -122,6 +142,74 @@ async def test_two_sessions_three_clients_and_an_agent(engine: Engine, folder: s
     assert readings[0] == readings[1] == readings[2]
     assert isinstance(readings[0][-1].event, SessionEnded)
     assert (await said(cleo, orange, "still there?")) > 0
+
+
+@pytest.mark.requirement("G1.3", "G20.1", "G41.5")
+async def test_neither_settings_nor_crash_nor_end_of_one_session_reach_the_other(
+    engine: Engine, folder: str, tmp_path: Path
+) -> None:
+    ann = engine.connect(name="ann", answers=True)
+    bob = engine.connect(name="bob", answers=True)
+    cleo = engine.connect(name="cleo", answers=False)
+    outer = engine.connect(name="outer", identity="agent", answers=True)
+
+    async def opened(client: Connection, name: str, settings: str) -> str:
+        (tmp_path / f"{name}.toml").write_text(settings)
+        config = {"config_file": str(tmp_path / f"{name}.toml")}
+        return (await client.send(c.CreateSession(cwd=folder, model="demo:scripted", config=config))).session
+
+    # each works by its own settings
+    violet = await opened(ann, "violet", 'mode = "default"\n')
+    orange = await opened(cleo, "orange", 'mode = "plan"\n')
+    for client, session, mode, plans in ((ann, violet, "default", False), (cleo, orange, "plan", True)):
+        assert (await until(client, session, SessionCreated)).event.mode == mode
+        tools = {tool.name for tool in (await client.ask(q.ListTools(session=session))).tools}
+        assert ("exit_plan_mode" in tools) is plans
+
+    # one waits for a person, the other crashes meanwhile
+    await said(ann, violet, "violet?")
+    sent = await ann.send(c.SendInput(session=violet, content=(TextBlock(text="touch it"),)))
+    asked = await until(ann, violet, PermissionRequested, since=sent.event or 0)
+    await cleo.send(c.SetModel(session=orange, model="demo:broken"))
+    crashed = await said(cleo, orange, "orange?")
+    assert (await until(cleo, orange, TurnEnded, since=crashed)).event.reason == "EngineFault"
+
+    # the second client of the first says yes, after the first has left
+    yes = c.AnswerPermission(session=violet, call_id=asked.event.call_id, answer="once")
+    await bob.send(c.AttachSession(session=violet))
+    await ann.send(c.DetachSession(session=violet))
+    assert await refused(ann.send(yes)) == "NotAttached"
+    await bob.send(yes)
+    decided = await until(bob, violet, PermissionDecided, since=asked.id)
+    assert decided.event.answered_by == bob.client
+    assert (await until(bob, violet, TurnEnded, since=asked.id)).event.stop == "end_turn"
+
+    # an agent is told why not, by reasons that stay
+    await outer.send(c.AttachSession(session=violet))
+    looser = c.CreateSession(cwd=folder, model="demo:scripted", mode="yolo")
+    own_yes = c.CreateSession(cwd=folder, model="demo:scripted", config={"yes": True})
+    assert [await refused(outer.send(one)) for one in (looser, own_yes)] == ["OnlyStricter", "NotAPerson"]
+    assert await refused(outer.send(c.SetMode(session=violet, mode="yolo"))) == "SelfApproval"
+    assert await refused(outer.send(c.EndSession(session=orange))) == "NotAttached"
+
+    # it ends, and goes on for who comes later: what was, byte for byte, then more
+    live = [encode_envelope(one) async for one in _until_end(bob, violet)]
+    again = await ann.send(c.CreateSession(cwd=folder, resume=violet))
+    assert again.session == violet
+    reader = ann.events(violet)
+    assert [encode_envelope(await anext(reader)) for _ in live] == live
+    await said(ann, violet, "go on")
+
+    # the one that crashed is still there too
+    await cleo.send(c.SetModel(session=orange, model="demo:scripted"))
+    more = await said(cleo, orange, "and now?")
+    assert (await until(cleo, orange, TurnEnded, since=more)).event.stop == "end_turn"
+
+
+async def _until_end(client: Connection, session: str) -> AsyncIterator[Envelope]:
+    await client.send(c.EndSession(session=session))
+    async for envelope in client.events(session):
+        yield envelope
 
 
 @pytest.mark.requirement("G20.2")
@@ -207,6 +295,23 @@ async def test_the_class_of_a_client_is_the_one_of_its_claims(engine: Engine, fo
     client = engine.connect(name="x", identity="human", answers=True, claims=claims)
     session = (await client.send(c.CreateSession(cwd=folder, model="demo:scripted"))).session
     assert await refused(client.send(c.SetMode(session=session, mode="yolo"))) == "SelfApproval"
+
+
+@pytest.mark.requirement("G22.2")
+async def test_claims_without_a_list_of_sessions_cover_all_and_an_empty_list_covers_none(
+    engine: Engine, folder: str
+) -> None:
+    ann = engine.connect(name="ann", answers=True)
+    session = (await ann.send(c.CreateSession(cwd=folder, model="demo:scripted"))).session
+    await said(ann, session, "violet?")
+    everything = Claims(ver=1, jti="t", identity_class="human", exp=2**40)
+    whole = engine.connect(name="whole", answers=False, claims=everything)
+    none = engine.connect(name="none", answers=False, claims=bound())
+    assert [one.id for one in (await whole.ask(q.ListSessions())).sessions] == [session]
+    await whole.send(c.AttachSession(session=session))
+    assert (await none.ask(q.ListSessions())).sessions == ()
+    assert await refused(none.send(c.AttachSession(session=session))) == "UnknownSession"
+    assert await refused(none.send(c.CreateSession(cwd=folder, model="demo:scripted"))) == "NotGranted"
 
 
 @pytest.mark.requirement("G1.8", "G23.5")

@@ -29,6 +29,7 @@ async def explained(env, tmp_path, url: str, tool: str = "web_fetch", **options)
     return await explain(here, tool, {"url": url})
 
 
+@pytest.mark.requirement("G2.11")
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
@@ -50,6 +51,7 @@ async def test_an_address_nobody_may_be_sent_to_is_a_hard_deny_in_every_mode(
     assert "word" not in found.evidence.preview
 
 
+@pytest.mark.requirement("T4.5", "P10")
 @pytest.mark.parametrize(
     ("mode", "verdict"),
     [
@@ -109,6 +111,7 @@ async def test_a_person_sees_the_whole_address_before_anything_is_looked_up() ->
     assert (outcomes(events), network.asked, server.connections) == (["denied"], [], 0)
 
 
+@pytest.mark.requirement("G2.11")
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]", "127.0.0.1.", "2130706433"]
 )

@@ -274,6 +274,38 @@ def test_a_file_that_is_no_settings_file_is_shown_as_a_mistake(place: Place) -> 
     assert (changed.code, changed.out, len(changed.story)) == (2, "", 1)
 
 
+@pytest.mark.requirement("H4.1", "T17.1")
+def test_a_project_goes_before_the_person_and_their_own_file_in_it_before_both(place: Place) -> None:
+    write_own(place, 'ui.theme = "own"\nui.reader = true\nui.notify = false\n')
+    project = place.work / ".bridle"
+    project.mkdir()
+
+    def shown() -> tuple[object, ...]:
+        rows = settings(place.bridle("config", "show", "--json"))
+        return tuple(rows[key]["value"] for key in ("ui.theme", "ui.reader", "ui.notify"))
+
+    assert shown() == ("own", True, False)
+    (project / "config.toml").write_text('ui.theme = "project"\nui.reader = false\n')
+    assert shown() == ("project", False, False)
+    (project / "config.local.toml").write_text('ui.theme = "local"\n')
+    assert shown() == ("local", False, False)
+
+
+@pytest.mark.requirement("H4.3", "D12.20")
+def test_a_key_in_a_project_is_named_and_used_by_nobody(place: Place) -> None:
+    secret = "sk-" + "a1b2c3d4" * 5
+    (place.work / ".bridle").mkdir()
+    (place.work / ".bridle/config.toml").write_text(f'[providers.work]\napi_key = "{secret}"\n')
+    checked = place.bridle("config", "validate")
+    assert checked.code == 0
+    assert checked.out.startswith("warn   .bridle/config.toml")
+    assert "providers.work.api_key" in checked.out
+    ran = place.bridle("run", "-m", "work:some-model", "hi")
+    assert ran.code != 0
+    assert secret not in checked.out + checked.err + ran.out + ran.err
+    assert "providers.work.api_key" not in settings(place.bridle("config", "show", "--json"))
+
+
 def test_what_a_project_may_not_set_is_named(place: Place) -> None:
     (place.work / ".bridle").mkdir()
     (place.work / ".bridle/config.toml").write_text('mode = "yolo"\n')

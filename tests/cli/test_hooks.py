@@ -46,6 +46,7 @@ def test_without_hooks_the_page_that_explains_them_is_named(place: Place) -> Non
     assert os.listdir(place.home) == []
 
 
+@pytest.mark.requirement("G44.5")
 def test_the_list_says_where_each_hook_is_written_and_whether_it_counts(place: Place) -> None:
     own(place, '\n[[hooks]]\nevent = "pre_tool_use"\ntool = "Bash|write_*"\ncommand = ["check", "a b"]\n')
     program(config_folder(place) / "hooks/Stop", "exit 0")
@@ -76,6 +77,7 @@ def _squeezed(lines: list[str]) -> list[str]:
     return ["   ".join(cell.strip() for cell in line.split("   ") if cell.strip()) for line in lines]
 
 
+@pytest.mark.requirement("G1.21", "G44.5")
 def test_a_trusted_projects_hook_counts_with_the_flag_until_it_changes(place: Place) -> None:
     file = program(place.work / ".bridle/hooks/PreToolUse", "echo theirs >&2; exit 2")
     approve(place, file, "hook")
@@ -121,8 +123,10 @@ def test_only_hooks_of_the_tool_are_tried_and_a_sample_fits_the_hook(place: Plac
     assert (ran.code, ran.out.splitlines()[2]) == (0, "  decision  pass")
 
 
+@pytest.mark.requirement("H9.5")
 @pytest.mark.parametrize(
-    ("event", "code", "means"), [("PreToolUse", 3, "blocks"), ("Stop", 0, "is only noted")]
+    ("event", "code", "means"),
+    [("PreToolUse", 3, "blocks"), ("PostToolUse", 0, "is only noted"), ("Stop", 0, "is only noted")],
 )
 def test_a_failing_hook_says_no_only_where_it_can(place: Place, event: str, code: int, means: str) -> None:
     own(place, f'[[hooks]]\nevent = "{event}"\ncommand = "no-such-program"\n')

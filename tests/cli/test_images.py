@@ -42,7 +42,7 @@ def written(place: Place, name: str, data: bytes) -> str:
     return name
 
 
-@pytest.mark.requirement("D15.2")
+@pytest.mark.requirement("D15.2", "D6.11")
 async def test_images_stand_behind_the_words_in_order_within_the_limit_and_with_the_detail_that_is_set(
     place: Place,
 ) -> None:

@@ -53,7 +53,7 @@ TURN = ENGINE | {
     "bridle.commands.prompts", "bridle.config.lines", "bridle.safety.hooks", "bridle.shell.understanding",
     "bridle.safety.trust.change_kind", "bridle.safety.trust.launches", "bridle.base.http", "bridle.providers.remote",
     "bridle.tools.patches", "bridle.tools.file_search", "bridle.app.explain", "bridle.app.operations",
-    "bridle.base.daily_log", "textwrap", "string",
+    "bridle.base.daily_log", "textwrap", "string", "bridle.recovery",
 } | FIRST_CALL  # fmt: skip
 OVER_HTTP = ENGINE | FIRST_CALL | {
     "bridle.providers.script", "bridle.providers.scripted", "bridle.providers.anthropic",

@@ -79,7 +79,7 @@ def nowhere(place: Place, secret: str, *texts: str) -> None:
 # A key
 
 
-@pytest.mark.requirement("C10", "G36.3")
+@pytest.mark.requirement("C10", "G36.3", "H13.5", "G36.1")
 async def test_a_key_from_stdin_is_checked_stored_and_used_and_appears_nowhere(
     place: Place, secret: str
 ) -> None:
@@ -258,6 +258,7 @@ def test_models_shows_a_stored_key_and_a_run_without_a_model_names_it(place: Pla
 # What locks it
 
 
+@pytest.mark.requirement("G36.4")
 async def test_a_passphrase_of_the_environment_locks_a_new_store_and_without_it_a_run_is_refused(
     place: Place, secret: str
 ) -> None:
@@ -279,6 +280,7 @@ async def test_a_passphrase_of_the_environment_locks_a_new_store_and_without_it_
     nowhere(place, phrase, locked.err, wrong.err, listed.err)
 
 
+@pytest.mark.requirement("G36.4")
 def test_the_lock_is_changed_and_the_list_says_so(place: Place, secret: str) -> None:
     place.bridle("login", "groq", "--no-check", stdin=secret)
     key = {"BRIDLE_MACHINE_KEY": made_key()}
@@ -293,6 +295,7 @@ def test_the_lock_is_changed_and_the_list_says_so(place: Place, secret: str) -> 
     assert line.startswith("BRIDLE_MACHINE_KEY is no key: 32 bytes are needed")
 
 
+@pytest.mark.requirement("G36.2")
 def test_the_keychain_without_its_extra_is_one_sentence(place: Place, secret: str) -> None:
     words = ("login", "groq", "--no-check", "--set", "credentials.store=keyring")
     ran = place.bridle(*words, stdin=secret)
@@ -520,7 +523,7 @@ def signs_in_at(server: AuthorizationServer, *, authorize: bool = True) -> list[
     return [*lines, f'authorize_url = "{server.origin}/authorize"'] if authorize else lines
 
 
-@pytest.mark.requirement("H13.1", "H13.2")
+@pytest.mark.requirement("H13.1", "H13.2", "H13.3")
 async def test_a_person_signs_in_by_code_where_no_browser_is_and_the_token_is_used_and_renewed(
     place: Place,
 ) -> None:

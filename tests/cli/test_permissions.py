@@ -114,7 +114,7 @@ def test_nothing_lifts_a_deny(place: Place, option: str) -> None:
     assert 'not run  touch made                     rule deny "touch*" (--deny)' in ran.story
 
 
-@pytest.mark.requirement("H10.8", "T3.2")
+@pytest.mark.requirement("H10.8", "T3.2", "D1.1")
 def test_a_write_outside_the_folder_is_refused_whatever_was_said(place: Place) -> None:
     model = place.script('call write_file {"path": "../outside.txt", "content": "x"}\n---\nsay done\n')
     ran = place.bridle("run", "--json", "-y", "--mode", "yolo", "-m", model, "go")

@@ -117,7 +117,7 @@ def test_a_long_file_must_be_read_before_it_can_be_used(place: Place, project: P
     assert states(place)["AGENTS.md"] == "trusted"
 
 
-@pytest.mark.requirement("D12.44")
+@pytest.mark.requirement("D12.44", "G1.21")
 @pytest.mark.requirement("G1.23")
 def test_a_changed_file_is_shown_as_a_change_and_asked_about_again(place: Place, project: Path) -> None:
     acked(place, "AGENTS.md", keys="u")

@@ -67,7 +67,7 @@ class Told:
 
     async def heard(self) -> list[str]:
         """Everything a reader hears that begins now, until the bus is closed."""
-        return [_words(one.envelope) async for one in self.bus.follow(self.log, 0)]
+        return [_words(one) async for one in self.bus.follow(self.log, 0)]
 
     async def close_later(self) -> None:
         await others_had_their_turn()
@@ -98,7 +98,7 @@ async def test_a_reader_hears_of_an_event_when_it_is_kept_and_not_before(tmp_pat
             told.note("one")
             await others_had_their_turn()
             assert not reading.done()
-        assert _words((await asyncio.wait_for(reading, PATIENCE_S)).envelope) == "one"
+        assert _words(await asyncio.wait_for(reading, PATIENCE_S)) == "one"
 
 
 async def test_of_two_events_only_the_one_that_is_kept_is_told(tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ async def test_of_two_events_only_the_one_that_is_kept_is_told(tmp_path: Path) -
         store.shelf.writer.settle()
         with held(store):
             told.journal.owe(told.note("two"))
-            assert (await asyncio.wait_for(anext(following), PATIENCE_S)).envelope.id == first
+            assert (await asyncio.wait_for(anext(following), PATIENCE_S)).id == first
             reading = asyncio.ensure_future(anext(following))
             asking = asyncio.ensure_future(told.journal.outcomes_kept())
             await others_had_their_turn()
             assert (reading.done(), asking.done()) == (False, False)
-        assert _words((await asyncio.wait_for(reading, PATIENCE_S)).envelope) == "two"
+        assert _words(await asyncio.wait_for(reading, PATIENCE_S)) == "two"
         await asyncio.wait_for(asking, PATIENCE_S)
 
 
@@ -184,7 +184,7 @@ async def test_what_is_shown_while_the_disk_is_full_has_no_id_and_comes_again_wi
 
         async def listen() -> None:
             async for one in told.bus.follow(log, 0):
-                heard.append((one.envelope.id, _words(one.envelope)[:3]))
+                heard.append((one.id, _words(one)[:3]))
                 if "RoomAgain" in one.payload.decode():
                     return
 

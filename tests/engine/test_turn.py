@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from bridle.base.ids import is_id
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import (
     CutStream,
@@ -62,7 +63,7 @@ async def test_a_prompt_becomes_a_turn_of_one_step_that_ends_with_the_answer():
     assert events[-1] == TurnEnded(stop="end_turn", steps=1)
 
 
-@pytest.mark.requirement("G6.4", "G9.2", "H2.5", "G1.4")
+@pytest.mark.requirement("G6.4", "G9.2", "H2.5", "G1.4", "T5.1")
 async def test_a_tool_call_passes_the_layers_and_its_result_feeds_the_next_step():
     model = RecordingModel(scripted(call("write_file", path="a.txt", content="one\n"), say("Done.")))
     async with harness(model, mode="auto") as session:
@@ -297,7 +298,7 @@ async def test_cancelling_stops_the_stream_keeps_the_words_and_ends_the_turn():
         assert conversation.messages[-1].content[0].text == "Partly"
 
 
-@pytest.mark.requirement("G6.6", "G7.5")
+@pytest.mark.requirement("G6.6", "G7.5", "G32.2")
 async def test_cancelling_kills_the_command_and_every_call_gets_exactly_one_result():
     calls = answer(call("bash", command="echo $$; sleep 600"), call("bash", command="echo never"))
     async with harness(scripted(calls, say("never")), mode="auto") as session:
@@ -380,6 +381,7 @@ async def test_the_timing_of_a_turn_names_its_components():
     } <= timing.durations_ms.keys()
 
 
+@pytest.mark.requirement("G5.3")
 async def test_call_ids_of_the_provider_are_kept_unless_missing_or_repeated():
     async with harness(RepeatedCallIds("read_file", '{"path": "x"}'), max_steps=1) as session:
         events = await session.ask("go")
@@ -387,6 +389,9 @@ async def test_call_ids_of_the_provider_are_kept_unless_missing_or_repeated():
     wire_ids = [call.wire_id for call in ended.calls]
     assert len(set(wire_ids)) == len(wire_ids)
     assert all(not wire_id.startswith("call_") for wire_id in wire_ids)
+    ours = {call.call_id for call in ended.calls}
+    assert len(ours) == len(wire_ids)
+    assert all(is_id(name, "call") for name in ours)
     assert any(wire_id.startswith("c1_") for wire_id in wire_ids)
 
 
@@ -402,6 +407,7 @@ async def test_usage_is_recorded_and_an_unknown_price_is_not_zero():
         assert (cost.usage.input_tokens, cost.usd) == (12, usd), "what runs on this machine costs nothing"
 
 
+@pytest.mark.requirement("D14.2")
 async def test_a_flood_of_deltas_becomes_few_events_and_keeps_every_character():
     async with harness(FloodModel(20_000, "token ")) as session:
         events = await session.ask("go")

@@ -334,7 +334,7 @@ async def test_a_reader_is_told_of_expired_events_before_what_follows_them(tmp_p
         put(log, e.Notice(reason="x", message="after"))
         bus = Bus(log.last_id + 1)
         bus.close()
-        read = [published.envelope.event async for published in bus.follow(log, 0)]
+        read = [envelope.event async for envelope in bus.follow(log, 0)]
     gaps = [event for event in read if isinstance(event, e.StreamGap)]
     assert {gap.reason for gap in gaps} == {"ttl"}
     assert sum(gap.last - gap.first + 1 for gap in gaps) == last - 4

@@ -66,10 +66,10 @@ from bridle.tools.jobs import Jobs
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.gates import Gates
-    from bridle.app.judging import Scene
     from bridle.base.git_repository import Repository
     from bridle.base.web import Wanted, WebAnswer
     from bridle.engine.services import Services, ToolSource
+    from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
 
@@ -112,7 +112,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     settings: SessionSettings
     approvals: Approvals
     held_by: str
-    unjudged: Scene | None = None
+    unjudged: InterruptedRun | None = None
     kept_until: int = 0
 
 
@@ -444,12 +444,14 @@ def _services(
     return Services([service(source) for source in sources], journal.emit)
 
 
-def _court(scene: Scene | None, journal: Journal, questions: Questions, undo: SessionUndo) -> Court | None:
-    if scene is None:
+def _court(
+    run: InterruptedRun | None, journal: Journal, questions: Questions, undo: SessionUndo
+) -> Court | None:
+    if run is None:
         return None
-    from bridle.app.judging import crash_court  # only after a crash
+    from bridle.recovery.court import CrashCourt  # only after a crash
 
-    return crash_court(journal, questions, scene, undo.work).sit
+    return CrashCourt(journal, run=run, ask=questions.ask_whom, undo_work=undo.work).sit
 
 
 def _provider_of(conversation: Conversation) -> str:

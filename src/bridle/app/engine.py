@@ -55,11 +55,11 @@ from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
-    from bridle.app.judging import Scene
     from bridle.control.multiplex import ClientSight
     from bridle.engine.services import ToolSource
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
+    from bridle.recovery.evidence import InterruptedRun
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
@@ -75,7 +75,7 @@ class _Past(msgspec.Struct, frozen=True):
 
     conversation: Conversation
     kept_until: int
-    unjudged: Scene | None = None
+    unjudged: InterruptedRun | None = None
 
 
 class Engine:
@@ -420,20 +420,23 @@ class Engine:
         found = orphans(conversation)
         if not found or options.on_orphan == "mark-unknown":
             return _Past(conversation, kept_until)
-        from bridle.app.gates import understanding
-        from bridle.app.judging import Scene, refusal  # only after a crash
+        from bridle.app.gates import understanding  # all of it only after a crash
+        from bridle.app.looking import repository_of
+        from bridle.recovery.court import refusal
+        from bridle.recovery.evidence import InterruptedRun
+        from bridle.tools.patches import files_of_patch
 
-        scene = Scene(
+        run = InterruptedRun(
             cwd=conversation.cwd,
-            env=env,
-            spawn=self._ground.spawn,
-            understand=understanding(env, conversation.cwd),
             created_ms=self.store.find(log.session).created_ms,
             stopped_ms=stopped_ms,
+            understand=understanding(env, conversation.cwd),
+            repository_at=lambda folder: repository_of(self._ground.spawn, cwd=folder, env=env),
+            files_of_patch=files_of_patch,
         )
         if options.on_orphan == "fail":
-            raise await refusal(found, scene, session=log.session)
-        return _Past(conversation, kept_until, scene)
+            raise await refusal(found, run, session=log.session)
+        return _Past(conversation, kept_until, run)
 
     async def _begin(
         self,

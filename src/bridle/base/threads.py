@@ -1,11 +1,11 @@
-"""A blocking call apart from the event loop, which goes on meanwhile."""
+"""Work apart from whoever waits for it: a blocking call in a thread, and work that no cancellation cuts short."""
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -29,3 +29,13 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 
     threading.Thread(target=run, daemon=True).start()
     return future
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Waits for the work, also while being cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise

@@ -396,8 +396,8 @@ class Multiplexer:
         def has_left() -> bool:
             return live.attachments.get(client.id) is not attachment
 
-        async for published in live.session.follow(since, until=has_left):
-            yield published.envelope
+        async for envelope in live.session.follow(since, until=has_left):
+            yield envelope
 
     def _reads_end(self, client: Client, session: str) -> bool:
         return session not in self._live and session in self._saw_end.get(client.id, ())

@@ -15,6 +15,7 @@ from itertools import groupby
 import msgspec
 
 from bridle.engine.ports import SessionLog
+from bridle.protocol.codec import is_expired, payload_of, with_payload
 from bridle.protocol.events import Envelope, StreamGap
 
 RING_EVENTS = 5_000
@@ -22,27 +23,15 @@ RING_BYTES = 1_500_000
 PAGE_EVENTS = 500
 
 
-class Published(msgspec.Struct, frozen=True):
-    """An event as every reader gets it: decoded, and as the bytes the log holds."""
-
-    envelope: Envelope
-    payload: bytes
-
-
-class _TooLarge(msgspec.Struct, frozen=True):
-    """The place of an event that is larger than the ring: its envelope without content."""
-
-    envelope: Envelope
-
-
-_NO_EVENT = StreamGap(first=0, last=0, reason="slow")
+_TOO_LARGE = StreamGap(first=0, last=0, reason="slow")
+"""Stands in the ring in place of an event that is larger than it."""
 
 
 class Bus:
     """The ring. `next_id` is the id the next durable event will have."""
 
     def __init__(self, next_id: int, *, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
-        self._ring: deque[Published | _TooLarge] = deque()
+        self._ring: deque[Envelope] = deque()
         self._first = 0
         self._next_id = next_id
         self._oldest_id = next_id
@@ -57,10 +46,10 @@ class Bus:
 
     def publish(self, envelope: Envelope, payload: bytes) -> None:
         if len(payload) <= self._ring_bytes:
-            self._ring.append(Published(envelope, payload))
+            self._ring.append(with_payload(envelope, payload))
             self._bytes += len(payload)
         elif envelope.id is not None:
-            self._ring.append(_TooLarge(msgspec.structs.replace(envelope, event=_NO_EVENT)))
+            self._ring.append(with_payload(msgspec.structs.replace(envelope, event=_TOO_LARGE), b""))
         if envelope.id is not None:
             self._next_id = envelope.id + 1
         while len(self._ring) > self._ring_events or self._bytes > self._ring_bytes:
@@ -76,8 +65,9 @@ class Bus:
 
     async def follow(
         self, log: SessionLog, since: int, *, until: Callable[[], bool] = lambda: False
-    ) -> AsyncIterator[Published]:
-        """Everything with an id above `since`: first from the log, then from the ring as it happens.
+    ) -> AsyncIterator[Envelope]:
+        """Everything with an id above `since`, with its bytes as stored: first from the log, then from the ring as it
+        happens.
 
         It is over when `until` holds; who waits looks again when the bus is woken.
         """
@@ -86,8 +76,8 @@ class Bus:
             page = await log.since(last_id, limit=PAGE_EVENTS)
             if not page:
                 break
-            for published in _stored(page):
-                yield published
+            for stored in _stored(page):
+                yield stored
             last_id = page[-1].id or last_id
         position = self._position_after(last_id)
         while not until():
@@ -104,16 +94,16 @@ class Bus:
                     break
                 await self._changed()
                 continue
-            published = self._ring[position - self._first]
+            envelope = self._ring[position - self._first]
             position += 1
-            number = published.envelope.id
+            number = envelope.id
             if number is not None and number <= last_id:
                 continue  # it was read from the log before it was told
-            if isinstance(published, _TooLarge):
+            if envelope.event is _TOO_LARGE:
                 for stored in _stored(await log.since(last_id, limit=1)):
                     yield stored
             else:
-                yield published
+                yield envelope
             last_id = number or last_id
         if self._error is not None and not until():
             raise self._error
@@ -121,23 +111,23 @@ class Bus:
     def _drop_oldest(self) -> None:
         dropped = self._ring.popleft()
         self._first += 1
-        self._bytes -= len(dropped.payload) if isinstance(dropped, Published) else 0
-        if dropped.envelope.id is not None:
-            self._oldest_id = dropped.envelope.id + 1
+        self._bytes -= len(payload_of(dropped))
+        if dropped.id is not None:
+            self._oldest_id = dropped.id + 1
 
     def _position_after(self, last_id: int) -> int:
         """Where the first event above `last_id` stands; live events before it belong to the past."""
-        for index, published in enumerate(self._ring):
-            if published.envelope.id is not None and published.envelope.id > last_id:
+        for index, envelope in enumerate(self._ring):
+            if envelope.id is not None and envelope.id > last_id:
                 return self._first + index
         return self._first + len(self._ring)
 
-    def _gap(self, last_id: int) -> Published | None:
+    def _gap(self, last_id: int) -> Envelope | None:
         """What a reader missed, or None when only live events were dropped."""
         if last_id + 1 >= self._oldest_id:
             return None
         event = StreamGap(first=last_id + 1, last=self._oldest_id - 1, reason="slow")
-        return _gap(event, self._ring[0].envelope)
+        return _gap(event, self._ring[0])
 
     async def _changed(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -151,22 +141,19 @@ class Bus:
         self._waiting.clear()
 
 
-def _stored(page: Sequence[Envelope]) -> Iterator[Published]:
+def _stored(page: Sequence[Envelope]) -> Iterator[Envelope]:
     """Events from the log. Those whose content has expired are announced as a gap, never passed over."""
-    from bridle.protocol.codec import encode_payload, is_expired
-
     for expired, group in groupby(page, lambda envelope: is_expired(envelope.event)):
         envelopes = list(group)
         if expired:
             first, last = envelopes[0].id or 0, envelopes[-1].id or 0
             yield _gap(StreamGap(first=first, last=last, reason="ttl"), envelopes[0])
         else:
-            for envelope in envelopes:
-                yield Published(envelope, encode_payload(envelope.event))
+            yield from envelopes
 
 
-def _gap(event: StreamGap, near: Envelope) -> Published:
-    envelope = Envelope(
+def _gap(event: StreamGap, near: Envelope) -> Envelope:
+    return Envelope(
         id=None,
         kind="StreamGap",
         session=near.session,
@@ -174,4 +161,3 @@ def _gap(event: StreamGap, near: Envelope) -> Published:
         ts_ms=near.ts_ms,
         event=event,
     )
-    return Published(envelope, msgspec.json.encode(event))

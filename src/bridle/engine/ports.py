@@ -185,7 +185,7 @@ class SessionLog(Protocol):
         ...
 
     async def since(self, after: int, *, limit: int) -> Sequence[Envelope]:
-        """Up to `limit` events with an id above `after`, in order."""
+        """Up to `limit` events with an id above `after`, in order, which keep the bytes they were appended with."""
         ...
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import Ids
-from bridle.engine.bus import Bus, Published
+from bridle.engine.bus import Bus
 from bridle.engine.conversation import PendingInput
 from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
@@ -32,6 +32,7 @@ from bridle.protocol.events import (
     Cancelled,
     ContextAdded,
     EndCause,
+    Envelope,
     Error,
     GrantRevoked,
     IdentityClass,
@@ -136,7 +137,7 @@ class Session:
         """The commands it carries out itself."""
         return frozenset(self._slash)
 
-    def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Published]:
+    def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Envelope]:
         """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
         return self._bus.follow(self._log, since, until=until)
 

@@ -79,16 +79,35 @@ def encode_payload(event: AnyEvent) -> bytes:
     return event.raw if isinstance(event, UnknownEvent) else _encoder.encode(event)
 
 
+def payload_of(envelope: Envelope) -> bytes:
+    """The event as bytes: those in the log or on the wire, encoded once where there were none."""
+    kept = vars(envelope)
+    if "payload" not in kept:
+        kept["payload"] = encode_payload(envelope.event)
+    return kept["payload"]
+
+
+def with_payload(envelope: Envelope, payload: bytes) -> Envelope:
+    """The envelope, which keeps the bytes its event has in the log or had on the wire."""
+    vars(envelope)["payload"] = payload
+    return envelope
+
+
 def decode_payload(kind: str, raw: bytes | memoryview) -> AnyEvent:
+    return read_payload(kind, raw)[0]
+
+
+def read_payload(kind: str, raw: bytes | memoryview) -> tuple[AnyEvent, bool]:
+    """The event, and whether its bytes have the shape of today: others are not handed on, clients read one version."""
     known = _TYPES.get(kind)
     if known is None or raw == EXPIRED:
-        return UnknownEvent(kind=kind, raw=bytes(raw))
+        return UnknownEvent(kind=kind, raw=bytes(raw)), True
     try:
-        return _decoder(known).decode(raw)
+        return _decoder(known).decode(raw), True
     except msgspec.ValidationError:
         if kind not in _IN_WORDS:
             raise
-        return _IN_WORDS[kind](_decoder(dict[str, Any]).decode(raw))
+        return _IN_WORDS[kind](_decoder(dict[str, Any]).decode(raw)), False
 
 
 def is_expired(event: AnyEvent) -> bool:
@@ -97,7 +116,7 @@ def is_expired(event: AnyEvent) -> bool:
 
 
 def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
-    """The wire form. `payload` saves encoding the event again when its bytes are at hand."""
+    """The wire form. `payload` stands in place of the event's own bytes, without its secrets for one."""
     return _encoder.encode(
         _Wire(
             id=envelope.id,
@@ -105,7 +124,7 @@ def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
             session=envelope.session,
             originator=envelope.originator,
             ts=iso_ms(envelope.ts_ms),
-            payload=msgspec.Raw(encode_payload(envelope.event) if payload is None else payload),
+            payload=msgspec.Raw(payload_of(envelope) if payload is None else payload),
             turn=envelope.turn,
             agent_path=envelope.agent_path,
             invocation=envelope.invocation,
@@ -115,17 +134,20 @@ def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
 
 def decode_envelope(raw: bytes) -> Envelope:
     wire = _decoder(_Wire).decode(raw)
-    return Envelope(
+    payload = bytes(wire.payload)
+    event, is_of_today = read_payload(wire.kind, payload)
+    envelope = Envelope(
         id=wire.id,
         kind=wire.kind,
         session=wire.session,
         originator=wire.originator,
         ts_ms=from_iso_ms(wire.ts),
-        event=decode_payload(wire.kind, bytes(wire.payload)),
+        event=event,
         turn=wire.turn,
         agent_path=wire.agent_path,
         invocation=wire.invocation,
     )
+    return with_payload(envelope, payload) if is_of_today else envelope
 
 
 def encode_command(command: commands.AnyCommand) -> bytes:

@@ -575,11 +575,12 @@ LiveEvent: TypeAlias = ToolCallProgress | StreamGap | TokenExpiring | Presence |
 AnyEvent: TypeAlias = DurableEvent | LiveEvent | UnknownEvent
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """An event with its place in the session; the same on every transport.
 
     `id` is per session, starts at 1 and has no gaps; it is None for live events. `ts_ms` is milliseconds
-    since the epoch and is written on the wire as ISO 8601 text.
+    since the epoch and is written on the wire as ISO 8601 text. Beside its fields it keeps the bytes of its event
+    (`codec.payload_of`), so nobody encodes them a second time; two envelopes are compared without them.
     """
 
     id: int | None

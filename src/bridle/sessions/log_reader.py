@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from bridle.protocol.codec import EXPIRED, decode_payload
+from bridle.protocol.codec import EXPIRED, read_payload, with_payload
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
@@ -81,17 +81,19 @@ def _decoded(connection: Connection, name: LogName, rows: Iterable[tuple[Any, ..
 def envelope_of(name: LogName, columns: Sequence[Any], content: bytes) -> Envelope:
     """The event of a row, whose first columns are these, from `id` to `invocation`. Raises `msgspec.DecodeError`."""
     event_id, kind, ts_ms, originator, turn, agent_path, invocation = columns
-    return Envelope(
+    event, is_of_today = read_payload(kind, content)
+    envelope = Envelope(
         id=event_id,
         kind=kind,
         session=name.session,
         originator=originator,
         ts_ms=ts_ms,
-        event=decode_payload(kind, content),
+        event=event,
         turn=turn,
         agent_path=() if agent_path is None else _agent_path.decode(agent_path),
         invocation=invocation,
     )
+    return with_payload(envelope, content) if is_of_today else envelope
 
 
 def all_records(connection: Connection, name: LogName, after: int = 0) -> Iterator[Record]:

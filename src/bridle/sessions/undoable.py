@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.base.threads import to_the_end
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.events import DurableEvent, Notice
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_keeper import Begun, Keeper
-
-Result = TypeVar("Result")
 
 _MAX_TOLD = 200
 """Of a command that changes more files than this, the model knows what it did to the first ones."""
@@ -73,14 +72,4 @@ async def _begun(keeper: Keeper, call: ToolCall) -> Begun:
         await asyncio.wait((beginning,))
         if beginning.exception() is None:
             await to_the_end(keeper.end(beginning.result(), ran=False))
-        raise
-
-
-async def to_the_end(work: Coroutine[Any, Any, Result]) -> Result:
-    """Waits for the work, also while being cancelled."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
         raise

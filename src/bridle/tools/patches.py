@@ -105,6 +105,15 @@ def parse_patch(text: str) -> tuple[PatchedFile, ...]:
     return tuple(changes)
 
 
+def files_of_patch(text: str) -> tuple[str, ...]:
+    """The files a patch names, each once; none where it cannot be read."""
+    try:
+        changes = parse_patch(text)
+    except BadPatch:
+        return ()
+    return tuple(dict.fromkeys(path for change in changes for path in change.paths))
+
+
 class _Reader:
     """The lines of a patch and how far it was read. A carriage return at a line's end is not part of it."""
 

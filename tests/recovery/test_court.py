@@ -242,6 +242,15 @@ async def test_an_edit_is_found_by_its_text(crashed):
     assert await looked_at(crashed) == ["a.txt holds the old text: it looks not done"]
 
 
+async def test_a_patch_is_found_by_the_files_it_names(crashed):
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+hello\n*** Add File: b.txt\n+hello\n*** End Patch\n"
+    await crashed.during(call("apply_patch", patch=patch))
+    (crashed.work / "b.txt").unlink()
+    first, second = await looked_at(crashed)
+    assert first.startswith("a.txt was changed at ")
+    assert second == "b.txt is not there"
+
+
 async def test_a_commit_and_a_push_are_compared_with_what_is_there(crashed, tmp_path):
     remote = tmp_path / "remote.git"
     git(tmp_path, "init", "-q", "--bare", str(remote))
