@@ -256,8 +256,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         from bridle.safety.permitted import foreseen_changes, permitted
         from bridle.safety.redacted import redacted
         from bridle.safety.sandboxed import sandboxed
-        from bridle.sessions.undoable import undoable
         from bridle.tools.output import Spill, capped
+        from bridle.undo.undoable import undoable
 
         gates, paths, understand = gate(), gate().paths, gate().understand
         rechecks = (gates.validated, gates.guarded)

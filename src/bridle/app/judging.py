@@ -28,8 +28,8 @@ from bridle.shell.command_facts import Understanding
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Commit, Repository
-    from bridle.sessions.undo_plan import Plan
-    from bridle.sessions.undo_service import Undo
+    from bridle.undo.undo_plan import Plan
+    from bridle.undo.undo_service import Undo
 
 LOOK_S = 5.0
 """Longer than this nobody waits for a look; what was found until then is shown."""
@@ -92,7 +92,7 @@ def crash_court(
 
     async def undo(call_id: str) -> None:
         """Recorded whatever happens to whoever asked for it: files that were put back are in the log."""
-        from bridle.sessions.undoable import to_the_end
+        from bridle.undo.undoable import to_the_end
 
         async def apply() -> None:
             work = undo_work()

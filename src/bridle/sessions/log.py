@@ -17,7 +17,7 @@ from bridle.sessions.log_reader import LogName, Record
 from bridle.sessions.writer import Listener, LogTail, Writer
 
 if TYPE_CHECKING:
-    from bridle.sessions.undo_store import UndoStore
+    from bridle.sessions.undo_store import UndoTables
 
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
@@ -141,11 +141,11 @@ class StoredLog:
 
         return self._writer.run(found)
 
-    def undo_store(self) -> UndoStore:
+    def undo_store(self) -> UndoTables:
         """What was kept of this session's files, to put them back."""
-        from bridle.sessions.undo_store import UndoStore  # not before something is about to change
+        from bridle.sessions.undo_store import UndoTables  # not before something is about to change
 
-        return UndoStore(self._name, writer=self._writer, database=self._database, reader=self._reader)
+        return UndoTables(self._name, writer=self._writer, database=self._database, reader=self._reader)
 
     def close(self) -> None:
         """Puts everything on the disk and gives the run lock back. May be repeated.

@@ -23,6 +23,7 @@ from bridle.sessions.writer import LogTail, Writer
 
 if TYPE_CHECKING:
     from bridle.sessions.shelf import Shelf
+    from bridle.sessions.undo_store import UndoTables
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
@@ -263,6 +264,14 @@ class SessionStore:
         with self._database.errors():
             found = self._reader().execute(_FOLD, (self._row(session_id).log_key,)).fetchone()
         return None if found is None else found[0]
+
+    def undo_of(self, session_id: str) -> UndoTables:
+        """What was kept of a session's files. Needs no lock to be read: the session may run elsewhere."""
+        from bridle.sessions.undo_store import UndoTables  # not before somebody asks
+
+        return UndoTables(
+            self._row(session_id).name, writer=self._writer, database=self._database, reader=self._reader
+        )
 
     def enough(self) -> bool:
         """Whether the disk has room for a while, and nothing waits for it."""

@@ -13,7 +13,7 @@ from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.events import DurableEvent, Notice
 
 if TYPE_CHECKING:
-    from bridle.sessions.undo_keeper import Begun, Keeper
+    from bridle.undo.keeper import Begun, Keeper
 
 Result = TypeVar("Result")
 
