@@ -546,7 +546,7 @@ def test_several_processes_begin_one_log_together(home: Home) -> None:
 
 REKEYS = f"""{BEGINS}
 from bridle.protocol.errors import BridleError
-from bridle.sessions import rekeying
+from bridle.sessions import rekey as rekeying
 for _ in range(15):
     try:
         rekeying.rekey(store.shelf.database)

@@ -284,7 +284,7 @@ except apsw.BusyError:
 
 CHANGES = """
 from pathlib import Path
-from bridle.sessions import rekeying, repairing
+from bridle.sessions import rekey, repair
 from sessions.session_kit import python
 from sessions.test_repairing import PEEKS, database
 
@@ -295,7 +295,7 @@ def look(event, arguments):
         print(python(PEEKS, str(folder)).communicate(timeout=60)[0].strip())
 
 sys.addaudithook(look)
-{"repair": repairing.repair, "rekey": rekeying.rekey}[sys.argv[2]](database(folder))
+{"repair": repair.repair, "rekey": rekey.rekey}[sys.argv[2]](database(folder))
 """
 
 

@@ -22,8 +22,9 @@ from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.store_ports import OpenLog
 from bridle.protocol.events import Notice
-from bridle.sessions.store import SessionStore, StoredLog
+from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.engine.ports import AskPerson
@@ -58,7 +59,7 @@ class SessionUndo(msgspec.Struct, frozen=True):
 
 
 def session_undo(
-    log: StoredLog,
+    log: OpenLog,
     journal: Journal,
     *,
     paths: Callable[[], PathPolicy],
@@ -194,7 +195,7 @@ def _ground(paths: PathPolicy, where: Folders) -> Ground:
     )
 
 
-def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
+def _undo(log: OpenLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
     from bridle.undo.undo_service import Undo  # not before somebody wants it
 
     store = log.undo_store()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,7 +18,9 @@ from bridle.protocol.events import InputAccepted, TurnStarted, text_of
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.writer import Writer
+from bridle.sessions.writer import LEASE, Writer, lease_lost
+
+Result = TypeVar("Result")
 
 _DAY_MS = 24 * 3600 * 1000
 
@@ -48,22 +50,60 @@ _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
 class UndoTables:
-    """Implements `engine.store_ports.UndoStore` in the tables of the encrypted database."""
+    """Implements `engine.store_ports.UndoStore` in the tables of the encrypted database.
+
+    `epoch` is that of the lease of its log; without one it is only to be read. What is changed is changed while nobody
+    has taken the log over, as with its events.
+    """
 
     def __init__(
-        self, name: LogName, *, writer: Writer, database: Database, reader: Callable[[], Connection]
+        self,
+        name: LogName,
+        *,
+        writer: Writer,
+        database: Database,
+        reader: Callable[[], Connection],
+        epoch: int | None = None,
     ) -> None:
         self._name = name
         self._writer = writer
         self._database = database
         self._reader = reader
+        self._epoch = epoch
 
     @contextlib.contextmanager
     def elsewhere(self) -> Generator[UndoTables]:
         with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
             yield UndoTables(
-                self._name, writer=self._writer, database=self._database, reader=lambda: connection
+                self._name,
+                writer=self._writer,
+                database=self._database,
+                reader=lambda: connection,
+                epoch=self._epoch,
             )
+
+    def _change(self, work: Callable[[Connection], None]) -> None:
+        """Queues a change before the rows that come next; what they would say of it, where the log is lost, too."""
+
+        def change(connection: Connection) -> None:
+            if self._is_held(connection):
+                work(connection)
+
+        self._writer.change(change)
+
+    def _run(self, work: Callable[[Connection], Result]) -> Result:
+        """Makes a change and returns when it is committed. Raises `LeaseLost`."""
+
+        def job(connection: Connection) -> Result:
+            if not self._is_held(connection):
+                raise lease_lost(connection.execute(LEASE, (self._name.key,)).fetchone())
+            return work(connection)
+
+        return self._writer.run(job)
+
+    def _is_held(self, connection: Connection) -> bool:
+        found = connection.execute(LEASE, (self._name.key,)).fetchone()
+        return found is not None and found[0] == self._epoch
 
     def _settled(self) -> Connection:
         """To read what was written before, committed or not."""
@@ -79,7 +119,7 @@ class UndoTables:
             _add_contents(connection, contents)
             connection.executemany(_AWAIT, ((key, digest, now_ms) for digest in contents))
 
-        self._writer.run(insert)
+        self._run(insert)
 
     def content(self, digest: bytes) -> bytes | None:
         found = (
@@ -101,7 +141,7 @@ class UndoTables:
             _add_contents(connection, contents)
             connection.execute(_ADD_CALL, row)
 
-        self._writer.change(insert)
+        self._change(insert)
 
     def begin_whole(self, call: NewCall, contents: Contents, *, sweeps: int) -> bool:
         row = self._row(call)
@@ -115,7 +155,7 @@ class UndoTables:
             connection.execute(_ADD_CALL, row)
             return True
 
-        return self._writer.run(insert)
+        return self._run(insert)
 
     def _row(self, call: NewCall) -> tuple[Any, ...]:
         about = (call.call_id, call.turn, call.tool, call.does, call.started_ms)
@@ -132,7 +172,7 @@ class UndoTables:
                 _add_contents(connection, contents or {})
                 connection.execute(_END_CALL, (encoded, key, number))
 
-        self._writer.change(update)
+        self._change(update)
 
     def next_number(self) -> int:
         (number,) = _one(self._settled(), _NEXT_CALL, self._name.key)
@@ -170,7 +210,7 @@ class UndoTables:
             connection.execute(_ADD_ACTION, (key, number, listed, turn, redo_of, started_ms, encoded))
             return number
 
-        return self._writer.run(insert)
+        return self._run(insert)
 
     def close_action(self, number: int) -> None:
         key = self._name.key
@@ -180,7 +220,7 @@ class UndoTables:
                 "delete from undo_actions where log = ? and number = ? and done = 0", (key, number)
             )
 
-        self._writer.run(delete)
+        self._run(delete)
 
     def actions(self) -> list[ActionRow]:
         with self._database.errors():
