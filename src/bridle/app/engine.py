@@ -549,7 +549,7 @@ def store_to_look(env: Mapping[str, str]) -> Generator[SessionStore]:
 
     Where their disk cannot be written, a copy that nobody else sees and that goes afterwards.
     """
-    from bridle.sessions.shelf import copied_where_unwritable
+    from bridle.sessions.readable_copy import copied_where_unwritable
 
     with (
         copied_where_unwritable(folders(env).data) as folder,

@@ -65,7 +65,7 @@ class MemoryStore:
         self._memory = memory if memory is not None else Memory()
 
     def beside(self) -> MemoryStore:
-        return MemoryStore(clock=self._clock, ids=self._ids, lease_ms=self._lease_ms, memory=self._memory)
+        return type(self)(clock=self._clock, ids=self._ids, lease_ms=self._lease_ms, memory=self._memory)
 
     # The sessions
 
