@@ -15,7 +15,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.sessions.store import SessionStore
-from bridle.sessions.undo_keeper import Ground, Keeper
+from bridle.undo.keeper import Ground, Keeper
 
 Result = TypeVar("Result")
 
@@ -51,7 +51,12 @@ async def _measured(folder: str) -> list[Figure]:
     clock = SystemClock()
     store = SessionStore(os.path.join(folder, "data"), ids=Ids(clock.now_ms, os.urandom), clock=clock)
     log = store.create(work, profile="default")
-    keeper = Keeper(log.undo_store(), ground=Ground(roots=(work,)), turn=lambda: 1, clock=clock)
+    keeper = Keeper(
+        log.undo_store(),
+        ground=Ground(roots=(work,), kept_objects=f"{work}-objects"),
+        turn=lambda: 1,
+        clock=clock,
+    )
     changed = os.path.join(work, "0", "0.txt")
     try:
         first_ms, _ = await _around(keeper, _call(COMMAND), changed)

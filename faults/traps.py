@@ -260,7 +260,7 @@ def undo_kept(trap: Trap, _chance: float) -> None:
 
         return begin
 
-    _replace(undo_store.UndoStore, "begin", made)
+    _replace(undo_store.UndoTables, "begin", made)
 
 
 def closed(trap: Trap, _chance: float) -> None:

@@ -101,6 +101,18 @@ def test_the_engine_and_what_explains_it_share_the_checks_they_make(repository, 
     assert len(made) == 1, made
 
 
+@pytest.mark.parametrize("room", ["database", "writer", "shelf"])
+def test_nobody_but_the_sessions_sees_how_they_are_stored(repository, room):
+    """Others ask a store: what keeps sessions can be replaced."""
+    for path in sources(repository):
+        if path.parent.name != "sessions":
+            assert f"bridle.sessions.{room}" not in set(imported(path)), path
+            used = {
+                node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+            }
+            assert "shelf" not in used, path
+
+
 @pytest.mark.requirement("G1.4")
 def test_every_tool_layer_stands_in_one_of_the_two_tuples(repository):
     """What runs a tool only runs it: nothing is wrapped around the call by hand."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import Engine, session_store
-from bridle.app.keeping import sweep
+from bridle.app.keeping import forget_beside
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
@@ -225,7 +225,7 @@ async def test_a_session_whose_content_expires_while_it_is_opened_is_refused(tmp
 
         def expire_all() -> None:
             with closing(session_store({"BRIDLE_HOME": str(tmp_path / "home")})) as store:
-                sweep(store.shelf, where, lambda _profile: 0)
+                store.archive.expire(lambda _profile: 0, beside=forget_beside(where))
 
         engine = Engine(where=where, env={}, clock=ClockWith(number, expire_all))
         try:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bridle.app.engine import session_store
 from bridle.app.folding import transcripts_of
-from bridle.app.keeping import delete_session, sweep
+from bridle.app.keeping import forget_beside
 from bridle.app.transcript_file import FILE_NAMES, Format, KeptTranscript
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.as_events import events_lines
@@ -219,9 +219,9 @@ async def test_what_was_transcribed_goes_with_the_session_and_with_its_content(t
         await second.ask("hello")
     assert file_of(str(tmp_path), first.id, "chain").exists()
     with closing(session_store({"BRIDLE_HOME": str(tmp_path)})) as store:
-        assert delete_session(store, store.find(first.id), where)
+        store.archive.delete(first.id, beside=forget_beside(where))
         assert not file_of(str(tmp_path), first.id, "chain").parent.exists()
-        sweep(store.shelf, where, lambda _profile: 30)
+        store.archive.expire(lambda _profile: 30, beside=forget_beside(where))
         assert file_of(str(tmp_path), second.id, "chain").exists()
-        sweep(store.shelf, where, lambda _profile: 0)
+        store.archive.expire(lambda _profile: 0, beside=forget_beside(where))
     assert not file_of(str(tmp_path), second.id, "chain").parent.exists()

@@ -14,6 +14,7 @@ import pytest
 from bridle.clients.interaction.undo_question import conflict_words, undo_headline, undo_lines
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
+from bridle.engine.store_ports import UndoStore
 from bridle.protocol.commands import AnswerQuestion, CancelTurn, RunSlash, ShellRequest, Undo
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import (
@@ -26,9 +27,8 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import AnyQuestion, ConflictAnswer, ConflictQuestion, UndoAnswer, UndoQuestion
 from bridle.providers.script import call, say
-from bridle.sessions.undo_keeper import Ground
-from bridle.sessions.undo_service import Undo as Undoing
-from bridle.sessions.undo_store import UndoStore
+from bridle.undo.keeper import Ground
+from bridle.undo.undo_service import Undo as Undoing
 from git_kit import Repository
 
 EDITS = (
@@ -119,7 +119,7 @@ def undo_of(session) -> Undoing:
     folder = os.path.realpath(session.folder)
     return Undoing(
         undo_store(session),
-        ground=Ground(roots=(folder,)),
+        ground=Ground(roots=(folder,), kept_objects=f"{session.home}/kept-objects"),
         may_write=lambda _path: None,
         now_ms=lambda: 0,
     )

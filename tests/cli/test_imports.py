@@ -45,7 +45,7 @@ ENGINE = NEVER | {
 # What a call meets, built with the first one; asyncio's thread pool, and logging for what goes wrong.
 FIRST_CALL = {
     "bridle.app.gates", "bridle.engine.layers", "bridle.safety.guards", "bridle.safety.permission_policy",
-    "bridle.safety.rules", "bridle.sessions.undoable", "bridle.tools.output", "concurrent.futures", "logging",
+    "bridle.safety.rules", "bridle.undo.undoable", "bridle.tools.output", "concurrent.futures", "logging",
 }  # fmt: skip
 # Of ours, what a turn without settings, files to trust, hooks, calls, images and a schema never touches.
 TURN = ENGINE | {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import session_store
-from bridle.app.keeping import outputs_of, sweep
+from bridle.app.keeping import forget_beside, outputs_of
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol.events import ToolResult
@@ -306,7 +306,7 @@ def test_what_lies_beside_a_session_goes_before_its_content_counts_as_gone(place
         return False
 
     with closing(session_store(place.environment())) as store, pytest.raises(RuntimeError):
-        sweep(store.shelf, where, lambda _profile: 30, stopped=killed)
+        store.archive.expire(lambda _profile: 30, beside=forget_beside(where), stopped=killed)
     for row in place.sessions():
         assert os.path.exists(outputs_of(where, row.id)) == (row.expired_ms is None)
 

@@ -18,7 +18,7 @@ from bridle.sessions.database import Database
 from bridle.sessions.migrations import MIGRATIONS
 from bridle.sessions.text_search import search
 from sessions.session_kit import filled, new_store, opened, put, python, raw, words
-from sessions.undo_kit import workshop
+from undo.undo_kit import workshop
 
 LARGE = e.ToolResult(call_id="call_1", tool="bash", outcome="ok", content="x" * 9_000)
 

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from bridle.engine.undo_records import NEVER_THE_SAME
 from bridle.sessions import retention, undo_store
-from bridle.sessions.undo_keeper import Ground, Keeper
-from bridle.sessions.undo_states import NEVER_THE_SAME
-from bridle.sessions.undo_tree import signature_of
+from bridle.undo.content_intake import BATCH_BYTES, Keeping
+from bridle.undo.file_tree import signature_of
+from bridle.undo.keeper import Ground, Keeper, last_tree
 from sessions.session_kit import new_store, python, raw
-from sessions.undo_kit import Workshop, workshop
+from undo.undo_kit import Workshop, workshop
 
 SWEEP = """
 from pathlib import Path
 from contextlib import closing
 from bridle.sessions.retention import collect
-from bridle.sessions.undo_states import NEVER_THE_SAME
-from bridle.sessions.undo_tree import signature_of
 from sessions.session_kit import new_store
 with closing(new_store(Path(sys.argv[1]))) as store:
     collect(store.shelf)
@@ -59,8 +58,8 @@ def test_parts_of_a_large_workspace_are_kept_until_the_call_is_stored(tmp_path: 
     data = tmp_path / "data"
     with workshop(data, tmp_path / "work") as shop:
         for name in ("a", "b"):
-            (shop.folder / name).write_text(name * (undo_store.BATCH_BYTES // 2))
-        keep = shop.log.undo_store().keeping(shop.keeper._clock.now_ms())
+            (shop.folder / name).write_text(name * (BATCH_BYTES // 2))
+        keep = Keeping(shop.log.undo_store(), shop.keeper._clock.now_ms())
         shop.ground.around({}, keep, first=True)
         assert not keep.rest()
         sweep_elsewhere(data)
@@ -90,9 +89,11 @@ def test_a_tree_known_from_a_session_that_goes_meanwhile_is_read_again(tmp_path:
         shop.call(lambda: None)
         earlier = shop.log.session
     with workshop(data, work) as shop:
-        ground = Interrupted(roots=(str(work),), data=str(data), session=earlier)
+        ground = Interrupted(
+            roots=(str(work),), kept_objects=str(data / "kept"), data=str(data), session=earlier
+        )
         store = shop.log.undo_store()
-        assert [Path(path).name for path in store.last_tree()] == ["a"]
+        assert [Path(path).name for path in last_tree(store)] == ["a"]
         clock = shop.keeper._clock
         shop.keeper = Keeper(store, ground=ground, turn=lambda: 1, clock=clock)
         shop.call(lambda: (work / "a").write_text("after"))
@@ -117,6 +118,6 @@ def test_a_content_nobody_came_to_name_goes_in_the_end(tmp_path: Path, gone: str
 
 
 def _leave_unnamed(shop: Workshop) -> None:
-    keep = shop.log.undo_store().keeping(shop.keeper._clock.now_ms())
+    keep = Keeping(shop.log.undo_store(), shop.keeper._clock.now_ms())
     keep(b"\1" * 32, b"content")
     keep.flush()

@@ -40,6 +40,7 @@ from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.session import Court, InvocationParts, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.stopwatch import Stopwatch
+from bridle.engine.store_ports import OpenLog
 from bridle.engine.tools import (
     BUILTIN,
     Registry,
@@ -58,7 +59,6 @@ from bridle.safety.grants import SavedGrants
 from bridle.safety.trust import Approvals
 from bridle.sandbox.plain_spawn import OFF
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
-from bridle.sessions.store import StoredLog
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE, exit_plan_tool
 from bridle.tools.jobs import Jobs
@@ -105,7 +105,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     the fold of the log is kept.
     """
 
-    log: StoredLog
+    log: OpenLog
     conversation: Conversation
     cwd: str
     env: Mapping[str, str]
@@ -256,8 +256,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         from bridle.safety.permitted import foreseen_changes, permitted
         from bridle.safety.redacted import redacted
         from bridle.safety.sandboxed import sandboxed
-        from bridle.sessions.undoable import undoable
         from bridle.tools.output import Spill, capped
+        from bridle.undo.undoable import undoable
 
         gates, paths, understand = gate(), gate().paths, gate().understand
         rechecks = (gates.validated, gates.guarded)

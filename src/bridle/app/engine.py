@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +34,7 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
+from bridle.engine.store_ports import OpenLog, Store, StoredSession
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
@@ -51,7 +52,8 @@ from bridle.safety.trust import Approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
 from bridle.sandbox.sandbox_spawn import SETTLE_S
-from bridle.sessions.store import SessionRow, SessionStore, StoredLog
+from bridle.sessions.sqlite_store import SqliteStore
+from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
@@ -81,7 +83,8 @@ class _Past(msgspec.Struct, frozen=True):
 class Engine:
     """Everything of one process: the store, the processes, the sessions and their clients.
 
-    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders. `tools` come
+    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store` keeps
+    the sessions in place of the encrypted database in the data folder, and is closed with the engine. `tools` come
     behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `adopts_orphans` is
     for a program that starts all its processes through this engine (see `Processes`), `listening` for one that others
     can reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see.
@@ -96,6 +99,7 @@ class Engine:
         model: Provider | None = None,
         fetch: JudgedFetch | None = None,
         tools: Sequence[Tool | ToolSource] = (),
+        store: Store | None = None,
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
         listening: bool = False,
@@ -115,13 +119,15 @@ class Engine:
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, env=env)
-        self.store = SessionStore(
-            where.data,
-            ids=self._ids,
-            clock=clock,
-            notice=notice,
-            waits_for_room=waits_for_room,
-            key_wrap=stored.log_key,
+        self.sessions: Store = store or SqliteStore(
+            SessionStore(
+                where.data,
+                ids=self._ids,
+                clock=clock,
+                notice=notice,
+                waits_for_room=waits_for_room,
+                key_wrap=stored.log_key,
+            )
         )
         self._notes = Notes(
             where.state,
@@ -140,18 +146,18 @@ class Engine:
             spawn=self._sandbox,
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
-            room=self.store if waits_for_room else None,
+            room=self.sessions if waits_for_room else None,
         )
-        self._housekeeping = Housekeeping(self.store, where, env, clock)
+        self._housekeeping = Housekeeping(self.sessions, where, env, clock)
         self.multiplexer = Multiplexer(
             sessions=SessionSource(
                 open=self._opened,
                 find=self._found,
-                past=lambda session, since: self.store.events(session, after=since),
+                past=lambda session, since: self.sessions.events(session, after=since),
                 bounds_of=self._bounds_of,
                 answer=self._answered,
-                rename=self.store.rename,
-                pin=lambda session, pinned: self.store.pin(session, pinned=pinned),
+                rename=self.sessions.rename,
+                pin=lambda session, pinned: self.sessions.pin(session, pinned=pinned),
                 branch=self._branched,
                 delete=self._deleted,
             ),
@@ -196,19 +202,26 @@ class Engine:
             self._sandbox.close()
             await self._models.close()
             await self._housekeeping.close()
-            with ExitStack() as closing:
-                closing.callback(self._notes.close)
-                closing.callback(self.store.close)
+            try:
+                await self.sessions.aclose()
+            finally:
+                self._notes.close()
 
-    def _found(self, name: str) -> tuple[str, str]:
-        row = self.store.find(name)
+    @property
+    def store(self) -> SessionStore:
+        """The database of this machine, where that is what keeps the sessions."""
+        assert isinstance(self.sessions, SqliteStore), "another store was given"
+        return self.sessions.database
+
+    async def _found(self, name: str) -> tuple[str, str]:
+        row = await self.sessions.find(name)
         return row.id, row.cwd
 
     async def _answered(self, query: AnyQuery, sight: ClientSight) -> AnyQueryAnswer:
         from bridle.app.query_answers import Sources, answer_query  # a run that asks nothing does without
 
         sources = Sources(
-            store=self.store,
+            store=self.sessions,
             known=self._known_or_own,
             where=self._where,
             env=self._env,
@@ -224,26 +237,26 @@ class Engine:
         cwd = home_of(self._env)
         return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
 
-    def _branched(self, session: str, turn: int | None) -> str:
-        from bridle.app.keeping import branch_session
+    async def _branched(self, session: str, turn: int | None) -> str:
+        from bridle.app.keeping import copy_outputs
 
-        self.store.shelf.writer.settle()  # the turn that just ended is one to branch from
-        return branch_session(self.store, _kept(self.store.find(session)), self._where, turn=turn)
+        row = _kept(await self.sessions.find(session))
+        made = await self.sessions.branch(row.id, turn=turn)
+        copy_outputs(self._where, row.id, made)
+        return made
 
-    def _deleted(self, session: str) -> None:
-        from bridle.app.keeping import delete_session
-        from bridle.sessions.store import busy
+    async def _deleted(self, session: str) -> None:
+        from bridle.app.keeping import forget_beside
 
-        row = self.store.find(session)
-        if not delete_session(self.store, row, self._where):
-            raise busy(row.id, self.store.shelf.lock_of(row.log))
+        row = await self.sessions.find(session)
+        await self.sessions.delete(row.id, beside=forget_beside(self._where))
 
-    def _bounds_of(self, command: CreateSession) -> Bounds:
+    async def _bounds_of(self, command: CreateSession) -> Bounds:
         """What the person's own settings give. Of a session that goes on, the mode is known when it is open: then it
         can be changed, and until then nothing is looser than any."""
         cwd = _working_folder(command.cwd)
         if command.resume is not None:
-            cwd = self.store.find(command.resume).cwd
+            cwd = (await self.sessions.find(command.resume)).cwd
         settings = session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env)
         return Bounds(
             mode=settings.mode if command.resume is None else "plan",
@@ -280,7 +293,7 @@ class Engine:
         approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=here)
         cwd = here
         if command.resume is not None:  # it works in its own folder, by that folder's rules
-            cwd = _kept(self.store.find(command.resume)).cwd
+            cwd = _kept(await self.sessions.find(command.resume)).cwd
             _working_folder(cwd)
             options = _named_from(here, options)
         _refuse_wide(cwd, options, self._env)
@@ -293,7 +306,7 @@ class Engine:
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
         async with self._sandbox.looking(not is_off):  # while the store is opened
-            log = self._open_log(command, cwd, settings)
+            log = await self._open_log(command, cwd, settings)
         try:
             held_by = OFF if is_off else self._sandbox.adapter
             past = _Past(Conversation(), 0)
@@ -332,23 +345,23 @@ class Engine:
             )
             await log.committed()
         except BaseException:
-            log.close()
+            await log.aclose()
             raise
         self._known_of[log.session] = ground.known
         self._housekeeping.begin(cwd, ground.notes)
         return self._run_of(log, composed, settings.idle_timeout_s)
 
-    def _run_of(self, log: StoredLog, composed: Composed, idle_s: float) -> Run:
-        def idle_after_s() -> float | None:
+    def _run_of(self, log: OpenLog, composed: Composed, idle_s: float) -> Run:
+        async def stays() -> bool:
             """A pinned session stays for as long as the engine runs."""
-            return None if self.store.find(log.session).pinned else idle_s
+            return (await self.sessions.find(log.session)).pinned
 
-        def release() -> None:
+        async def release() -> None:
             del self._known_of[log.session]
             try:
-                composed.fold.at_close()
+                await composed.fold.at_close()
             finally:
-                log.close()
+                await log.aclose()
 
         def tools() -> tuple[ToolEntry, ...]:
             from bridle.app.query_answers import tool_entries
@@ -361,7 +374,12 @@ class Engine:
             return grant_entries(composed.grants())
 
         return Run(
-            session=composed.session, tools=tools, grants=grants, idle_after_s=idle_after_s, release=release
+            session=composed.session,
+            tools=tools,
+            grants=grants,
+            idle_s=idle_s,
+            stays=stays,
+            release=release,
         )
 
     async def _require_sandbox(self) -> None:
@@ -406,14 +424,16 @@ class Engine:
             return None
         return models.choose(settings.model) if settings.model else await models.default()
 
-    async def _resumed(self, log: StoredLog, env: Mapping[str, str], options: SessionOptions) -> _Past:
+    async def _resumed(self, log: OpenLog, env: Mapping[str, str], options: SessionOptions) -> _Past:
         """The stored conversation, if it is sound. Refused where something must be judged and nobody shall be asked."""
-        _kept(self.store.find(log.session))  # its content may have expired until we had the lock
-        log.verify(last=VERIFIED_ON_RESUME)
-        kept = self.store.fold(log.session)
+        row = _kept(
+            await self.sessions.find(log.session)
+        )  # its content may have expired until we had the lock
+        await self.sessions.verify(log.session, last=VERIFIED_ON_RESUME)
+        kept = await self.sessions.fold(log.session)
         conversation = Conversation.restored(kept) if kept is not None else Conversation()
         kept_until, stopped_ms = conversation.last_id, 0
-        for envelope in self.store.events(log.session, after=kept_until):
+        async for envelope in self.sessions.events(log.session, after=kept_until):
             conversation.apply(envelope)
             if not_after_the_end(envelope):
                 stopped_ms = envelope.ts_ms
@@ -428,7 +448,7 @@ class Engine:
 
         run = InterruptedRun(
             cwd=conversation.cwd,
-            created_ms=self.store.find(log.session).created_ms,
+            created_ms=row.created_ms,
             stopped_ms=stopped_ms,
             understand=understanding(env, conversation.cwd),
             repository_at=lambda folder: repository_of(self._ground.spawn, cwd=folder, env=env),
@@ -478,19 +498,19 @@ class Engine:
         if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
-    def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> StoredLog:
+    async def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> OpenLog:
         options = settings.options
         if command.resume is None:
-            log = self.store.create(
+            log = await self.sessions.create(
                 cwd,
                 profile=settings.profile,
                 aliases=command.aliases,
                 headless=options.headless,
             )
         else:
-            log = self.store.open(self.store.find(command.resume).id)
+            log = await self.sessions.open((await self.sessions.find(command.resume)).id)
         if options.title:
-            self.store.rename(log.session, options.title)
+            await self.sessions.rename(log.session, options.title)
         return log
 
 
@@ -532,7 +552,7 @@ def store_to_look(env: Mapping[str, str]) -> Generator[SessionStore]:
 
     Where their disk cannot be written, a copy that nobody else sees and that goes afterwards.
     """
-    from bridle.sessions.shelf import copied_where_unwritable
+    from bridle.sessions.readable_copy import copied_where_unwritable
 
     with (
         copied_where_unwritable(folders(env).data) as folder,
@@ -595,7 +615,7 @@ def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> N
         raise CommandRefused("WideFolder", path=visible(cwd), problem=problem)
 
 
-def _kept(row: SessionRow) -> SessionRow:
+def _kept(row: StoredSession) -> StoredSession:
     """The session, if its content is still there: a model that remembers nothing would only pretend to go on."""
     if row.expired_ms is not None:
         raise CommandRefused("SessionExpired", session=row.id, day=iso_ms(row.expired_ms)[:10])

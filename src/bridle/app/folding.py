@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridle.engine.conversation import Conversation
+from bridle.engine.store_ports import OpenLog
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Notice
-from bridle.sessions.log import StoredLog
 
 if TYPE_CHECKING:
     from bridle.app.transcript_file import Format, KeptTranscript
@@ -33,7 +33,7 @@ class KeptFold:
 
     def __init__(
         self,
-        log: StoredLog,
+        log: OpenLog,
         conversation: Conversation,
         kept_until: int,
         *,
@@ -74,15 +74,15 @@ class KeptFold:
                 return
             self._kept_until, self._epoch = last, self._conversation.epoch
 
-    def at_close(self) -> None:
-        """The same at the end of a run, when nobody waits. Blocks for a commit."""
+    async def at_close(self) -> None:
+        """The same at the end of a run."""
         if self._transcript is not None:
-            self._transcript.catch_up()
+            await asyncio.to_thread(self._transcript.catch_up)
         last = self._conversation.last_id
         if last - self._kept_until < FOLD_EVERY:
             return
         if (folded := self._conversation.folded()) is not None:
-            self._log.keep_fold(last, folded)
+            await asyncio.to_thread(self._log.keep_fold, last, folded)
 
     async def _transcribe(self, transcript: KeptTranscript) -> None:
         problem = await asyncio.to_thread(transcript.catch_up)
@@ -96,7 +96,7 @@ def _not_written(problem: str) -> Notice:
     return Notice(reason="TranscriptNotWritten", message=message)
 
 
-def session_transcript(log: StoredLog, state: str, form: Format | None) -> KeptTranscript | None:
+def session_transcript(log: OpenLog, state: str, form: Format | None) -> KeptTranscript | None:
     """The transcript of this session; None where settings want none."""
     if form is None:
         return None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
+from bridle.engine.store_ports import Archive
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
-from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.base.daily_log import DailyLog, LogLevel
@@ -122,7 +122,7 @@ def log_wanted(
 
 
 class Housekeeping:
-    """Lets old content go while an engine works, at most once a day, in a thread that can be stopped at any time.
+    """Lets old content go while an engine works, at most once a day; it can be stopped at any time.
 
     What is cut off goes on with the next engine. The first look, and one after a long time, lets nothing go: what is
     due goes a day later, by a clock that was right for that long. Such a look is marked with a negative time.
@@ -130,13 +130,13 @@ class Housekeeping:
 
     def __init__(
         self,
-        store: SessionStore,
+        archive: Archive,
         where: Folders,
         env: Mapping[str, str],
         clock: Clock,
     ) -> None:
         self._notes: Notes | None = None
-        self._store = store
+        self._archive = archive
         self._where = where
         self._env = env
         self._clock = clock
@@ -153,7 +153,7 @@ class Housekeeping:
         if last_ms is None or (last_ms >= 0 and now_ms - last_ms > LONG_MS):
             _mark(self._marker, -now_ms)
         elif self._is_due():
-            self._task = asyncio.create_task(asyncio.to_thread(self._sweep_alone, cwd))
+            self._task = asyncio.create_task(self._sweep_alone(cwd))
 
     def _is_due(self) -> bool:
         last_ms = _marked(self._marker)
@@ -172,31 +172,33 @@ class Housekeeping:
                 reason = failure.reason if isinstance(failure, BridleError) else type(failure).__name__
                 self._notes.write("warning", "store", "old content stays", reason=reason)
 
-    def _sweep_alone(self, cwd: str) -> None:
+    async def _sweep_alone(self, cwd: str) -> None:
         """Of all engines that begin on a new day one does it; the others would only be in its way."""
         with files.FileLock(f"{self._marker}.lock") as lock:
             if lock.acquire() and self._is_due():
-                self._sweep(cwd)
+                await self._sweep(cwd)
 
-    def _sweep(self, cwd: str) -> None:
-        from bridle.app.keeping import days_kept, sweep
+    async def _sweep(self, cwd: str) -> None:
+        from bridle.app.keeping import days_kept, forget_beside
 
-        with self._store.shelf.elsewhere() as shelf:
-            days = days_kept(self._where, self._env, cwd)
-            expired = sweep(shelf, self._where, days, stopped=self._stop.is_set)
+        expired = await self._archive.expire(
+            days_kept(self._where, self._env, cwd),
+            beside=forget_beside(self._where),
+            stopped=self._stop.is_set,
+        )
         if expired.sessions and self._notes is not None:
             self._notes.write("info", "store", "old content went", sessions=len(expired.sessions))
         if not self._stop.is_set():
             _mark(self._marker, self._clock.now_ms())
 
 
-def expiry_notice(
-    store: SessionStore, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
+async def expiry_notice(
+    archive: Archive, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
 ) -> str | None:
     """What to say to a person about content that goes soon, once a day."""
-    from bridle.app.keeping import NOTICE_DAYS, days_kept, soon
+    from bridle.app.keeping import NOTICE_DAYS, NOTICE_MS, days_kept
 
-    found = soon(store.shelf, days_kept(where, env, cwd), now_ms=now_ms)
+    found = await archive.expiring(days_kept(where, env, cwd), until_ms=now_ms + NOTICE_MS)
     if not found or not _once_a_day(os.path.join(where.state, "expiry-told"), now_ms):
         return None
     first = found[0]

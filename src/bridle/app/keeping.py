@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 
 from bridle.app.folding import transcripts_of
 from bridle.base.ids import SESS, is_id
 from bridle.config.folders import Folders
 from bridle.config.tiers import load
-from bridle.sessions.retention import DAY_MS, DaysOf, Due, Expired, delete, expire, expiring
-from bridle.sessions.shelf import Shelf
-from bridle.sessions.store import SessionRow, SessionStore
+from bridle.engine.store_ports import DaysOf, ForgetBeside
 
 NOTICE_DAYS = 7
 """So long before content expires people are told."""
+NOTICE_MS = NOTICE_DAYS * 24 * 3600 * 1000
 
 
 def days_kept(where: Folders, env: Mapping[str, str], cwd: str) -> DaysOf:
@@ -35,37 +34,14 @@ def days_kept(where: Folders, env: Mapping[str, str], cwd: str) -> DaysOf:
     return days_of
 
 
-def sweep(
-    shelf: Shelf, where: Folders, days_of: DaysOf, *, stopped: Callable[[], bool] = lambda: False
-) -> Expired:
-    """Lets the content of every session go that is due, in the database and beside it. Blocks."""
-    return expire(shelf, days_of, beside=lambda session: _remove_outputs(where, session), stopped=stopped)
-
-
-def soon(shelf: Shelf, days_of: DaysOf, *, now_ms: int) -> list[Due]:
-    """The sessions whose content goes within the next days."""
-    return expiring(shelf, days_of, until_ms=now_ms + NOTICE_DAYS * DAY_MS)
-
-
-def delete_session(store: SessionStore, row: SessionRow, where: Folders) -> bool:
-    """Deletes everything of a session; False when somebody is working with it."""
-    return delete(
-        store.shelf, row.id, row.log_key, row.log, beside=lambda session: _remove_outputs(where, session)
-    )
-
-
-def branch_session(store: SessionStore, row: SessionRow, where: Folders, *, turn: int | None = None) -> str:
-    """A branch with the long outputs its conversation refers to. Returns its id."""
-    from bridle.sessions.branch import branch
-
-    made = branch(store.shelf, row, turn=turn)
-    kept = outputs_of(where, row.id)
+def copy_outputs(where: Folders, session: str, made: str) -> None:
+    """Gives a branch the long outputs its conversation refers to."""
+    kept = outputs_of(where, session)
     if os.path.isdir(kept):
         with contextlib.suppress(
             OSError
         ):  # without them a long output cannot be read again, and that is said then
             shutil.copytree(kept, outputs_of(where, made), symlinks=True)
-    return made
 
 
 def outputs_of(where: Folders, session: str) -> str:
@@ -73,7 +49,12 @@ def outputs_of(where: Folders, session: str) -> str:
     return os.path.join(where.state, "outputs", session)
 
 
-def _remove_outputs(where: Folders, session: str) -> None:
-    if is_id(session, SESS):
-        for folder in (outputs_of(where, session), transcripts_of(where.state, session)):
-            shutil.rmtree(folder, ignore_errors=True)
+def forget_beside(where: Folders) -> ForgetBeside:
+    """Removes what lies beside the store of a session: its long outputs and its transcripts."""
+
+    def forget(session: str) -> None:
+        if is_id(session, SESS):
+            for folder in (outputs_of(where, session), transcripts_of(where.state, session)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    return forget

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.keeping import days_kept, soon
+from bridle.app.keeping import NOTICE_MS, days_kept
 from bridle.app.models import DEMO, Models
 from bridle.base.clock import Clock, iso_ms
 from bridle.config.folders import Folders
+from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store, StoredSession
 from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.protocol.events import CostIncremented
+from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
 from bridle.providers.model_facts import ModelFacts
-from bridle.sessions.store import SessionRow, SessionStore
-from bridle.sessions.text_search import CLOSING, OPENING, last_answers, search
 
 if TYPE_CHECKING:
     from bridle.app.known_models import KnownModels
@@ -36,7 +34,7 @@ SHORT_ID = 10
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """What answers are made from. `known` are the models of an open session, or those of the person's own settings."""
 
-    store: SessionStore
+    store: Store
     known: Callable[[str | None], KnownModels]
     where: Folders
     env: Mapping[str, str]
@@ -48,13 +46,16 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
     """The answer, with nothing in it of sessions the client does not see."""
     match query:
         case q.ListSessions(cwd=cwd):
-            rows = [row for row in sources.store.list(cwd=cwd) if sight.shows(row.id)]
-            return q.SessionList(sessions=_infos(sources, [row for row in rows if row.title or row.turns]))
+            rows = [row for row in await sources.store.list(cwd=cwd) if sight.shows(row.id)]
+            return q.SessionList(
+                sessions=await _infos(sources, [row for row in rows if row.title or row.turns])
+            )
         case q.DescribeSession(session=session):
-            return _details(sources, session, sight)
+            return await _details(sources, session, sight)
         case q.SearchSessions(words=words, cwd=cwd, limit=limit):
-            hits = [hit for hit in search_hits(sources.store, words, cwd=cwd) if sight.shows(hit.session)]
-            return q.SearchHits(hits=tuple(hits[:limit]))
+            found = await sources.store.search(words, limit=FOUND_MAX)
+            hits = search_hits(found, await sources.store.list(), cwd=cwd)
+            return q.SearchHits(hits=tuple([hit for hit in hits if sight.shows(hit.session)][:limit]))
         case q.ListModels(session=session, names=names, provider=provider):
             return q.ModelList(models=tuple(_models(sources.known(session), names, provider)))
         case q.ListTools(session=session):
@@ -68,9 +69,11 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
 
             return q.ProfileList(profiles=tuple(profile_names(sources.where.config)))
         case q.SumCosts(session=session, since_ms=since_ms, by=by):
-            rows = sources.store.list() if session is None else [sources.store.find(session)]
-            seen = [row for row in rows if sight.shows(row.id)]
-            return cost_sum(sources.store, seen, since_ms=since_ms, by=by, models=sources.known(None).models)
+            store = sources.store
+            rows = await store.list() if session is None else [await store.find(session)]
+            seen = [row for row in rows if sight.shows(row.id) and row.updated_ms >= since_ms]
+            paid = [(row, await store.costs(row.id, since_ms=since_ms)) for row in seen]
+            return cost_sum(paid, by=by, models=sources.known(None).models)
         case q.CheckHealth():
             return q.Health(
                 version=__version__,
@@ -88,14 +91,22 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
 # Sessions
 
 
-def _infos(sources: Sources, rows: Iterable[SessionRow]) -> tuple[q.SessionInfo, ...]:
+async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.SessionInfo, ...]:
+    """How long content is kept is said by the settings of the first session's folder."""
+    if not rows:
+        return ()
+    store = sources.store
+    days = days_kept(sources.where, sources.env, rows[0].cwd)
     return session_infos(
-        sources.store, rows, where=sources.where, env=sources.env, now_ms=sources.clock.now_ms()
+        [await store.describe(row.id) for row in rows],
+        everyone=[row.id for row in await store.list()],
+        answers=await store.last_answers(),
+        due=await store.expiring(days, until_ms=sources.clock.now_ms() + NOTICE_MS),
     )
 
 
-def _details(sources: Sources, name: str, sight: ClientSight) -> q.SessionDetails:
-    (info,) = _infos(sources, [sources.store.find(name)])
+async def _details(sources: Sources, name: str, sight: ClientSight) -> q.SessionDetails:
+    (info,) = await _infos(sources, [await sources.store.find(name)])
     live = sight.live.get(info.id)
     clients = () if live is None else tuple(one.client for one in live.attachments.values())
     return q.SessionDetails(
@@ -105,25 +116,18 @@ def _details(sources: Sources, name: str, sight: ClientSight) -> q.SessionDetail
 
 
 def session_infos(
-    store: SessionStore,
-    rows: Iterable[SessionRow],
+    described: Iterable[Description],
     *,
-    where: Folders,
-    env: Mapping[str, str],
-    now_ms: int,
-    here: str | None = None,
+    everyone: Iterable[str],
+    answers: Mapping[str, str],
+    due: Iterable[Due],
 ) -> tuple[q.SessionInfo, ...]:
-    """What there is to know of these stored sessions without reading their events.
+    """What there is to know of these sessions without reading their events, of `everyone` that is stored.
 
-    How long content is kept is said by the settings of the folder `here`, or of the first session's.
+    `answers` are what models said last, `due` whose content goes soon.
     """
-    rows = list(rows)
-    if not rows:
-        return ()
-    answers = last_answers(store.shelf)
-    kept = days_kept(where, env, here or rows[0].cwd)
-    due = {one.id: one.at_ms for one in soon(store.shelf, kept, now_ms=now_ms)}
-    short = short_ids(row.id for row in store.list())
+    expires = {one.id: one.at_ms for one in due}
+    short = short_ids(everyone)
     return tuple(
         q.SessionInfo(
             id=row.id,
@@ -133,7 +137,7 @@ def session_infos(
             named=row.renamed,
             profile=row.profile,
             model=row.model,
-            state=_state(store, row),
+            state=_state(one),
             turns=row.turns,
             usd=row.usd,
             created_ms=row.created_ms,
@@ -143,10 +147,11 @@ def session_infos(
             branch_of=row.branch_of,
             imported_ms=row.imported_ms,
             expired_ms=row.expired_ms,
-            expires_ms=due.get(row.id),
+            expires_ms=expires.get(row.id),
             last=" ".join(answers.get(row.id, "").split())[-LAST_CHARS:],
         )
-        for row in rows
+        for one in described
+        for row in (one.session,)
     )
 
 
@@ -164,20 +169,18 @@ def _alike(one: str, other: str) -> int:
     return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
 
 
-def _state(store: SessionStore, row: SessionRow) -> Literal["stored", "open", "waiting"]:
+def _state(one: Description) -> Literal["stored", "open", "waiting"]:
     """Whether somebody has it open, and whether it waits for an answer."""
-    lock = store.shelf.lock_of(row.log)
-    if not os.path.exists(lock.path):
+    if one.lease is None:
         return "stored"
-    with lock:
-        if lock.acquire():
-            return "stored"
-    return "waiting" if store.last_kind(row) in ("PermissionRequested", "QuestionAsked") else "open"
+    return "waiting" if one.last_kind in ("PermissionRequested", "QuestionAsked") else "open"
 
 
-def search_hits(store: SessionStore, words: str, *, cwd: str | None = None) -> list[q.SearchHit]:
-    """Where the words were said, in one folder or in all."""
-    folders = {row.id: row.cwd for row in store.list()}
+def search_hits(
+    found: Iterable[Found], rows: Iterable[StoredSession], *, cwd: str | None = None
+) -> list[q.SearchHit]:
+    """What was found in one folder or in all, as clients get it. `rows` are the sessions there are."""
+    folders = {row.id: row.cwd for row in rows}
     return [
         q.SearchHit(
             session=hit.session,
@@ -187,7 +190,7 @@ def search_hits(store: SessionStore, words: str, *, cwd: str | None = None) -> l
             who=hit.who,
             excerpt=hit.excerpt.replace(OPENING, "").replace(CLOSING, "").replace("\n", " "),
         )
-        for hit in search(store.shelf, words, limit=FOUND_MAX)
+        for hit in found
         if hit.session in folders and cwd in (None, folders[hit.session])
     ]
 
@@ -288,21 +291,17 @@ class _Sum(msgspec.Struct, kw_only=True):
 
 
 def cost_sum(
-    store: SessionStore,
-    rows: Iterable[SessionRow],
+    paid: Iterable[tuple[StoredSession, Iterable[Envelope]]],
     *,
-    since_ms: int,
     by: Literal["model", "session", "day"],
     models: Models,
 ) -> q.CostSum:
-    """What these sessions paid since a time: the dearest first, or the last day first."""
+    """What these sessions paid, by their `CostIncremented`: the dearest first, or the last day first."""
     sums: dict[str, _Sum] = {}
     total = _Sum(name="total")
     local: dict[str, bool] = {}
-    for row in rows:
-        if row.updated_ms < since_ms:
-            continue
-        for envelope in store.costs(row, since_ms=since_ms):
+    for row, envelopes in paid:
+        for envelope in envelopes:
             cost = envelope.event
             if not isinstance(cost, CostIncremented):
                 continue
@@ -320,7 +319,7 @@ def cost_sum(
     return q.CostSum(rows=tuple(map(_cost_row, listed)), total=_cost_row(total))
 
 
-def _cost_name(row: SessionRow, ts_ms: int, cost: CostIncremented, by: str) -> str:
+def _cost_name(row: StoredSession, ts_ms: int, cost: CostIncremented, by: str) -> str:
     match by:
         case "session":
             return f"{row.id} {row.title}".strip()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridle.credentials.oauth import OAuthClient
     from bridle.credentials.records import Credential
     from bridle.credentials.token_renewal import Renewal
-    from bridle.sessions.database import Database
+    from bridle.sessions.log_key import KeyFile
 
 LOGIN = "bridle login"
 """Where a stored credential comes from, as people know it."""
@@ -200,34 +200,30 @@ class StoredKeys:
 
         Whatever happens in between, each of the two says by itself how it is locked, and the log opens either way.
         """
-        database = self._log_database()
         wrap = self._log_wrap()
-        with database.errors():
-            files.private_folder(self._where.data)
-            with database.locked():
-                self.encrypted.relock(
-                    kind,
-                    passphrase,
-                    before=lambda lock: database.key_file.rewrap(lambda data: wrap.with_lock(data, lock)),
-                )
-                database.key_file.settle()
+        with self._locked_log_key() as key_file:
+            self.encrypted.relock(
+                kind,
+                passphrase,
+                before=lambda lock: key_file.rewrap(lambda data: wrap.with_lock(data, lock)),
+            )
+            key_file.settle()
 
     def _lock_log_likewise(self) -> None:
         """The first credential was stored: the log's key gets the lock of the store, where both can be opened."""
         if not os.path.lexists(log_key_path(self._where)):
             return
-        database = self._log_database()
         with contextlib.suppress(BridleError, OSError):
             before = self.log_key.lock_kind()
-            with database.locked():
-                database.key_file.rewrap(self._log_wrap().followed)
+            with self._locked_log_key() as key_file:
+                key_file.rewrap(self._log_wrap().followed)
             if self.log_key.lock_kind() != before:
                 self._notice("Your sessions have the same lock as your stored keys now.")
 
-    def _log_database(self) -> Database:
-        from bridle.sessions.database import Database
+    def _locked_log_key(self) -> contextlib.AbstractContextManager[KeyFile]:
+        from bridle.sessions.key_lock import locked_key
 
-        return Database(
+        return locked_key(
             self._where.data, now_ms=self._clock.now_ms, notice=self._notice, key_wrap=self.log_key
         )
 

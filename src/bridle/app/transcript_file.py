@@ -16,11 +16,10 @@ import msgspec
 from bridle.base import files
 from bridle.clients.as_chain import ChainForm
 from bridle.clients.as_events import EventsForm
+from bridle.engine.store_ports import OpenLog, Record
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
 from bridle.sessions.export import clean, jsonl
-from bridle.sessions.log import StoredLog
-from bridle.sessions.log_reader import Record
 
 Format: TypeAlias = Literal["events", "envelope", "chain"]
 
@@ -37,7 +36,7 @@ ABOUT: Final = "session.json"
 class KeptTranscript:
     """The file of one open session. A run begins by writing it anew, then adds what is new."""
 
-    def __init__(self, log: StoredLog, folder: str, form: Format) -> None:
+    def __init__(self, log: OpenLog, folder: str, form: Format) -> None:
         self._log = log
         self._folder = folder
         self._format: Format = form

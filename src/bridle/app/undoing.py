@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock
+from bridle.base.files import KEPT_OBJECTS
 from bridle.base.ids import Ids
 from bridle.base.paths import PathTarget, is_beneath_any, session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.store_ports import OpenLog
 from bridle.protocol.events import Notice
-from bridle.sessions.log_reader import LogName
-from bridle.sessions.store import SessionStore, StoredLog
+from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.engine.ports import AskPerson
     from bridle.safety.path_guard import PathPolicy
-    from bridle.sessions.undo_commands import Talk
-    from bridle.sessions.undo_keeper import Ground, Keeper
-    from bridle.sessions.undo_service import Undo
-    from bridle.sessions.undo_store import UndoStore
+    from bridle.undo.keeper import Ground, Keeper
+    from bridle.undo.undo_commands import Talk
+    from bridle.undo.undo_service import Undo
 
 UNDO_DOES: Mapping[str, str] = {
     "undo": "take back what the last turn did to files: /undo [TURN|CALL|session]",
@@ -50,7 +50,7 @@ class SessionUndo(msgspec.Struct, frozen=True):
 
     def notices(self) -> list[Notice]:
         """An undo that was cut off when Bridle stopped is told before anything else happens."""
-        from bridle.sessions.undo_words import interrupted
+        from bridle.undo.undo_words import interrupted
 
         return [
             Notice(reason="UndoInterrupted", message=interrupted(cut_off))
@@ -59,7 +59,7 @@ class SessionUndo(msgspec.Struct, frozen=True):
 
 
 def session_undo(
-    log: StoredLog,
+    log: OpenLog,
     journal: Journal,
     *,
     paths: Callable[[], PathPolicy],
@@ -79,12 +79,12 @@ def session_undo(
         return _undo(log, _ground(paths(), where), paths(), clock)
 
     def keeper() -> Keeper:
-        from bridle.sessions.undo_keeper import Keeper  # not before something is about to change
+        from bridle.undo.keeper import Keeper  # not before something is about to change
 
         return Keeper(log.undo_store(), ground=_ground(paths(), where), turn=turn, clock=clock)
 
     def talk() -> Talk:
-        from bridle.sessions.undo_commands import Talk
+        from bridle.undo.undo_commands import Talk
 
         return Talk(
             ask=ask,
@@ -96,12 +96,12 @@ def session_undo(
         )
 
     async def undo(arguments: str) -> SlashEvent:
-        from bridle.sessions.undo_commands import run_undo  # not before somebody wants it
+        from bridle.undo.undo_commands import run_undo  # not before somebody wants it
 
         return await run_undo(work(), arguments, talk())
 
     async def redo(_arguments: str) -> SlashEvent:
-        from bridle.sessions.undo_commands import run_redo
+        from bridle.undo.undo_commands import run_redo
 
         return await run_redo(work(), talk())
 
@@ -166,14 +166,9 @@ def changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
 
     What belongs to a repository itself is not among them.
     """
-    from bridle.sessions.undo_store import UndoStore
-    from bridle.sessions.undo_tree import shown_below
+    from bridle.undo.file_tree import shown_below
 
-    shelf, row = store.shelf, store.find(session)
-    name = LogName(row.id, row.log, row.log_key)
-    kept = UndoStore(name, writer=shelf.writer, database=shelf.database, reader=shelf.reader)
-    with shelf.database.errors():
-        calls = kept.calls()
+    row = store.find(session)
     return {
         call.call_id: [
             shown_below(change.name, (row.cwd,))
@@ -181,29 +176,30 @@ def changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
             if any(state is not None and state.kind != "folder" for state in (change.before, change.after))
             and ".git" not in change.name.split("/")
         ]
-        for call in calls
+        for call in store.undo_of(row.id).calls()
     }
 
 
 def _ground(paths: PathPolicy, where: Folders) -> Ground:
     from bridle.sandbox.git_places import find_repository
-    from bridle.sessions.undo_keeper import Ground
+    from bridle.undo.keeper import Ground
 
     roots = tuple(dict.fromkeys((paths.folders.workspace, *paths.folders.added)))
     found = (find_repository(root) for root in roots)
     repositories = dict.fromkeys(git.common for git in found if git is not None and git.ours)
     return Ground(
         roots=roots,
+        kept_objects=os.path.join(where.data, KEPT_OBJECTS),
         repositories=tuple(path for path in repositories if not is_beneath_any(path, roots)),
         apart=tuple(map(os.path.realpath, where.all)),
     )
 
 
-def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
-    from bridle.sessions.undo_service import Undo  # not before somebody wants it
+def _undo(log: OpenLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
+    from bridle.undo.undo_service import Undo  # not before somebody wants it
 
     store = log.undo_store()
-    ground = _with_destroyed(ground, store)
+    ground = _with_destroyed(ground)
 
     def may_write(path: str) -> str | None:
         return None if is_beneath_any(path, ground.repositories) else _refusal(path, paths)
@@ -211,11 +207,11 @@ def _undo(log: StoredLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Un
     return Undo(store, ground=ground, may_write=may_write, now_ms=clock.now_ms)
 
 
-def _with_destroyed(ground: Ground, store: UndoStore) -> Ground:
+def _with_destroyed(ground: Ground) -> Ground:
     """With the repositories elsewhere that are none any more, and that were looked after when they were."""
     from bridle.sandbox.git_places import named_repositories
 
-    objects = store.objects()
+    objects = ground.objects()
     named = dict.fromkeys(
         (*ground.repositories, *(path for root in ground.roots for path in named_repositories(root)))
     )

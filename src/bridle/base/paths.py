@@ -81,6 +81,11 @@ class PathTarget(msgspec.Struct, frozen=True):
     status: os.stat_result | None
 
 
+def name_of(path: bytes) -> str:
+    """A path as text; what is no UTF-8 in it is held the way `os.fsdecode` holds it."""
+    return os.fsdecode(path)
+
+
 def resolve(value: str, cwd: str) -> str:
     """The absolute path that `value` means in `cwd`, without symlinks, `.`, `..` or doubled slashes.
 

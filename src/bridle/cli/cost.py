@@ -39,7 +39,8 @@ def cost(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         rows = [store.find(parsed.session)] if parsed.session else store.list()
         if parsed.session:
             since_ms = 0 if parsed.since is None else since_ms
-        found = cost_sum(store, rows, since_ms=since_ms, by=parsed.by, models=models)
+        paid = [(row, store.costs(row, since_ms=since_ms)) for row in rows if row.updated_ms >= since_ms]
+        found = cost_sum(paid, by=parsed.by, models=models)
     finally:
         store.close()
     if parsed.json:

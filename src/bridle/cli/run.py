@@ -304,10 +304,12 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
         row = _named_session(parsed, cwd, store)
         if row is None or not parsed.fork:
             return row and row.id
-        from bridle.app.keeping import branch_session
+        from bridle.app.keeping import copy_outputs
         from bridle.config.folders import folders
 
-        return branch_session(store, row, folders(env))
+        made = store.archive.branch(row.id)
+        copy_outputs(folders(env), row.id, made)
+        return made
     finally:
         store.close()
 

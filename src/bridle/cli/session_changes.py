@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from bridle.app.keeping import branch_session, days_kept, delete_session, sweep
+from bridle.app.keeping import copy_outputs, days_kept, forget_beside
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
@@ -16,7 +16,7 @@ from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.sessions.store import SessionRow, SessionStore, busy, one_line
+from bridle.sessions.store import SessionRow, SessionStore, one_line
 
 
 def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -37,7 +37,8 @@ def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
 
 def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     row = kept(store.find(parsed.id))
-    made = branch_session(store, row, folders(env), turn=parsed.at)
+    made = store.archive.branch(row.id, turn=parsed.at)
+    copy_outputs(folders(env), row.id, made)
     if parsed.name:
         store.rename(made, parsed.name)
     if parsed.json:
@@ -77,10 +78,10 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
 
     A file whose first line is no event is refused: nothing says that it was ever an export.
     """
-    from bridle.sessions.import_session import UnreadableLine, import_lines
+    from bridle.sessions.import_session import UnreadableLine
 
     try:
-        return import_lines(store.shelf, lines, cwd=here, profile="default"), ""
+        return store.archive.import_lines(lines, cwd=here, profile="default"), ""
     except UnreadableLine as torn:
         whole = torn.place - 1
         if not b"".join(lines[:whole]).strip():
@@ -88,7 +89,7 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
     missing = f"The file this session was imported from could not be read from line {whole + 1} on."
     with open(os.open(rest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as kept_beside:
         kept_beside.writelines(lines[whole:])
-    made = import_lines(store.shelf, lines[:whole], cwd=here, profile="default", missing=missing)
+    made = store.archive.import_lines(lines[:whole], cwd=here, profile="default", missing=missing)
     store.rename(made, f'part of "{store.find(made).title}"')
     return made, os.path.abspath(rest)
 
@@ -101,9 +102,8 @@ def _is_backup(path: str) -> bool:
 
 def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
     from bridle.cli.console import tell
-    from bridle.sessions.backup import restore
 
-    came = restore(store.shelf, parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
+    came = store.archive.restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
     if parsed.json:
         return say_json(came)
     left = f" {came.left_out} left out: here already, or nothing in them." if came.left_out else ""
@@ -134,8 +134,7 @@ def _delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, s
         return say("Nothing was deleted.\n")
     where = folders(env)
     for row in rows:
-        if not delete_session(store, row, where):
-            raise busy(row.id, store.shelf.lock_of(row.log))
+        store.archive.delete(row.id, beside=forget_beside(where))
         say(f"Deleted: {_named(row)}\n")
     return 0
 
@@ -158,12 +157,10 @@ def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
     where = folders(env)
     days_of = days_kept(where, env, os.path.realpath("."))
     if parsed.dry_run:
-        from bridle.sessions.retention import expiring
-
-        due = expiring(store.shelf, days_of, until_ms=time.time_ns() // 1_000_000)
+        due = store.archive.expiring(days_of, until_ms=time.time_ns() // 1_000_000)
         lines = [f"{one.id}   {visible(one.title, newlines=False)}\n" for one in due]
         return say("".join(lines) or "Nothing is due.\n")
-    expired = sweep(store.shelf, where, days_of)
+    expired = store.archive.expire(days_of, beside=forget_beside(where))
     if expired.busy:
         say(f"{counted(len(expired.busy), 'session')} in use and left alone.\n")
     if not expired.sessions:

@@ -6,19 +6,27 @@ import os
 import time
 from collections.abc import Mapping
 
-from bridle.app.keeping import branch_session, delete_session
+from bridle.app.keeping import NOTICE_MS, copy_outputs, days_kept, forget_beside
 from bridle.app.query_answers import session_infos
 from bridle.cli.session_changes import kept
 from bridle.clients.interaction.picker import Deed, Listed, listed
 from bridle.config.folders import folders
-from bridle.sessions.store import SessionStore, busy
+from bridle.sessions.store import SessionStore
 
 
 def listed_sessions(store: SessionStore, env: Mapping[str, str], here: str) -> tuple[Listed, ...]:
     """Every session somebody has said something in, the one used last first, for somebody in the folder `here`."""
     here, now_ms = os.path.realpath(here), time.time_ns() // 1_000_000
     rows = [row for row in store.list() if row.title or row.turns]
-    found = session_infos(store, rows, where=folders(env), env=env, now_ms=now_ms, here=here)
+    if not rows:
+        return ()
+    archive = store.archive
+    found = session_infos(
+        [store.describe(row.id) for row in rows],
+        everyone=[row.id for row in store.list()],
+        answers=archive.last_answers(),
+        due=archive.expiring(days_kept(folders(env), env, here), until_ms=now_ms + NOTICE_MS),
+    )
     home = env.get("HOME", "")
     return tuple(listed(one, now_ms=now_ms, here=here, home=home) for one in found)
 
@@ -28,11 +36,10 @@ def do_deed(store: SessionStore, env: Mapping[str, str], deed: Deed) -> None:
     row, where = store.find(deed.id), folders(env)
     match deed.what:
         case "fork":
-            branch_session(store, kept(row), where)
+            copy_outputs(where, row.id, store.archive.branch(kept(row).id))
         case "pin":
             store.pin(row.id, pinned=not row.pinned)
         case "rename":
             store.rename(row.id, deed.title)
         case "delete":
-            if not delete_session(store, row, where):
-                raise busy(row.id, store.shelf.lock_of(row.log))
+            store.archive.delete(row.id, beside=forget_beside(where))

@@ -7,7 +7,6 @@ import argparse
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
-from bridle.protocol.errors import BridleError
 from bridle.sessions.store import SessionStore
 
 EXIT_DAMAGED = 1
@@ -17,8 +16,7 @@ def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
     """Exit code 1 when something was damaged, repaired or not: whoever asked has something to read."""
     from bridle.sessions import repair
 
-    database = store.shelf.database
-    report = repair.examine(database) if parsed.check else repair.repair(database)
+    report = store.archive.repair(only_look=parsed.check)
     code = 0 if report.whole else EXIT_DAMAGED
     if parsed.json:
         say_json({"whole": report.whole, "report": report})
@@ -32,22 +30,11 @@ def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 
 def rekey(store: SessionStore) -> int:
-    from bridle.sessions import rekey
-
-    database = store.shelf.database
-    if not database.exists():
-        raise BridleError("NothingStored")
-    rekey.rekey(database)
-    return say(f"Everything is encrypted with a new key: {visible(database.key_path)}\n")
+    return say(f"Everything is encrypted with a new key: {visible(store.archive.rekey())}\n")
 
 
 def back_up(store: SessionStore, parsed: argparse.Namespace) -> int:
-    from bridle.sessions import backup
-
-    database = store.shelf.database
-    if not database.exists():
-        raise BridleError("NothingStored")
-    made = backup.back_up(database, parsed.file)
+    made = store.archive.back_up(parsed.file)
     if parsed.json:
         return say_json(made)
     path, key = visible(made.path, newlines=False), visible(made.key_path, newlines=False)

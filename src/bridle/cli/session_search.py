@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 
-from bridle.app.query_answers import search_hits
+from bridle.app.query_answers import FOUND_MAX, search_hits
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
@@ -22,7 +22,7 @@ def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
     if not words.strip():
         raise UsageError("Search for what? bridle sessions search WORDS")
     rows = {row.id: row for row in store.list()}
-    found = search_hits(store, words)
+    found = search_hits(store.archive.search(words, limit=FOUND_MAX), rows.values())
     here = os.path.realpath(".")
     wanted = found if parsed.all else [hit for hit in found if rows[hit.session].cwd == here]
     if parsed.json:

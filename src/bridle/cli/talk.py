@@ -35,6 +35,7 @@ from bridle.clients.line.terminal import Terminal, look_of
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.settings_writer import set_value
+from bridle.engine.store_ports import Archive
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.protocol.events import GrantAdded
@@ -88,7 +89,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 return await _demo(env)
             create = _with_model(create, model)
             model_from = "chosen just now"
-        _tell_what_expires(engine.store, env)
+        await _tell_what_expires(engine.sessions, env)
         connection = engine.connect(name="terminal", answers=True)
         try:
             return await talk(
@@ -292,12 +293,12 @@ def _listed(store: SessionStore, env: Mapping[str, str]) -> tuple[Listed, ...]:
     return listed_sessions(store, env, ".")
 
 
-def _tell_what_expires(store: SessionStore, env: Mapping[str, str]) -> None:
+async def _tell_what_expires(archive: Archive, env: Mapping[str, str]) -> None:
     """Once a day, before content goes."""
     from bridle.app.housekeeping import expiry_notice
 
     now_ms = time.time_ns() // 1_000_000
-    told = expiry_notice(store, folders(env), env, now_ms=now_ms, cwd=os.path.realpath("."))
+    told = await expiry_notice(archive, folders(env), env, now_ms=now_ms, cwd=os.getcwd())
     if told is not None:
         tell(told)
 

@@ -20,11 +20,11 @@ from bridle.clients.interaction.undo_question import conflict_words, undo_headli
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import ContextAdded
 from bridle.protocol.messages import TextBlock
-from bridle.sessions import undo_words as words
 from bridle.sessions.store import SessionRow, SessionStore
-from bridle.sessions.undo_plan import Plan, Step
-from bridle.sessions.undo_preview import conflict, preview
-from bridle.sessions.undo_service import SESSION
+from bridle.undo import undo_words as words
+from bridle.undo.undo_plan import Plan, Step
+from bridle.undo.undo_preview import conflict, preview
+from bridle.undo.undo_service import SESSION
 
 EXIT_STOPPED = 1
 

@@ -32,6 +32,7 @@ from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
+    from bridle.engine.store_ports import Store
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -88,10 +89,10 @@ class HarnessSession:
         return self.engine.multiplexer.session(self.id).journal.conversation
 
     async def stored(self) -> list[Envelope]:
-        """What the log holds, read from the disk."""
+        """What the log holds, as the store has it."""
         with contextlib.suppress(CommandRefused):  # what has ended is stored
             await self.engine.multiplexer.session(self.id).journal.committed()
-        return list(self.engine.store.events(self.id))
+        return [envelope async for envelope in self.engine.sessions.events(self.id)]
 
 
 @asynccontextmanager
@@ -107,6 +108,7 @@ async def harness(
     answers: bool = False,
     fetch: JudgedFetch | None = None,
     tools: Sequence[Tool | ToolSource] = (),
+    store: Store | None = None,
     waits_for_room: bool = False,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
@@ -114,7 +116,8 @@ async def harness(
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones. `waits_for_room`: on a full disk
+    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones. `store` keeps the
+    sessions in place of the encrypted database. `waits_for_room`: on a full disk
     somebody is there to make room.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
@@ -129,6 +132,7 @@ async def harness(
             model=model,
             fetch=fetch,
             tools=tools,
+            store=store,
             waits_for_room=waits_for_room,
         )
         try:

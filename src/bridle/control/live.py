@@ -29,16 +29,17 @@ LiveState: TypeAlias = Literal["opening", "open", "ending", "ended"]
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A session that was opened, and what its owner does with it.
 
-    `idle_after_s` says how long it may stay with nobody attached and nothing to do, None for ever; `release` keeps what
-    is to be kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
+    It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
+    kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
     without asking beyond its rules.
     """
 
     session: Session
     tools: Callable[[], tuple[ToolEntry, ...]]
     grants: Callable[[], tuple[GrantEntry, ...]]
-    idle_after_s: Callable[[], float | None]
-    release: Callable[[], None]
+    idle_s: float
+    stays: Callable[[], Awaitable[bool]]
+    release: Callable[[], Awaitable[None]]
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +69,7 @@ class LiveSession:
         self._settled = asyncio.Event()
         self._timer: Timer | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def open(self, opening: Awaitable[Run]) -> None:
         """Takes over what is opened. Where that fails there is nothing to end."""
@@ -133,7 +135,7 @@ class LiveSession:
             await self.session.end(cause)
         finally:
             try:
-                self.run.release()
+                await self.run.release()
             except StoreError as failure:
                 self.failure = failure
                 raise
@@ -151,15 +153,19 @@ class LiveSession:
         """Looks again when a session nobody is attached to may have been idle for long enough."""
         if self.attachments or self._timer is not None or self.state != "open":
             return
-        after_s = self.run.idle_after_s()
-        if after_s is not None:
-            self._timer = self._clock.call_later(after_s, self._look)
+        self._timer = self._clock.call_later(self.run.idle_s, self._look)
 
     def _look(self) -> None:
         self._timer = None
         if self.session.busy:
             self._watch()
-        elif self.run.idle_after_s() is not None:  # it may have been pinned since
+        else:
+            self._looking = asyncio.get_running_loop().create_task(self._end_unless_it_stays())
+
+    async def _end_unless_it_stays(self) -> None:
+        if await self.run.stays():
+            self._watch()
+        elif not (self.attachments or self.session.busy):  # somebody may have come meanwhile
             self.end_soon("idle")
 
     def _stop_timer(self) -> None:

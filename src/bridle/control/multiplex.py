@@ -8,7 +8,7 @@ its place in the order. The engine sees a client's id and class, never how it is
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -86,14 +86,14 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     open: Callable[[CreateSession, Client], Awaitable[Run]]
-    find: Callable[[str], tuple[str, str]]
-    past: Callable[[str, int], Iterable[Envelope]]
-    bounds_of: Callable[[CreateSession], Bounds]
+    find: Callable[[str], Awaitable[tuple[str, str]]]
+    past: Callable[[str, int], AsyncIterator[Envelope]]
+    bounds_of: Callable[[CreateSession], Awaitable[Bounds]]
     answer: Callable[[AnyQuery, ClientSight], Awaitable[AnyQueryAnswer]]
-    rename: Callable[[str, str], None]
-    pin: Callable[[str, bool], None]
-    branch: Callable[[str, int | None], str]
-    delete: Callable[[str], None]
+    rename: Callable[[str, str], Awaitable[None]]
+    pin: Callable[[str, bool], Awaitable[None]]
+    branch: Callable[[str, int | None], Awaitable[str]]
+    delete: Callable[[str], Awaitable[None]]
 
 
 ChooseModel = Callable[[str, str, Client], ModelChanged]
@@ -142,14 +142,14 @@ class Multiplexer:
             live = self._live.get(command.session)
             if live is not None and live.state == "open":
                 await live.session.rested()
-        self._admit(client, claims, command)
+        self._admit(client, claims, command, await self._bounds_for(client, command))
         match command:
             case CreateSession():
                 live, accepted = await self._create(client, claims, command)
             case AttachSession():
                 live, accepted = await self._attach(client, claims, command)
             case RenameSession() | PinSession() | BranchSession() | DeleteSession():
-                return Accepted(session=self._put_in_order(command))
+                return Accepted(session=await self._put_in_order(command))
             case _:
                 live = self._named(session_of(command), command)
                 accepted = await self._carry_out(client, live, command)
@@ -211,18 +211,18 @@ class Multiplexer:
                 self._failure = None
             raise
 
-    def _put_in_order(self, command: RenameSession | PinSession | BranchSession | DeleteSession) -> str:
+    async def _put_in_order(self, command: RenameSession | PinSession | BranchSession | DeleteSession) -> str:
         """What is done to a stored session, open or not. Returns the session it is about afterwards."""
-        session, _ = self._source.find(command.session)
+        session, _ = await self._source.find(command.session)
         match command:
             case RenameSession(title=title):
-                self._source.rename(session, title)
+                await self._source.rename(session, title)
             case PinSession(pinned=pinned):
-                self._source.pin(session, pinned)
+                await self._source.pin(session, pinned)
             case BranchSession(turn=turn):
-                return self._source.branch(session, turn)
+                return await self._source.branch(session, turn)
             case DeleteSession():
-                self._source.delete(session)
+                await self._source.delete(session)
         return session
 
     def _run_slash(self, client: Client, session: Session, command: RunSlash) -> int | None:
@@ -245,7 +245,7 @@ class Multiplexer:
             )
         else:
             live, opened = await self._resumed(
-                command.resume, client, lambda session, _cwd: structs.replace(command, resume=session)
+                command.resume, client, lambda plain, _: structs.replace(command, resume=plain.resume)
             )
         if not opened:
             _refuse_other_options(live, command)
@@ -263,37 +263,37 @@ class Multiplexer:
         opened = False
         if live is None or live.state != "open":
             live, opened = await self._resumed(
-                command.session, client, lambda session, cwd: self._reopening(session, cwd, client)
+                command.session, client, lambda plain, bounds: self._reopening(plain, client, bounds)
             )
         live.attach(client, claims, command.since)
         if opened:
             live.session.begin()
         return live, _accepted(live)
 
-    def _reopening(self, session: str, cwd: str, client: Client) -> CreateSession:
+    def _reopening(self, plain: CreateSession, client: Client, bounds: Bounds | None) -> CreateSession:
+        session = plain.resume or ""
         config = {"on_orphan": "ask" if client.answers else "fail"}
-        command = CreateSession(cwd=cwd, resume=session, config=config)
         if (before := self._idle_ended.get(session)) is None:
-            return command
-        if client.identity == "agent":
-            return structs.replace(
-                command, config=options_for_agents(before.config, self._source.bounds_of(command))
-            )
+            return structs.replace(plain, config=config)
+        if bounds is not None:
+            return structs.replace(plain, config=options_for_agents(before.config, bounds))
         return structs.replace(before, resume=session, model=None, mode=None)
 
     async def _resumed(
-        self, name: str, client: Client, command_of: Callable[[str, str], CreateSession]
+        self, name: str, client: Client, command_of: Callable[[CreateSession, Bounds | None], CreateSession]
     ) -> tuple[LiveSession, bool]:
         """The live session of this name, which may be opened for it; True if it was. Two who come at once get one.
 
-        What it is opened with is asked for by id and folder when nothing of an earlier run is under way any more.
+        What it is opened with is made of its id and its folder when nothing of an earlier run is under way any more.
         """
-        session, cwd = self._source.find(name)
+        session, cwd = await self._source.find(name)
+        plain = CreateSession(cwd=cwd, resume=session)
+        bounds = await self._bounds_for(client, plain)
         while (live := self._live.get(session)) is not None:
             await live.settled()
             if live.state == "open":
                 return live, False
-        live = LiveSession(command_of(session, cwd), clock=self._clock, ended=self._forget)
+        live = LiveSession(command_of(plain, bounds), clock=self._clock, ended=self._forget)
         self._live[session] = live
         return await self._opened(live, client)
 
@@ -344,20 +344,28 @@ class Multiplexer:
 
     # The gate
 
-    def _admit(self, client: Client, claims: Claims | None, asked: Asked) -> None:
+    async def _bounds_for(self, client: Client, asked: Asked) -> Bounds | None:
+        """What the person's own settings give a session that an agent wants: looked up before the gate, which then
+        judges in one go."""
+        if client.identity == "agent" and isinstance(asked, CreateSession):
+            return await self._source.bounds_of(asked)
+        return None
+
+    def _admit(
+        self, client: Client, claims: Claims | None, asked: Asked, bounds: Bounds | None = None
+    ) -> None:
         """Raises `CommandRefused` for what this client may not do."""
-        refusal = may(client, claims, asked, self._meant_session(client, asked))
+        refusal = may(client, claims, asked, self._meant_session(client, asked, bounds))
         if refusal is not None:
             raise CommandRefused(refusal.reason, **refusal.data)
 
-    def _meant_session(self, client: Client, asked: Asked) -> MeantSession:
+    def _meant_session(self, client: Client, asked: Asked, bounds: Bounds | None) -> MeantSession:
         live = self._live.get(session_of(asked) or "")
         if live is not None and live.state == "opening":
             live = None
         if isinstance(asked, CreateSession):
-            if client.identity != "agent":
+            if bounds is None:
                 return NOT_OPEN
-            bounds = self._source.bounds_of(asked)
             if live is not None:
                 bounds = structs.replace(bounds, mode=live.session.journal.conversation.mode)
             return MeantSession(bounds=bounds)
@@ -387,7 +395,7 @@ class Multiplexer:
         """The events of a session the client is attached to, for as long as it is."""
         self._admit(client, claims, FollowEvents(session))
         if self._reads_end(client, session):
-            for envelope in self._source.past(session, since):
+            async for envelope in self._source.past(session, since):
                 yield envelope
             return
         live = self._live[session]

@@ -385,6 +385,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "The log of {session} is damaged at event {event}: {problem}. Save what is whole: bridle sessions repair",
         1,
     ),
+    "LeaseLost": Sentence(
+        "Another run has taken over {session} ({holder}), so this one writes nothing more. "
+        "What was stored before is whole.",
+        1,
+    ),
     "LogsLost": Sentence(
         "{count} stored sessions are gone from {path}, as after a power cut. What there is to know: "
         "bridle sessions repair",

@@ -1,9 +1,8 @@
-"""The encrypted log of every session, the ledger of tool calls, finding a session again, and undo.
+"""The encrypted log of every session, the ledger of tool calls, and finding a session again.
 
-Owns      `sessions.db` with its key and schema, the chain over events, the writer thread, run locks, the undo store.
-Imports   `base`, `protocol`, and of `engine` the `SessionLog` port (which `log.StoredLog` implements), tools and slash.
-Start at  `store.py` (what others call), then `log.py` (one open session), `writer.py` (how rows get to disk); for undo
-          `undoable.py` (the layer), `undo_keeper.py` (what is kept), `undo_service.py` (how it is put back).
+Owns      `sessions.db` with its key and schema, the chain over events, the writer thread, run locks, undo's tables.
+Imports   `base`, `protocol`, and of `engine` the ports it implements (in `log` and `undo_store`) and the fold.
+Start at  `store.py` (what others call), then `log.py` (one open session), `writer.py` (how rows get to disk).
 Is not    the meaning of events: conversations, costs and transcripts are folds that live with their owners.
 
 On disk, in one folder (0700, files 0600):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
+from bridle.engine.store_ports import StoredSession
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Branched
 from bridle.sessions import log_reader
@@ -29,20 +34,9 @@ def branch(shelf: Shelf, parent: SessionRow, *, turn: int | None = None) -> str:
     name = parent.name
     with shelf.database.errors():
         ends = shelf.reader().execute(_ENDS, (name.key,)).fetchall()
-    wanted = [end for end in ends if turn is None or end[0] == turn]
-    if not wanted:
-        raise UsageError(_no_such_end(turn, [number for number, _, _ in ends]))
-    _, at, link = wanted[-1]
-    origin = Origin(
-        cwd=parent.cwd,
-        root=parent.root,
-        profile=parent.profile,
-        title=f"{parent.title} (branch)" if parent.title else "",
-        renamed=parent.renamed,
-        branch_of=name.session,
-        branched=Branched(parent_log=name.log_id, at=at),
-        chain=link,
-    )
+    at = end_of_turn([(number, event) for number, event, _ in ends], turn)
+    (link,) = (link for _, event, link in ends if event == at)
+    origin = msgspec.structs.replace(branch_origin(parent, at), chain=link)
     with shelf.database.errors():
         made = new_session(shelf, origin, log_reader.up_to(shelf.reader(), name, at))
 
@@ -51,6 +45,27 @@ def branch(shelf: Shelf, parent: SessionRow, *, turn: int | None = None) -> str:
 
     shelf.writer.run(share)
     return made
+
+
+def end_of_turn(ends: Sequence[tuple[int, int]], turn: int | None) -> int:
+    """The event that ended a turn, or the last one that did; `ends` are turns and events. Raises `UsageError`."""
+    wanted = [event for number, event in ends if turn in (None, number)]
+    if not wanted:
+        raise UsageError(_no_such_end(turn, [number for number, _ in ends]))
+    return wanted[-1]
+
+
+def branch_origin(parent: StoredSession, at: int) -> Origin:
+    """What a branch of this session begins with that goes up to event `at`."""
+    return Origin(
+        cwd=parent.cwd,
+        root=parent.root,
+        profile=parent.profile,
+        title=f"{parent.title} (branch)" if parent.title else "",
+        renamed=parent.renamed,
+        branch_of=parent.id,
+        branched=Branched(parent_log=parent.log, at=at),
+    )
 
 
 def _no_such_end(turn: int | None, ended: list[int]) -> str:

@@ -15,11 +15,12 @@ import msgspec
 
 from bridle.base import files
 from bridle.base.ids import CALL, LOG, SESS, is_id, rewritten
+from bridle.engine.store_ports import Record
 from bridle.protocol.codec import EXPIRED, decode_payload, encode_payload
 from bridle.protocol.events import Branched, Envelope
 from bridle.sessions import chain, log_reader
 from bridle.sessions.database import Connection
-from bridle.sessions.log_reader import LogName, Record
+from bridle.sessions.log_reader import LogName
 from bridle.sessions.projections import LEDGER, PROJECTED, project
 from bridle.sessions.shelf import Shelf
 from bridle.sessions.tips import TipFile
@@ -90,31 +91,27 @@ def new_session(shelf: Shelf, origin: Origin, records: Iterable[Record]) -> str:
     tip = TipFile(shelf.tip_path(log_id))
     with contextlib.closing(tip):
         tail = LogTail(name.key, log_id, 0, start or chain.origin(log_id), tip)
-        copied = _numbered(_copies(name, records))
+        copied = copies(session, log_id, records)
         while batch := list(islice(copied, BATCH_EVENTS)):
             shelf.writer.run(lambda connection, batch=batch: _insert(connection, name, tail, batch))
         if origin.branched is not None:
-            said = _branched(name, tail.event_id + 1, origin.branched, now_ms)
+            said = branched_event(session, tail.event_id + 1, origin.branched, now_ms)
             shelf.writer.run(lambda connection: _insert(connection, name, tail, [said]))
         shelf.writer.run(lambda connection: _begin(connection, name, origin, now_ms))
         tip.write(tail.event_id, tail.chain)
     return session
 
 
-def _copies(name: LogName, records: Iterable[Record]) -> Iterator[tuple[Envelope, bytes]]:
-    for record in records:
-        envelope, payload = record.envelope, carried(record.envelope.kind, record.payload, name.log_id)
+def copies(session: str, log_id: str, records: Iterable[Record]) -> Iterator[tuple[Envelope, bytes]]:
+    """The events as they stand in another log of another session. Raises ValueError where one is missing."""
+    for number, record in enumerate(records, 1):
+        envelope, payload = record.envelope, carried(record.envelope.kind, record.payload, log_id)
+        if envelope.id != number:
+            raise ValueError(f"event {envelope.id} cannot follow event {number - 1}")
         event = envelope.event
         if payload is not record.payload:
             event = decode_payload(envelope.kind, payload)
-        yield msgspec.structs.replace(envelope, session=name.session, event=event), payload
-
-
-def _numbered(events: Iterable[tuple[Envelope, bytes]]) -> Iterator[tuple[Envelope, bytes]]:
-    for number, (envelope, payload) in enumerate(events, 1):
-        if envelope.id != number:
-            raise ValueError(f"event {envelope.id} cannot follow event {number - 1}")
-        yield envelope, payload
+        yield msgspec.structs.replace(envelope, session=session, event=event), payload
 
 
 def _insert(
@@ -136,10 +133,9 @@ def _begin(connection: Connection, name: LogName, origin: Origin, now_ms: int) -
         project(connection, name.key, name.log_id, envelope)
 
 
-def _branched(name: LogName, number: int, event: Branched, now_ms: int) -> tuple[Envelope, bytes]:
-    envelope = Envelope(
-        id=number, kind="Branched", session=name.session, originator="", ts_ms=now_ms, event=event
-    )
+def branched_event(session: str, number: int, event: Branched, now_ms: int) -> tuple[Envelope, bytes]:
+    """What a branch says of where it comes from."""
+    envelope = Envelope(id=number, kind="Branched", session=session, originator="", ts_ms=now_ms, event=event)
     return envelope, encode_payload(event)
 
 

@@ -6,7 +6,7 @@ belongs to the folder it is imported into, and no mode is looser than `default`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -14,13 +14,13 @@ from bridle.base.ids import SESS, is_id
 from bridle.base.secret_openings import might_hold_secret
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
+from bridle.engine.store_ports import Record
 from bridle.protocol.codec import DURABLE_KINDS, EVENT_KINDS, decode_envelope, encode_payload, is_expired
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import AnyEvent, Envelope, Mode, ModeChanged, Notice, SessionCreated, UnknownEvent
 from bridle.sessions.database import Connection
 from bridle.sessions.event_copy import Origin, new_session
 from bridle.sessions.export import without_secrets
-from bridle.sessions.log_reader import Record
 from bridle.sessions.shelf import Shelf
 
 MAX_LINE_BYTES = 64 << 20
@@ -45,25 +45,25 @@ def import_lines(shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str
     It is found by the id it had elsewhere too, unless somebody here has that id or name. Where its end is `missing`,
     the session says so in these words.
     """
-    first: list[Envelope] = []
+    records = harmless_records(lines, cwd, missing)
+    session = new_session(shelf, Origin(cwd=cwd, root=cwd, profile=profile, imported=True), records)
 
-    def noticed(envelope: Envelope) -> None:
-        if not first:
-            first.append(envelope)
+    def keep_name(connection: Connection) -> None:
+        connection.execute(_KEEP_NAME, (records[0].envelope.session, session))
 
-    records = list(_checked(lines, cwd, noticed))
-    if not first:
+    shelf.writer.run(keep_name)
+    return session
+
+
+def harmless_records(lines: Iterable[bytes], cwd: str, missing: str = "") -> list[Record]:
+    """The events of an export as they may stand here, of the session they had elsewhere. Raises `UsageError`."""
+    records = list(_checked(lines, cwd))
+    if not records:
         raise UsageError("There is no event in this file")
     if missing:
         records.append(_says_missing(records[-1].envelope, missing))
     _fold(records)
-    session = new_session(shelf, Origin(cwd=cwd, root=cwd, profile=profile, imported=True), records)
-
-    def keep_name(connection: Connection) -> None:
-        connection.execute(_KEEP_NAME, (first[0].session, session))
-
-    shelf.writer.run(keep_name)
-    return session
+    return records
 
 
 def _says_missing(last: Envelope, missing: str) -> Record:
@@ -91,7 +91,7 @@ def _fold(records: Iterable[Record]) -> None:
             ) from None
 
 
-def _checked(lines: Iterable[bytes], cwd: str, noticed: Callable[[Envelope], None]) -> Iterator[Record]:
+def _checked(lines: Iterable[bytes], cwd: str) -> Iterator[Record]:
     session, number = "", 0
     for place, line in enumerate(lines, 1):
         if not line.strip():
@@ -103,7 +103,6 @@ def _checked(lines: Iterable[bytes], cwd: str, noticed: Callable[[Envelope], Non
             raise UsageError(
                 f"Line {place} is not the next event of an export: {problem}. Nothing was imported"
             )
-        noticed(envelope)
         yield _harmless(envelope, cwd)
 
 

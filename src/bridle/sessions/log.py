@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
+from bridle.engine.store_ports import Lease, Record
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
-from bridle.sessions.log_reader import LogName, Record
+from bridle.sessions.log_reader import LogName
 from bridle.sessions.writer import Listener, LogTail, Writer
 
 if TYPE_CHECKING:
-    from bridle.sessions.undo_store import UndoStore
+    from bridle.sessions.undo_store import UndoTables
 
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
@@ -26,7 +27,7 @@ _OUTPUTS_KEY = "select outputs_key from logs where key = ?"
 
 
 class StoredLog:
-    """Implements `engine.ports.SessionLog`. Holds the run lock of its log until `close`.
+    """Implements `engine.store_ports.OpenLog`. Holds the lease and the run lock of its log until `close`.
 
     Use it from one thread (`verify` and `records` may run in another).
     """
@@ -36,6 +37,7 @@ class StoredLog:
         name: LogName,
         tail: LogTail,
         *,
+        lease: Lease,
         lock: FileLock,
         writer: Writer,
         database: Database,
@@ -43,6 +45,7 @@ class StoredLog:
     ) -> None:
         self._name = name
         self._tail = tail
+        self._lease = lease
         self._lock = lock
         self._writer = writer
         self._database = database
@@ -63,6 +66,10 @@ class StoredLog:
     def last_id(self) -> int:
         return self._last_id
 
+    @property
+    def lease(self) -> Lease:
+        return self._lease
+
     def append(self, envelope: Envelope, payload: bytes) -> None:
         """Takes the next event; `payload` is its encoded form and is stored byte for byte.
 
@@ -74,6 +81,7 @@ class StoredLog:
             raise ValueError(f"event {envelope.id} cannot follow event {self._last_id}")
         if envelope.session != self.session:
             raise ValueError(f"an event of {envelope.session} does not belong to {self.session}")
+        self._refuse_lost()
         self._ticket = self._writer.append(self._tail, envelope, payload)
         self._last_id += 1
 
@@ -84,9 +92,16 @@ class StoredLog:
 
     async def committed(self) -> None:
         await self._writer.wait(self._ticket, sync=False)
+        self._refuse_lost()
 
     async def durable(self) -> None:
         await self._writer.wait(self._ticket, sync=True)
+        self._refuse_lost()
+
+    def _refuse_lost(self) -> None:
+        """Raises `LeaseLost` once another has taken the log: nothing of this one is written any more."""
+        if self._tail.lost is not None:
+            raise StoreError(self._tail.lost.reason, **self._tail.lost.data)
 
     async def since(self, after: int, *, limit: int) -> Sequence[Envelope]:
         await self.committed()
@@ -141,11 +156,20 @@ class StoredLog:
 
         return self._writer.run(found)
 
-    def undo_store(self) -> UndoStore:
+    def undo_store(self) -> UndoTables:
         """What was kept of this session's files, to put them back."""
-        from bridle.sessions.undo_store import UndoStore  # not before something is about to change
+        from bridle.sessions.undo_store import UndoTables  # not before something is about to change
 
-        return UndoStore(self._name, writer=self._writer, database=self._database, reader=self._reader)
+        return UndoTables(
+            self._name,
+            writer=self._writer,
+            database=self._database,
+            reader=self._reader,
+            epoch=self._lease.epoch,
+        )
+
+    async def aclose(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """Puts everything on the disk and gives the run lock back. May be repeated.
@@ -158,6 +182,7 @@ class StoredLog:
         try:
             if self._ticket:
                 self._writer.wait_blocking(self._ticket, sync=True)
+            self._refuse_lost()
         finally:
             self._writer.deafen(self._tail)
             self._tail.tip.close()

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from bridle.engine.store_ports import Record
 from bridle.protocol.codec import EXPIRED, read_payload, with_payload
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import Envelope
@@ -44,13 +45,6 @@ class LogName(msgspec.Struct, frozen=True):
     session: str
     log_id: str
     key: int
-
-
-class Record(msgspec.Struct, frozen=True):
-    """An event with its payload byte for byte as it was appended."""
-
-    envelope: Envelope
-    payload: bytes
 
 
 def records(connection: Connection, name: LogName, after: int, limit: int) -> Iterator[Record]:

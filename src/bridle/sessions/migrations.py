@@ -114,7 +114,7 @@ create table undo_calls(
   started_ms integer not null,
   open integer not null,                    -- it runs, or Bridle stopped while it ran
   undone integer not null,                  -- written from UndoApplied
-  kept blob not null,                       -- msgpack of undo_states.Kept
+  kept blob not null,                       -- msgpack of undo_records.Kept
   primary key (log, number)
 ) strict;
 
@@ -127,7 +127,7 @@ create table undo_actions(
   done integer not null,                    -- written from UndoApplied; 0 when Bridle stopped in the middle
   reversed integer not null,                -- a redo took it back
   started_ms integer not null,
-  items blob not null,                      -- msgpack of undo_states.Item
+  items blob not null,                      -- msgpack of undo_records.Item
   primary key (log, number)
 ) strict;
 """
@@ -199,4 +199,10 @@ _OUTPUTS = """
 alter table logs add column outputs_key blob;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _UNDO, _LIFE, _SALVAGE, _UNDO_AWAITED, _OUTPUTS)
+_LEASE = """
+-- Who may append: one more with everyone who opens the log. A row of an earlier one is not written.
+alter table logs add column epoch integer not null default 0;
+alter table logs add column holder text not null default '';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _UNDO, _LIFE, _SALVAGE, _UNDO_AWAITED, _OUTPUTS, _LEASE)

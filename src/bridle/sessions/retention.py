@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 import msgspec
 
 from bridle.base import files
+from bridle.engine.store_ports import DaysOf, Due, Expired, ForgetBeside
 from bridle.protocol.errors import StoreError
 from bridle.sessions.database import Connection
 from bridle.sessions.shelf import Shelf
@@ -62,27 +63,6 @@ _LOOSE_BLOBS = """delete from blobs where sha256 in (select sha256 from blobs b
   where not exists (select 1 from events e where e.blob = b.sha256) limit ?)"""
 _LEFT_LOGS = """select key, id from logs l where created_ms < ?
   and not exists (select 1 from sessions s where s.log = l.key)"""
-
-
-class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """A session whose content expires at `at_ms`, which may be past."""
-
-    id: str
-    title: str
-    at_ms: int
-
-
-class Expired(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep did: whose content is gone, and who was spared because somebody works with it."""
-
-    sessions: tuple[str, ...] = ()
-    busy: tuple[str, ...] = ()
-
-
-DaysOf = Callable[[str], int | None]
-"""How many days the sessions of a profile keep their content; None for ever."""
-ForgetBeside = Callable[[str], None]
-"""Deletes what lies beside the database of a session. It may be called again, and raises nothing."""
 
 
 class _Candidate(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.files import KEPT_OBJECTS, FileLock
+from bridle.base.files import FileLock
 from bridle.base.ids import Ids
-from bridle.sessions.database import Connection, Database, cannot_be_written
+from bridle.sessions.database import Connection, Database
 from bridle.sessions.writer import Writer
 
 
@@ -47,24 +47,3 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
     def lock_of(self, log_id: str) -> FileLock:
         """The run lock of a log, not yet taken."""
         return FileLock(os.path.join(self.folder, "locks", log_id))
-
-
-@contextlib.contextmanager
-def copied_where_unwritable(folder: str) -> Generator[str]:
-    """The folder of a store; where its disk cannot be written, one with a copy of what is needed to read it."""
-    if not (os.path.isdir(folder) and cannot_be_written(folder)):
-        yield folder
-        return
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="bridle-") as copy:
-        for name in os.listdir(folder):
-            path, target = os.path.join(folder, name), os.path.join(copy, name)
-            if name.startswith("sessions.") and name != "sessions.lock" and os.path.isfile(path):
-                shutil.copyfile(path, target)
-            elif name == "tips":
-                shutil.copytree(path, target)
-            elif name == KEPT_OBJECTS:
-                os.symlink(path, target)
-        yield copy

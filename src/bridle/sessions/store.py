@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids
+from bridle.engine.store_ports import Description, Lease, Record, StoredSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database, keep_log
 from bridle.sessions.log import StoredLog
 from bridle.sessions.log_key import KeyWrap
-from bridle.sessions.log_reader import LogName, Record
+from bridle.sessions.log_reader import LogName
 from bridle.sessions.tips import Tip, TipFile, tip_at
 from bridle.sessions.writer import LogTail, Writer
 
 if TYPE_CHECKING:
     from bridle.sessions.shelf import Shelf
+    from bridle.sessions.stored_archive import StoredArchive
+    from bridle.sessions.undo_store import UndoTables
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
@@ -32,6 +35,8 @@ _ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
 _ONE = f"{_ROWS} where s.id = ?"
 _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
 
+_HOLDER = "select epoch, holder from logs where key = ?"
+_TAKE = "update logs set epoch = epoch + 1, holder = ? where key = ?"
 _IS_THERE = "select 1 from logs where key = ? and id = ?"
 _LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
 _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
@@ -39,40 +44,15 @@ _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id =
 
 TITLE_CHARS = 200
 
+Row = TypeVar("Row", bound=StoredSession)
+
 _labels = msgspec.json.Decoder(tuple[str, ...])
 
 
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a session without reading its events.
+class SessionRow(StoredSession, frozen=True, kw_only=True):
+    """A session as the database has it: `log_key` is the short name of its log there."""
 
-    `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None
-    while one is open. `renamed`: a person chose the title. `usd` is what is known to have been paid. `branch_of` is
-    the session it was branched from, `imported_ms` when it came in from a file, `expired_ms` when its content was
-    deleted. `headless`: it was begun where nobody could be asked. `rest_of`: it is what a repair could read behind a
-    damage of that session, to be read and not gone on with.
-    """
-
-    id: str
-    log: str
     log_key: int
-    cwd: str
-    root: str
-    profile: str
-    title: str
-    labels: tuple[str, ...]
-    pinned: bool
-    created_ms: int
-    updated_ms: int
-    model: str | None
-    turns: int
-    stop: str | None
-    renamed: bool
-    usd: float
-    branch_of: str | None
-    imported_ms: int | None
-    expired_ms: int | None
-    headless: bool
-    rest_of: str | None = None
 
     @property
     def name(self) -> LogName:
@@ -103,11 +83,19 @@ class SessionStore:
         self._notice = notice
         self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice, key_wrap=key_wrap)
         self._writer = Writer(self._database, waits_for_room=waits_for_room)
+        self._waits_for_room = waits_for_room
         self._reading: Connection | None = None
 
     @property
+    def archive(self) -> StoredArchive:
+        """What is done with stored sessions as a whole: branching, importing, searching, retention, repair."""
+        from bridle.sessions.stored_archive import StoredArchive
+
+        return StoredArchive(self)
+
+    @property
     def shelf(self) -> Shelf:
-        """For what works on stored sessions as a whole: branching, importing, searching, retention."""
+        """For the modules behind `archive`."""
         from bridle.sessions.shelf import Shelf
 
         return Shelf(
@@ -131,10 +119,12 @@ class SessionStore:
         """A new session with an empty log, open for appending. An alias in use moves to it."""
         now_ms = self._clock.now_ms()
         session, log_id = self._ids.new(SESS), self._ids.new(LOG)
+        lease = Lease(holder=self._ids.new(RUN), epoch=1)
 
         def insert(connection: Connection) -> int:
             connection.execute(
-                "insert into logs(id, session, created_ms) values(?, ?, ?)", (log_id, session, now_ms)
+                "insert into logs(id, session, created_ms, epoch, holder) values(?, ?, ?, ?, ?)",
+                (log_id, session, now_ms, lease.epoch, lease.holder),
             )
             key = connection.last_insert_rowid()
             connection.execute(
@@ -148,18 +138,18 @@ class SessionStore:
             return key
 
         name = LogName(session, log_id, self._writer.run(insert))
-        return self._opened(name, accept_loss=False)
+        return self._opened(name, lease, accept_loss=False)
 
     def open(self, session_id: str, *, accept_loss: bool = False) -> StoredLog:
-        """Opens the session's log for appending and takes its run lock.
+        """Opens the session's log for appending and takes its lease.
 
         Raises `CommandRefused` (`UnknownSession`, `SessionBusy`), `UsageError` for one that is only to be read, or
         `StoreError("LogDamaged")` when its end was lost. A power cut can do that to the last events: with `accept_loss`
         the log goes on without them.
         """
-        row = self._row(session_id)
+        row = self.row(session_id)
         refuse_rest(row)
-        return self._opened(LogName(row.id, row.log, row.log_key), accept_loss=accept_loss)
+        return self._opened(row.name, None, accept_loss=accept_loss)
 
     def list(self, *, cwd: str | None = None) -> list[SessionRow]:
         """Sessions, of one folder or all, the one used last first."""
@@ -183,23 +173,13 @@ class SessionStore:
         exact = self._rows(_ONE, text) or self._rows(_BY_ALIAS, text)
         if exact:
             return exact[0]
-        rows = self.list()
-        named = [row for row in rows if text and row.title == text] or [
-            row for row in rows if text in row.labels
-        ]
-        matches = [*named, *(row for row in rows if _begins(row.id, text) and row not in named)]
-        if len(matches) > 1 and cwd is not None:
-            matches = [row for row in matches if row.cwd == cwd] or matches
-        if not matches:
+        if not (matches := meant_by(text, self.list(), cwd)):
             self._refuse_lost_logs()
-            raise CommandRefused("UnknownSession", session=text)
-        if len(matches) > 1:
-            raise CommandRefused("AmbiguousSession", session=text, matches=_named(matches))
-        return matches[0]
+        return the_one(matches, text)
 
     def rename(self, session_id: str, title: str) -> None:
         """Gives the session a title of a person's choice; after an empty one the next input names it."""
-        self._row(session_id)
+        self.row(session_id)
         title = one_line(title)
 
         def update(connection: Connection) -> None:
@@ -211,7 +191,7 @@ class SessionStore:
 
     def pin(self, session_id: str, *, pinned: bool) -> None:
         """Says whether the session's content is kept for as long as there is room."""
-        self._row(session_id)
+        self.row(session_id)
 
         def update(connection: Connection) -> None:
             connection.execute("update sessions set pinned = ? where id = ?", (int(pinned), session_id))
@@ -228,7 +208,7 @@ class SessionStore:
 
     def records(self, session_id: str, *, after: int = 0) -> Iterator[Record]:
         """The same, each with its payload bytes."""
-        row = self._row(session_id)
+        row = self.row(session_id)
         return log_reader.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
 
     def costs(self, row: SessionRow, *, since_ms: int = 0) -> Iterator[Envelope]:
@@ -243,15 +223,32 @@ class SessionStore:
             found = self._reader().execute(_LAST_KIND, (row.log_key,)).fetchone()
         return None if found is None else found[0]
 
+    def describe(self, session_id: str) -> Description:
+        """What is known of a session, and whether somebody has it open."""
+        row = self.row(session_id)
+        return Description(session=row, lease=self._held_by(row), last_kind=self.last_kind(row))
+
+    def _held_by(self, row: SessionRow) -> Lease | None:
+        """The lease of a log whose holder is alive."""
+        lock = files.FileLock(os.path.join(self._folder, "locks", row.log))
+        if not os.path.exists(lock.path):
+            return None
+        with lock:
+            if lock.acquire():
+                return None
+        with self._database.errors():
+            epoch, holder = self._reader().execute(_HOLDER, (row.log_key,)).fetchone() or (0, "")
+        return Lease(holder=holder, epoch=epoch)
+
     def digest(self, session_id: str) -> str:
         """The last link of a session's chain, in hex."""
-        row = self._row(session_id)
+        row = self.row(session_id)
         with self._database.errors():
             return log_reader.end_of(self._reader(), LogName(row.id, row.log, row.log_key)).chain.hex()
 
     def verify(self, session_id: str, *, last: int | None = None) -> None:
         """Checks content, chain and tip as `StoredLog.verify` does. Needs no lock: the session may run elsewhere."""
-        row = self._row(session_id)
+        row = self.row(session_id)
         name = LogName(row.id, row.log, row.log_key)
         with self._database.errors():
             tip = tip_at(os.path.join(self._folder, "tips", row.log))  # first: events may be ahead of it
@@ -261,8 +258,16 @@ class SessionStore:
     def fold(self, session_id: str) -> bytes | None:
         """The last kept fold of a session, if the log still holds the event it ends with."""
         with self._database.errors():
-            found = self._reader().execute(_FOLD, (self._row(session_id).log_key,)).fetchone()
+            found = self._reader().execute(_FOLD, (self.row(session_id).log_key,)).fetchone()
         return None if found is None else found[0]
+
+    def undo_of(self, session_id: str) -> UndoTables:
+        """What was kept of a session's files. Needs no lock to be read: the session may run elsewhere."""
+        from bridle.sessions.undo_store import UndoTables  # not before somebody asks
+
+        return UndoTables(
+            self.row(session_id).name, writer=self._writer, database=self._database, reader=self._reader
+        )
 
     def enough(self) -> bool:
         """Whether the disk has room for a while, and nothing waits for it."""
@@ -284,18 +289,20 @@ class SessionStore:
                 keep_log(reader)
             reader.close()
 
-    def _opened(self, name: LogName, *, accept_loss: bool) -> StoredLog:
+    def _opened(self, name: LogName, lease: Lease | None, *, accept_loss: bool) -> StoredLog:
+        """With the lease a new log has, or with the next one. The run lock tells whether its holder is alive."""
         with self._database.errors():
             locks = files.private_folder(os.path.join(self._folder, "locks"))
             told = self._told_that_tips_are_gone()
             tips = files.private_folder(os.path.join(self._folder, "tips"))
             lock = files.FileLock(os.path.join(locks, name.log_id))
-            run = self._ids.new(RUN)
+            run = lease.holder if lease is not None else self._ids.new(RUN)
             note = {"pid": os.getpid(), "started": iso_ms(self._clock.now_ms()), "run": run}
             if not lock.acquire(note={**note, "terminal": _terminal(), "session": name.session}):
                 raise busy(name.session, lock, run=run)
             try:
                 self._refuse_gone(name)
+                lease = lease or self._taken(name, run)
                 tip = TipFile(os.path.join(tips, name.log_id))
                 if tip.is_new and not (accept_loss or told):
                     self._tell_of_missing_tip(name)
@@ -303,10 +310,38 @@ class SessionStore:
             except BaseException:
                 lock.release()
                 raise
-        tail = LogTail(name.key, name.log_id, end.event_id, end.chain, tip)
+        tail = LogTail(name.key, name.log_id, end.event_id, end.chain, tip, lease.epoch)
         return StoredLog(
-            name, tail, lock=lock, writer=self._writer, database=self._database, reader=self._reader
+            name,
+            tail,
+            lease=lease,
+            lock=lock,
+            writer=self._writer,
+            database=self._database,
+            reader=self._reader,
         )
+
+    def _taken(self, name: LogName, run: str) -> Lease:
+        """The next lease of a log. On a full disk nobody can append: there it is taken with the first row."""
+
+        def take(connection: Connection) -> None:
+            connection.execute(_TAKE, (run, name.key))
+
+        def held(connection: Connection) -> Lease:
+            epoch, holder = connection.execute(_HOLDER, (name.key,)).fetchone() or (0, run)
+            return Lease(holder=holder, epoch=epoch)
+
+        def take_now(connection: Connection) -> Lease:
+            take(connection)
+            return held(connection)
+
+        try:
+            return self._writer.run(take_now)
+        except StoreError as failure:
+            if failure.reason != "NoSpace" or not self._waits_for_room:
+                raise
+        self._writer.change(take)
+        return Lease(holder=run, epoch=held(self._reader()).epoch + 1)
 
     def _end(self, name: LogName, tip: TipFile, *, accept_loss: bool) -> Tip:
         try:
@@ -347,7 +382,8 @@ class SessionStore:
         if lost := log_reader.lost_logs(connection, self._folder):
             raise StoreError("LogsLost", path=self._database.path, count=len(lost))
 
-    def _row(self, session_id: str) -> SessionRow:
+    def row(self, session_id: str) -> SessionRow:
+        """The session of an id. Raises `CommandRefused("UnknownSession")`."""
         rows = self._rows(_ONE, session_id)
         if not rows:
             raise CommandRefused("UnknownSession", session=session_id)
@@ -415,12 +451,30 @@ def _session_row(row: tuple[Any, ...]) -> SessionRow:
     )
 
 
+def meant_by(text: str, rows: Sequence[Row], cwd: str | None) -> list[Row]:
+    """Those that a title, a label or the beginning of an id may mean; those in `cwd`, where there are several."""
+    named = [row for row in rows if text and row.title == text] or [row for row in rows if text in row.labels]
+    matches = [*named, *(row for row in rows if _begins(row.id, text) and row not in named)]
+    if len(matches) > 1 and cwd is not None:
+        matches = [row for row in matches if row.cwd == cwd] or matches
+    return matches
+
+
+def the_one(matches: Sequence[Row], text: str) -> Row:
+    """The only one that was meant. Raises `CommandRefused` (`UnknownSession`, `AmbiguousSession`)."""
+    if not matches:
+        raise CommandRefused("UnknownSession", session=text)
+    if len(matches) > 1:
+        raise CommandRefused("AmbiguousSession", session=text, matches=_named(matches))
+    return matches[0]
+
+
 def _begins(session_id: str, text: str) -> bool:
     typed = text.upper().removeprefix("SESS_")
     return bool(typed) and session_id.removeprefix("sess_").startswith(typed)
 
 
-def _named(rows: list[SessionRow]) -> str:
+def _named(rows: Sequence[StoredSession]) -> str:
     shown = ", ".join(f"{row.id} ({row.title})" if row.title else row.id for row in rows[:5])
     return shown if len(rows) <= 5 else f"{shown} and {len(rows) - 5} more"
 
@@ -430,7 +484,7 @@ def one_line(title: str) -> str:
     return " ".join(title.split())[:TITLE_CHARS]
 
 
-def refuse_rest(row: SessionRow) -> None:
+def refuse_rest(row: StoredSession) -> None:
     """Raises `UsageError` for a session that has holes where its file was damaged."""
     if row.rest_of is not None:
         raise UsageError(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from bridle.engine.store_ports import CLOSING, OPENING, Found
 from bridle.protocol.events import (
     Envelope,
     InputAccepted,
@@ -26,8 +27,6 @@ from bridle.sessions.log_reader import LogName
 from bridle.sessions.shelf import Shelf
 
 PAGE_EVENTS = 2_000
-OPENING, CLOSING = "\x02", "\x03"
-"""Around the words that were found, in `Found.excerpt`."""
 
 _BEHIND = """select l.key, l.id, l.session, l.searched_to from logs l join sessions s on s.log = l.key
   where s.expired_ms is null and l.searched_to < (select max(id) from events where log = l.key)"""
@@ -38,17 +37,6 @@ _FIND = """select d.key, l.session, d.event, d.turn, d.ts_ms, d.who, snippet(sai
   where said_words match ? order by w.rowid desc limit ?"""
 _LAST_ANSWERS = """select session, text from (select l.session, (select d.text from said d
   where d.log = l.key and d.who = 'model' order by d.key desc limit 1) as text from logs l) where text is not null"""
-
-
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where the words were said: `who` is "you" or "model"."""
-
-    session: str
-    event: int
-    turn: int | None
-    ts_ms: int
-    who: str
-    excerpt: str
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -141,17 +129,17 @@ def _take_in(shelf: Shelf, name: LogName, after: int) -> int:
     """One page of a log. Returns how far it got: never into a step that has not ended."""
     with shelf.database.errors():
         page = [record.envelope for record in log_reader.records(shelf.reader(), name, after, PAGE_EVENTS)]
-    complete = _complete(page)
-    if len(page) == PAGE_EVENTS and not complete:  # a very long answer: read on until it ends
+    whole = complete(page)
+    if len(page) == PAGE_EVENTS and not whole:  # a very long answer: read on until it ends
         with shelf.database.errors():
             page = [record.envelope for record in log_reader.all_records(shelf.reader(), name, after)]
-        complete = _complete(page)
-    if not complete:
+        whole = complete(page)
+    if not whole:
         return after
-    reached = complete[-1].id or after
+    reached = whole[-1].id or after
     rows = [
         (name.key, said.envelope.id, said.envelope.turn, said.envelope.ts_ms, said.who, said.text)
-        for said in said_in(complete)
+        for said in said_in(whole)
     ]
 
     def insert(connection: Connection) -> None:
@@ -162,7 +150,7 @@ def _take_in(shelf: Shelf, name: LogName, after: int) -> int:
     return reached
 
 
-def _complete(page: list[Envelope]) -> list[Envelope]:
+def complete(page: list[Envelope]) -> list[Envelope]:
     """The page up to where the first of its open steps begins."""
     open_at: dict[str | None, int] = {}
     for index, envelope in enumerate(page):

@@ -7,28 +7,22 @@ so whatever ends in the middle can be told.
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeVar
 
 import msgspec
 
-from bridle.base.files import KEPT_OBJECTS
+from bridle.engine.undo_records import DAYS_KEPT, ActionRow, CallRow, Contents, Item, Kept, NewCall, State
 from bridle.protocol.events import InputAccepted, TurnStarted, text_of
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.undo_states import ActionRow, CallRow, Item, Kept, Seen, State, tree_of
-from bridle.sessions.writer import Writer
+from bridle.sessions.writer import LEASE, Writer, lease_lost
 
-if TYPE_CHECKING:
-    from bridle.sessions.undo_objects import ObjectKeeper
+Result = TypeVar("Result")
 
-DAYS_KEPT = 30
 _DAY_MS = 24 * 3600 * 1000
-BATCH_BYTES = 4 << 20
-"""Contents are written in parts of this size, so that a large workspace does not fill the memory."""
 
 _CALLS = """select number, call_id, turn, tool, does, started_ms, open, undone, kept from undo_calls
   where log = ? order by number"""
@@ -55,43 +49,61 @@ _items = msgspec.msgpack.Decoder(tuple[Item, ...])
 _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
-Contents: TypeAlias = Mapping[bytes, bytes]
-"""By their digest."""
+class UndoTables:
+    """Implements `engine.store_ports.UndoStore` in the tables of the encrypted database.
 
-
-class NewCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is about to run; calls of a session are numbered in the order they begin."""
-
-    number: int
-    call_id: str
-    turn: int | None
-    tool: str
-    does: str
-    started_ms: int
-    kept: Kept
-
-
-class UndoStore:
-    """The part of the undo store that belongs to one log.
-
-    Writing belongs to any thread, reading to the one of the session store. Who reads finds everything written before.
+    `epoch` is that of the lease of its log; without one it is only to be read. What is changed is changed while nobody
+    has taken the log over, as with its events.
     """
 
     def __init__(
-        self, name: LogName, *, writer: Writer, database: Database, reader: Callable[[], Connection]
+        self,
+        name: LogName,
+        *,
+        writer: Writer,
+        database: Database,
+        reader: Callable[[], Connection],
+        epoch: int | None = None,
     ) -> None:
         self._name = name
         self._writer = writer
         self._database = database
         self._reader = reader
+        self._epoch = epoch
 
     @contextlib.contextmanager
-    def elsewhere(self) -> Generator[UndoStore]:
-        """The same store for another thread, which reads through a connection of its own."""
+    def elsewhere(self) -> Generator[UndoTables]:
         with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
-            yield UndoStore(
-                self._name, writer=self._writer, database=self._database, reader=lambda: connection
+            yield UndoTables(
+                self._name,
+                writer=self._writer,
+                database=self._database,
+                reader=lambda: connection,
+                epoch=self._epoch,
             )
+
+    def _change(self, work: Callable[[Connection], None]) -> None:
+        """Queues a change before the rows that come next; what they would say of it, where the log is lost, too."""
+
+        def change(connection: Connection) -> None:
+            if self._is_held(connection):
+                work(connection)
+
+        self._writer.change(change)
+
+    def _run(self, work: Callable[[Connection], Result]) -> Result:
+        """Makes a change and returns when it is committed. Raises `LeaseLost`."""
+
+        def job(connection: Connection) -> Result:
+            if not self._is_held(connection):
+                raise lease_lost(connection.execute(LEASE, (self._name.key,)).fetchone())
+            return work(connection)
+
+        return self._writer.run(job)
+
+    def _is_held(self, connection: Connection) -> bool:
+        found = connection.execute(LEASE, (self._name.key,)).fetchone()
+        return found is not None and found[0] == self._epoch
 
     def _settled(self) -> Connection:
         """To read what was written before, committed or not."""
@@ -100,12 +112,16 @@ class UndoStore:
 
     # Contents
 
-    def keeping(self, now_ms: int, most_bytes: int | None = None) -> Keeping:
-        """Takes contents in, part by part; with `most_bytes` only so much, and `TooMuch` is raised for more."""
-        return Keeping(self._writer, self._name.key, now_ms, most_bytes)
+    def keep(self, contents: Contents, now_ms: int) -> None:
+        key = self._name.key
+
+        def insert(connection: Connection) -> None:
+            _add_contents(connection, contents)
+            connection.executemany(_AWAIT, ((key, digest, now_ms) for digest in contents))
+
+        self._run(insert)
 
     def content(self, digest: bytes) -> bytes | None:
-        """What has this digest, checked; None where it is gone."""
         found = (
             self._settled().execute("select bytes from undo_contents where sha256 = ?", (digest,)).fetchone()
         )
@@ -113,52 +129,41 @@ class UndoStore:
             return None
         return found[0]
 
-    def objects(self) -> ObjectKeeper:
-        """What is kept of the objects of repositories: files beside the database, under the names git gave them."""
-        from bridle.sessions.undo_objects import ObjectKeeper  # not before there is a repository
-
-        return ObjectKeeper(os.path.join(self._database.folder, KEPT_OBJECTS))
+    def stored(self, digests: Iterable[bytes]) -> set[bytes]:
+        return _stored(self._settled(), digests)
 
     # Calls
 
     def begin(self, call: NewCall, contents: Contents) -> None:
-        """A call will run. It is stored before, or together with, whatever is appended to the log from now on."""
         row = self._row(call)
 
         def insert(connection: Connection) -> None:
             _add_contents(connection, contents)
             connection.execute(_ADD_CALL, row)
 
-        self._writer.change(insert)
+        self._change(insert)
 
     def begin_whole(self, call: NewCall, contents: Contents, *, sweeps: int) -> bool:
-        """The same for a call that saw the whole tree, some of it as an earlier session knew it. Blocks for a commit.
-
-        False, and nothing is stored, where a content it relies on was dropped since there had been so many `sweeps`.
-        """
         row = self._row(call)
 
         def insert(connection: Connection) -> bool:
             if _sweeps(connection) != sweeps:
-                named = {seen.state.sha256 for seen in call.kept.seen if seen.state is not None}
-                relied_on = named - contents.keys() - {b""}
+                relied_on = call.kept.named() - contents.keys()
                 if len(_stored(connection, relied_on)) < len(relied_on):
                     return False
             _add_contents(connection, contents)
             connection.execute(_ADD_CALL, row)
             return True
 
-        return self._writer.run(insert)
+        return self._run(insert)
 
     def _row(self, call: NewCall) -> tuple[Any, ...]:
         about = (call.call_id, call.turn, call.tool, call.does, call.started_ms)
         return (self._name.key, call.number, *about, msgspec.msgpack.encode(call.kept))
 
     def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
-        """The call is over, stored as its beginning is. One that changed and saw nothing new leaves no trace."""
         key = self._name.key
-        leaves_a_trace = kept.has_changes or kept.missed or (kept.seen and not kept.exact)
-        encoded = msgspec.msgpack.encode(kept) if leaves_a_trace else None
+        encoded = msgspec.msgpack.encode(kept) if kept.leaves_a_trace else None
 
         def update(connection: Connection) -> None:
             if encoded is None:
@@ -167,39 +172,23 @@ class UndoStore:
                 _add_contents(connection, contents or {})
                 connection.execute(_END_CALL, (encoded, key, number))
 
-        self._writer.change(update)
+        self._change(update)
 
     def next_number(self) -> int:
-        """The number of the next call. Only one process runs a session, so it may go on counting from there."""
         (number,) = _one(self._settled(), _NEXT_CALL, self._name.key)
         return number
 
     def calls(self) -> list[CallRow]:
-        """What is stored of this session's calls, in the order they began."""
         return _call_rows(self._settled(), self._name.key)
 
     def sweeps(self) -> int:
-        """How often contents were dropped. As long as it stays the same, what is stored is."""
         return _sweeps(self._settled())
 
-    def last_tree(self) -> dict[str, Seen]:
-        """The tree as this session knew it last, or another session of the same folder.
-
-        A file whose content is gone is left out: it will be read again.
-        """
+    def calls_nearby(self) -> list[CallRow]:
         connection = self._settled()
-        key = self._name.key
-        rows = _call_rows(connection, key)
-        if not any(row.kept.whole for row in rows):
-            (folder,) = _one(connection, _ROOT_OF_LOG, key)
-            (other,) = _one(connection, _LAST_LOG_HERE, folder)
-            rows = _call_rows(connection, other) if other is not None else []
-        tree = tree_of(rows) if any(row.kept.whole for row in rows) else {}
-        wanted = {seen.state.sha256 for seen in tree.values() if seen.state is not None and seen.state.sha256}
-        gone = wanted - _stored(connection, wanted)
-        return {
-            path: seen for path, seen in tree.items() if seen.state is None or seen.state.sha256 not in gone
-        }
+        (folder,) = _one(connection, _ROOT_OF_LOG, self._name.key)
+        (other,) = _one(connection, _LAST_LOG_HERE, folder)
+        return _call_rows(connection, other) if other is not None else []
 
     # Undos
 
@@ -212,7 +201,6 @@ class UndoStore:
         redo_of: int | None,
         started_ms: int,
     ) -> int:
-        """An undo or redo will change these files. It is on its way to the disk before the first of them changes."""
         key = self._name.key
         encoded = msgspec.msgpack.encode(tuple(items))
 
@@ -222,10 +210,9 @@ class UndoStore:
             connection.execute(_ADD_ACTION, (key, number, listed, turn, redo_of, started_ms, encoded))
             return number
 
-        return self._writer.run(insert)
+        return self._run(insert)
 
     def close_action(self, number: int) -> None:
-        """An action that was cut off is left as it is, for good: another one takes its place."""
         key = self._name.key
 
         def delete(connection: Connection) -> None:
@@ -233,10 +220,9 @@ class UndoStore:
                 "delete from undo_actions where log = ? and number = ? and done = 0", (key, number)
             )
 
-        self._writer.run(delete)
+        self._run(delete)
 
     def actions(self) -> list[ActionRow]:
-        """The undos and redos of this session, in order."""
         with self._database.errors():
             rows = self._settled().execute(_ACTIONS, (self._name.key,)).fetchall()
         return [
@@ -256,7 +242,6 @@ class UndoStore:
     # Words for people
 
     def title_of(self, turn: int) -> str:
-        """What the turn was about: the words that began it."""
         connection = self._settled()
         found = connection.execute(_FIRST_OF_TURN, (self._name.key, turn)).fetchone()
         for record in log_reader.records(connection, self._name, found[0] - 1, 1) if found else ():
@@ -268,55 +253,12 @@ class UndoStore:
 
     # Age
 
-    def forget_old(self, now_ms: int) -> None:
-        """Drops what is older than `DAYS_KEPT`, of every session, and the contents nobody needs any more."""
+    def forget_old(self, now_ms: int) -> bool:
         before_ms = now_ms - DAYS_KEPT * _DAY_MS
-        if self._settled().execute(_OLD, (before_ms,)).fetchone() is not None:
-            self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
-            self.objects().forget_old(now_ms, DAYS_KEPT)
-
-
-class TooMuch(Exception):
-    """There are more contents than were to be taken in."""
-
-
-class Keeping:
-    """Contents on their way into the store; `rest` gives those that are not stored yet."""
-
-    def __init__(self, writer: Writer, log: int, now_ms: int, most_bytes: int | None = None) -> None:
-        self._writer = writer
-        self._log = log
-        self._now_ms = now_ms
-        self._most_bytes = most_bytes
-        self._contents: dict[bytes, bytes] = {}
-        self._bytes = 0
-
-    def __call__(self, digest: bytes, data: bytes) -> None:
-        self._contents[digest] = data
-        self._bytes += len(data)
-        if self._most_bytes is not None and self._bytes > self._most_bytes:
-            raise TooMuch
-        if self._bytes >= BATCH_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Stores what was given so far, and blocks until it is. The row that names it is awaited."""
-        contents = self.rest()
-
-        def insert(connection: Connection) -> None:
-            _add_contents(connection, contents)
-            connection.executemany(_AWAIT, ((self._log, digest, self._now_ms) for digest in contents))
-
-        if contents:
-            self._writer.run(insert)
-
-    def get(self, digest: bytes) -> bytes | None:
-        """One of the contents that are not stored yet."""
-        return self._contents.get(digest)
-
-    def rest(self) -> Contents:
-        contents, self._contents, self._bytes = self._contents, {}, 0
-        return contents
+        if self._settled().execute(_OLD, (before_ms,)).fetchone() is None:
+            return False
+        self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
+        return True
 
 
 def _add_contents(connection: Connection, contents: Contents) -> None:

@@ -41,19 +41,25 @@ MOST_WAITING = 20_000
 """So many rows wait in memory for room on the disk; then the writer fails."""
 
 _INSERT = "insert into events values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+LEASE = "select epoch, holder, session from logs where key = ?"
 _INSERT_BLOB = "insert or ignore into blobs values(?, ?)"
 
 Result = TypeVar("Result")
 
 
 class LogTail(msgspec.Struct):
-    """Where a log ends. `event_id` and `chain` belong to the writer thread once the log is open."""
+    """Where a log ends. `event_id` and `chain` belong to the writer thread once the log is open.
+
+    Rows are written while `epoch` is that of the log: then nobody has taken it over. `lost` is set when somebody has.
+    """
 
     key: int
     log_id: str
     event_id: int
     chain: bytes
     tip: TipFile
+    epoch: int = 0
+    lost: StoreError | None = None
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -279,7 +285,7 @@ class Writer:
             rows = [self._rows.popleft() for _ in range(min(len(self._rows), BATCH_ROWS))]
         if rows and not self._kept(connection, rows):
             return
-        kept = {row.tail.key: row.tail.event_id for row in rows if isinstance(row, _Row)}
+        tails = {row.tail.key: row.tail for row in rows if isinstance(row, _Row)}
         with self._wake:
             self._committed += len(rows)
             sync = self._closing or any(
@@ -288,7 +294,7 @@ class Writer:
         if sync:
             self._wal.sync()
             self._synced = self._committed
-        self._tell(kept)
+        self._tell(tails)
 
     def _kept(self, connection: Connection, queued: list[_Row | Change]) -> bool:
         """Commits what was queued; False when it has to wait for room, and is the first in the queue again."""
@@ -319,7 +325,7 @@ class Writer:
                 waiter.settle(failure)
             self._wake.wait_for(lambda: self._closing or bool(self._jobs), RETRY_S)
 
-    def _tell(self, kept: Mapping[int, int]) -> None:
+    def _tell(self, tails: Mapping[int, LogTail]) -> None:
         """Whoever waited goes on, and who listens hears how far its log is kept.
 
         In one go and in this order: who waited finds everything told, and is first to do something about it.
@@ -332,9 +338,10 @@ class Writer:
                     news.append((waiter.loop, partial(waiter.settle, None)))
                 else:
                     self._waiters.append(waiter)
-            for key, last_id in kept.items():
+            for key, tail in tails.items():
                 if listener := self._listeners.get(key):
-                    news.append((listener.loop, partial(listener.heard, last_id, None)))
+                    last_id = tail.event_id if tail.lost is None else 0
+                    news.append((listener.loop, partial(listener.heard, last_id, tail.lost)))
         _deliver(news)
 
     def _fail(self, error: StoreError) -> None:
@@ -399,12 +406,31 @@ def _commit(connection: Connection, changes: list[Change], rows: list[_Row]) -> 
     with _Transaction(connection):
         for change in changes:
             change(connection)
+        tails = {id(row.tail): row.tail for row in rows}.values()
+        held = [tail for tail in tails if _is_held(connection, tail)]
+        if len(held) < len(tails):
+            rows = [row for row in rows if row.tail.lost is None]
         connection.executemany(_INSERT, _stored(connection, rows))
         for row in rows:
             if row.envelope.kind in PROJECTED:
                 project(connection, row.tail.key, row.tail.log_id, row.envelope)
-    for tail in {id(row.tail): row.tail for row in rows}.values():
+    for tail in held:
         tail.tip.write(tail.event_id, tail.chain)
+
+
+def _is_held(connection: Connection, tail: LogTail) -> bool:
+    """Whether nobody has taken the log over; asked in the transaction that writes to it."""
+    if tail.lost is None:
+        found = connection.execute(LEASE, (tail.key,)).fetchone()
+        if found is None or found[0] != tail.epoch:
+            tail.lost = lease_lost(found)
+    return tail.lost is None
+
+
+def lease_lost(found: tuple[Any, ...] | None) -> StoreError:
+    """Why a log cannot be written any more; `found` is what is known of it: epoch, holder and session."""
+    _, holder, session = found or (0, "it was deleted", "a session")
+    return StoreError("LeaseLost", session=session, holder=holder)
 
 
 def insert_events(connection: Connection, tail: LogTail, events: Sequence[tuple[Envelope, bytes]]) -> None:

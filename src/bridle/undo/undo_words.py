@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from bridle.base.visible import visible
 from bridle.protocol.events import UndoApplied
-from bridle.sessions.undo_plan import Plan, Step
-from bridle.sessions.undo_preview import Contents, Shown, is_text
-from bridle.sessions.undo_service import CutOff
+from bridle.undo.undo_plan import Plan, Step
+from bridle.undo.undo_preview import Contents, Shown, is_text
+from bridle.undo.undo_service import CutOff
 
 MAX_DIFF_LINES = 400
 

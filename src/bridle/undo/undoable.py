@@ -14,7 +14,7 @@ from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.events import DurableEvent, Notice
 
 if TYPE_CHECKING:
-    from bridle.sessions.undo_keeper import Begun, Keeper
+    from bridle.undo.keeper import Begun, Keeper
 
 _MAX_TOLD = 200
 """Of a command that changes more files than this, the model knows what it did to the first ones."""

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 from bridle.base.files import open_beneath
-from bridle.sessions.undo_states import Item, State
-from bridle.sessions.undo_tree import look_at
+from bridle.engine.undo_records import Item, State
+from bridle.undo.file_tree import look_at
 
 CHANGED = "it changed just now"
 """Why a path that is not what it was when the plan was made was left alone."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha1, sha256
 
-from bridle.sessions.undo_states import Change, Seen, State
+from bridle.engine.undo_records import Change, Seen, State
 
 GIT = ".git"
 _INSIDE = f"/{GIT}/"

@@ -1,20 +1,26 @@
-"""What stands at a path, what a call changed there, and what a row of the undo store holds. Plain data, pure functions.
+"""What stands at a path, what a call changed there, and what a row of the undo store holds. Plain data.
 
-Paths are absolute. A name that is no UTF-8 is held the way `os.fsdecode` holds it and stored as the bytes it has.
+Who keeps these rows and who makes them both know this, and not each other. Paths are absolute. A name that is no UTF-8
+is held the way `os.fsdecode` holds it and stored as the bytes it has.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from bridle.base.paths import name_of
 
 Kind: TypeAlias = Literal["file", "link", "folder", "other"]
 Signature: TypeAlias = tuple[int, int, int, int, int]
 """Modified and changed (ns), size, inode, mode. As long as these stay, the content does."""
 NEVER_THE_SAME: Signature = (-1, -1, -1, -1, -1)
+DAYS_KEPT = 30
+"""So long what calls did can be taken back."""
+Contents: TypeAlias = Mapping[bytes, bytes]
+"""By their digest."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -32,13 +38,6 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     @property
     def known(self) -> bool:
         return bool(self.sha256) if self.kind == "file" else self.kind != "other"
-
-
-def same(one: State | None, other: State | None) -> bool:
-    """Whether both are certainly the same thing; what is not known is never the same as anything."""
-    if one is None or other is None:
-        return one is other
-    return one == other and one.known
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -59,7 +58,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def name(self) -> str:
-        return os.fsdecode(self.path)
+        return name_of(self.path)
 
 
 class Missed(msgspec.Struct, frozen=True, array_like=True):
@@ -81,7 +80,7 @@ class Lost(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def name(self) -> str:
-        return os.fsdecode(self.objects)
+        return name_of(self.objects)
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -104,6 +103,27 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     @property
     def has_changes(self) -> bool:
         return bool(self.changes or self.lost)
+
+    @property
+    def leaves_a_trace(self) -> bool:
+        """Whether a call that is over and kept this is worth a row."""
+        return bool(self.has_changes or self.missed or (self.seen and not self.exact))
+
+    def named(self) -> set[bytes]:
+        """The contents of the files it saw, by their digests."""
+        return {seen.state.sha256 for seen in self.seen if seen.state is not None} - {b""}
+
+
+class NewCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is about to run; calls of a session are numbered in the order they begin."""
+
+    number: int
+    call_id: str
+    turn: int | None
+    tool: str
+    does: str
+    started_ms: int
+    kept: Kept
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +149,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def name(self) -> str:
-        return os.fsdecode(self.path)
+        return name_of(self.path)
 
     def reversed(self) -> Item:
         return Item(self.path, self.after, self.before)
@@ -146,57 +166,3 @@ class ActionRow(msgspec.Struct, frozen=True, kw_only=True):
     reversed: bool
     started_ms: int
     items: tuple[Item, ...]
-
-
-def tree_of(rows: Sequence[CallRow]) -> dict[str, Seen]:
-    """The tree as it was when the last of these calls began, or when it had ended if it has."""
-    tree: dict[str, Seen] = {}
-    for row in rows:
-        if row.kept.whole:
-            tree = {}
-        for seen in row.kept.seen:
-            put(tree, seen)
-        for change in row.kept.changes:
-            put(tree, Seen(change.path, change.signature, change.after))
-    return tree
-
-
-def put(tree: dict[str, Seen], seen: Seen) -> None:
-    path = os.fsdecode(seen.path)
-    if seen.state is None:
-        tree.pop(path, None)
-    else:
-        tree[path] = seen
-
-
-def merged(rows: Iterable[CallRow]) -> tuple[dict[str, Change], set[str]]:
-    """What several calls did together, in order, and the paths that somebody else changed between two of them."""
-    changes: dict[str, Change] = {}
-    between: set[str] = set()
-    for row in rows:
-        for change in row.kept.changes:
-            path = change.name
-            earlier = changes.get(path)
-            if earlier is None:
-                changes[path] = change
-                continue
-            if not same(earlier.after, change.before):
-                between.add(path)
-            changes[path] = Change(change.path, earlier.before, change.after, change.signature)
-    kept = {path: change for path, change in changes.items() if not same(change.before, change.after)}
-    return kept, between & kept.keys()
-
-
-def differences(before: Mapping[str, Seen], after: Mapping[str, Seen], paths: Iterable[str]) -> list[Change]:
-    """What is no longer the same at any of `paths`, in their order."""
-    changes: list[Change] = []
-    for path in sorted(paths):
-        old, new = before.get(path), after.get(path)
-        if old is not None and new is not None and old.signature == new.signature != NEVER_THE_SAME:
-            continue
-        was = old.state if old is not None else None
-        now = new.state if new is not None else None
-        if not same(was, now):
-            signature = new.signature if new is not None else NEVER_THE_SAME
-            changes.append(Change(os.fsencode(path), was, now, signature))
-    return changes

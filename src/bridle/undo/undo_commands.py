@@ -21,8 +21,8 @@ from bridle.protocol.questions import (
 )
 
 if TYPE_CHECKING:
-    from bridle.sessions.undo_plan import Plan
-    from bridle.sessions.undo_service import Undo
+    from bridle.undo.undo_plan import Plan
+    from bridle.undo.undo_service import Undo
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +60,8 @@ async def run_redo(work: Undo, talk: Talk) -> SlashEvent:
 
 
 async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEvent:
-    from bridle.sessions import undo_words as words
-    from bridle.sessions.undo_preview import conflict, preview
+    from bridle.undo import undo_words as words
+    from bridle.undo.undo_preview import conflict, preview
 
     shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
     if not plan.does_something:
@@ -108,7 +108,7 @@ def _nothing(preview: UndoPreview) -> Notice:
 
 
 async def _agreed(work: Undo, plan: Plan, preview: UndoPreview, talk: Talk) -> bool:
-    from bridle.sessions import undo_words as words
+    from bridle.undo import undo_words as words
 
     while True:
         answer = await talk.ask(f"undo-{talk.new_id()}", UndoQuestion(preview=preview))

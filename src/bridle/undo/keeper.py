@@ -16,20 +16,21 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import redact
 from bridle.base.visible import visible
+from bridle.engine.store_ports import UndoStore
 from bridle.engine.tools import ToolCall
-from bridle.sessions.undo_git import GIT, Keep, Repositories
-from bridle.sessions.undo_states import (
+from bridle.engine.undo_records import (
+    DAYS_KEPT,
     NEVER_THE_SAME,
     Change,
     Kept,
     Missed,
+    NewCall,
     Seen,
     State,
-    differences,
-    tree_of,
 )
-from bridle.sessions.undo_store import Keeping, NewCall, TooMuch, UndoStore
-from bridle.sessions.undo_tree import (
+from bridle.undo.content_intake import Keeping, TooMuch
+from bridle.undo.file_states import differences, tree_of
+from bridle.undo.file_tree import (
     USUAL,
     Limits,
     Look,
@@ -38,9 +39,10 @@ from bridle.sessions.undo_tree import (
     newly_missed,
     shown_below,
 )
+from bridle.undo.repositories import GIT, Keep, Repositories
 
 if TYPE_CHECKING:
-    from bridle.sessions.undo_objects import ObjectKeeper
+    from bridle.undo.object_keeper import ObjectKeeper
 
 _DOES_CHARACTERS = 200
 _FEW = 256
@@ -55,10 +57,12 @@ _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compa
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own.
 
-    `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above.
+    `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above. Below
+    `kept_objects` are the objects of repositories, under the names git gave them.
     """
 
     roots: tuple[str, ...]
+    kept_objects: str
     repositories: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     limits: Limits = USUAL
@@ -74,6 +78,12 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
             limits=self.limits,
             first=first,
         )
+
+    def objects(self) -> ObjectKeeper:
+        """What is kept of the objects of repositories, seen for the first time."""
+        from bridle.undo.object_keeper import ObjectKeeper  # not before there is a repository
+
+        return ObjectKeeper(self.kept_objects)
 
     def holds(self, path: str) -> bool:
         return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
@@ -172,8 +182,9 @@ class Keeper:
         store = self._store
         if not self._next_number:
             with store.elsewhere() as own:
-                own.forget_old(self._clock.now_ms())
-                self._objects = own.objects()
+                self._objects = self._ground.objects()
+                if own.forget_old(self._clock.now_ms()):
+                    self._objects.forget_old(self._clock.now_ms(), DAYS_KEPT)
                 settle(own, self._ground, self._clock.now_ms())
                 self._next_number = own.next_number()
         keep = self._keeping(at_once)
@@ -212,7 +223,7 @@ class Keeper:
         )
 
     def _keeping(self, at_once: bool) -> Keeping:
-        return self._store.keeping(self._clock.now_ms(), _FEW_BYTES if at_once else None)
+        return Keeping(self._store, self._clock.now_ms(), _FEW_BYTES if at_once else None)
 
     def _around(self, known: Mapping[str, Seen], keep: Keep, *, first: bool = False, at_once: bool) -> Look:
         """Everything there is to see; raises `TooMuch` where that is more than can be seen `at_once`."""
@@ -229,7 +240,7 @@ class Keeper:
         if self._look is None:
             with self._store.elsewhere() as own:
                 self._sweeps = own.sweeps()
-                known = own.last_tree()
+                known = last_tree(own)
         else:
             known = self._look.tree
         look = self._around(known, keep, first=first, at_once=at_once)
@@ -278,6 +289,20 @@ class Keeper:
         store.end(begun.number, kept, keep.rest())
 
 
+def last_tree(store: UndoStore) -> dict[str, Seen]:
+    """The tree as this session knew it last, or another session of the same folder.
+
+    A file whose content is gone is left out: it will be read again.
+    """
+    rows = store.calls()
+    if not any(row.kept.whole for row in rows):
+        rows = store.calls_nearby()
+    tree = tree_of(rows) if any(row.kept.whole for row in rows) else {}
+    wanted = {seen.state.sha256 for seen in tree.values() if seen.state is not None and seen.state.sha256}
+    gone = wanted - store.stored(wanted)
+    return {path: seen for path, seen in tree.items() if seen.state is None or seen.state.sha256 not in gone}
+
+
 def settle(store: UndoStore, ground: Ground, now_ms: int) -> None:
     """Completes the call that was running when Bridle stopped: what differs now counts as its own.
 
@@ -287,7 +312,7 @@ def settle(store: UndoStore, ground: Ground, now_ms: int) -> None:
     for at, row in enumerate(rows):
         if not row.open:
             continue
-        keep = store.keeping(now_ms)
+        keep = Keeping(store, now_ms)
         if row is not rows[-1]:
             missed = (*row.kept.missed, Missed(row.does, "unseen"))
             store.end(row.number, msgspec.structs.replace(row.kept, missed=missed))
@@ -299,7 +324,7 @@ def settle(store: UndoStore, ground: Ground, now_ms: int) -> None:
             before = Look(tree=tree, unlisted={os.fsdecode(path) for path in row.kept.unlisted})
             before.objects = [path for path in tree if path.endswith("/objects") and f"/{GIT}/" in path]
             after = ground.around(tree, keep, first=True)
-            kept = _with_changes(row.kept, before, after, ground, store.objects(), store, keep)
+            kept = _with_changes(row.kept, before, after, ground, ground.objects(), store, keep)
             kept = msgspec.structs.replace(kept, missed=row.kept.missed)
         store.end(row.number, kept, keep.rest())
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bridle.clients.interaction.undo_question import missed_words, undo_lines
-from bridle.sessions.undo_objects import COPIED_BYTES
-from bridle.sessions.undo_preview import missed, preview
+from bridle.undo.object_keeper import COPIED_BYTES
+from bridle.undo.undo_preview import missed, preview
 from git_kit import Repository
-from sessions.undo_kit import Workshop, remove, workshop
+from undo.undo_kit import Workshop, remove, workshop
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -135,7 +135,7 @@ def test_a_repository_is_destroyed_while_bridle_is_killed_and_comes_back(tmp_pat
         shutil.rmtree(folder / ".git")
         session = shop.log.session
     with closing(new_store(tmp_path / "data")) as store, closing(store.open(session)) as log:
-        Workshop(folder, log).undo_last()
+        Workshop(folder, log, tmp_path / "data").undo_last()
     assert repository.told() == before
 
 
@@ -289,7 +289,7 @@ def test_submodules_and_working_trees_come_back(shop: Workshop, repository: Repo
 
 
 def test_what_went_a_month_ago_is_not_kept_for_ever(shop: Workshop, repository: Repository, tmp_path: Path):
-    objects = shop.log.undo_store().objects()
+    objects = shop.ground.objects()
     shop.call(lambda: every_fan_out(shop.folder))
     kept = tmp_path / "data/git-objects"
     count = len([path for path in kept.rglob("*") if path.is_file()])

@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.sessions.undo_states import ActionRow, CallRow, Change, Item, Lost, Missed, State, merged, same
+from bridle.engine.undo_records import ActionRow, CallRow, Change, Item, Lost, Missed, State
+from bridle.undo.file_states import merged, same
 
 Fate: TypeAlias = Literal["goes", "already", "conflict", "impossible"]
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from bridle.base.files import open_beneath, private_folder
-from bridle.sessions.undo_states import Lost
+from bridle.engine.undo_records import Lost
 
 COPIED_BYTES = 64 << 20
 """So much of a repository is copied where nothing can be linked."""

@@ -14,13 +14,14 @@ from pathlib import Path
 import msgspec
 
 from bridle.base.clock import SystemClock
+from bridle.base.files import KEPT_OBJECTS
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.protocol.events import ToolCallStarted, UndoApplied
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
-from bridle.sessions.undo_keeper import Begun, Ground, Keeper
-from bridle.sessions.undo_service import Undo
-from bridle.sessions.undo_tree import USUAL, Limits
+from bridle.undo.file_tree import USUAL, Limits
+from bridle.undo.keeper import Begun, Ground, Keeper
+from bridle.undo.undo_service import Undo
 from sessions.session_kit import new_store, put
 
 
@@ -41,10 +42,10 @@ NAMED = Tool(
 class Workshop:
     """A session whose calls are Python functions."""
 
-    def __init__(self, folder: Path, log: StoredLog, limits: Limits = USUAL) -> None:
+    def __init__(self, folder: Path, log: StoredLog, kept: Path, limits: Limits = USUAL) -> None:
         self.folder = folder
         self.log = log
-        self.ground = Ground(roots=(str(folder),), limits=limits)
+        self.ground = Ground(roots=(str(folder),), kept_objects=str(kept / KEPT_OBJECTS), limits=limits)
         self.turn = 0
         self.keeper = Keeper(
             log.undo_store(), ground=self.ground, turn=lambda: self.turn, clock=SystemClock()
@@ -126,7 +127,7 @@ class Workshop:
 def workshop(data: Path, folder: Path, limits: Limits = USUAL) -> Iterator[Workshop]:
     folder.mkdir(exist_ok=True)
     with closing(new_store(data)) as store, closing(store.create(str(folder), profile="default")) as log:
-        yield Workshop(folder, log, limits)
+        yield Workshop(folder, log, data, limits)
 
 
 @contextmanager
@@ -135,7 +136,7 @@ def fresh_workshop(store: SessionStore) -> Iterator[Workshop]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = os.path.realpath(scratch)
         with closing(store.create(folder, profile="default")) as log:
-            yield Workshop(Path(folder), log)
+            yield Workshop(Path(folder), log, Path(store.shelf.folder))
 
 
 def tree_below(folder: Path) -> dict[bytes, tuple[object, ...]]:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bridle.sessions.undo_keeper import Begun
-from bridle.sessions.undo_states import NEVER_THE_SAME
-from bridle.sessions.undo_tree import Limits, look_around, signature_of
-from bridle.sessions.undo_words import interrupted
+from bridle.engine.undo_records import NEVER_THE_SAME
+from bridle.undo.file_tree import Limits, look_around, signature_of
+from bridle.undo.keeper import Begun, last_tree
+from bridle.undo.undo_words import interrupted
 from sessions.session_kit import new_store
-from sessions.undo_kit import Workshop, fresh_workshop, remove, tree_below, workshop
+from undo.undo_kit import Workshop, fresh_workshop, remove, tree_below, workshop
 
 NAMES = ("a", "b", "sub", "sub/c", "sub/d", "sub/deep", "sub/deep/e", "x\nname")
 OPERATIONS = st.tuples(
@@ -365,7 +365,7 @@ def test_a_later_session_reads_only_what_changed(tmp_path: Path):
             os.utime(shop.folder / str(number), (1, 1))
         shop.call(lambda: None)
     with workshop(tmp_path / "data", tmp_path / "work") as shop:
-        known = shop.log.undo_store().last_tree()
+        known = last_tree(shop.log.undo_store())
         assert {os.path.basename(path) for path in known} == {"0", "1", "2"}
         shop.call(lambda: (shop.folder / "0").unlink())
         shop.undo_last()
@@ -391,7 +391,7 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from sessions.undo_kit import workshop
+from undo.undo_kit import workshop
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -446,7 +446,7 @@ def test_an_undo_that_was_killed_says_what_is_done_and_is_finished_by_the_next(t
     half = tree_below(folder)
     assert half == {b"a": before[b"a"], b"b": before[b"b"], b"c": before[b"c"], b"d": after[b"d"]}
     with closing(new_store(tmp_path / "data")) as store, closing(store.open(session)) as log:
-        shop = Workshop(folder, log)
+        shop = Workshop(folder, log, tmp_path / "data")
         (cut_off,) = shop.undo.cut_off()
         assert interrupted(cut_off) == (
             "An undo of turn 1 was cut off when Bridle stopped: 3 of 4 files are done (a, b, c); not done: d. "
@@ -463,7 +463,7 @@ def test_what_a_call_changed_before_bridle_was_killed_is_undone(tmp_path: Path):
     session = killed(tmp_path, "during the call")
     folder = tmp_path / "work"
     with closing(new_store(tmp_path / "data")) as store, closing(store.open(session)) as log:
-        shop = Workshop(folder, log)
+        shop = Workshop(folder, log, tmp_path / "data")
         shop.undo_last()
         assert shop.tree() == dict.fromkeys((b"a", b"b", b"c", b"d"), (420, b"start"))
 

@@ -19,8 +19,8 @@ import msgspec
 
 from bridle.base.files import PathChanged, open_beneath, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
-from bridle.sessions.undo_git import GIT, Keep
-from bridle.sessions.undo_states import NEVER_THE_SAME, Missed, Seen, Signature, State
+from bridle.engine.undo_records import NEVER_THE_SAME, Missed, Seen, Signature, State
+from bridle.undo.repositories import GIT, Keep
 
 MAX_DEPTH = 100
 _SMALL_BYTES = 256 << 10

@@ -11,11 +11,16 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
+from bridle.engine.store_ports import UndoStore
+from bridle.engine.undo_records import ActionRow, CallRow, Item, Lost, State
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import UndoApplied
-from bridle.sessions.undo_files import CHANGED, put_all
-from bridle.sessions.undo_keeper import Ground, settle
-from bridle.sessions.undo_plan import (
+from bridle.undo.content_intake import Keeping
+from bridle.undo.file_states import same
+from bridle.undo.file_tree import Keep, look_at, shown_below
+from bridle.undo.keeper import Ground, settle
+from bridle.undo.restored_files import CHANGED, put_all
+from bridle.undo.undo_plan import (
     Plan,
     Present,
     Step,
@@ -25,9 +30,6 @@ from bridle.sessions.undo_plan import (
     redo_steps,
     undo_steps,
 )
-from bridle.sessions.undo_states import ActionRow, CallRow, Item, Lost, State, same
-from bridle.sessions.undo_store import UndoStore
-from bridle.sessions.undo_tree import Keep, look_at, shown_below
 
 SESSION = "session"
 
@@ -73,7 +75,7 @@ class Undo:
             calls = tuple(row.call_id for row in wanted)
             cut_off = _unfinished(store.actions(), calls)
             last = wanted[-1].number
-            keep = store.keeping(self._now_ms())
+            keep = Keeping(store, self._now_ms())
             steps = undo_steps(
                 wanted,
                 (row for row in rows if row.number > last and not row.undone),
@@ -89,7 +91,7 @@ class Undo:
                 title=self._title(store, wanted, turn, what),
                 steps=tuple(steps),
                 missed=missed_by(wanted),
-                lost=self._still_lost(store, wanted),
+                lost=self._still_lost(wanted),
                 continues=cut_off.number if cut_off else None,
             )
 
@@ -100,7 +102,7 @@ class Undo:
             if not undone:
                 return None
             action = undone[-1]
-            keep = store.keeping(self._now_ms())
+            keep = Keeping(store, self._now_ms())
             steps = redo_steps(action, lambda path: _present(path, keep))
             keep.flush()
             rows = [row for row in store.calls() if row.call_id in action.calls]
@@ -151,7 +153,9 @@ class Undo:
                 store.close_action(number)  # it took nothing back, so it must not count as an undo
                 return None
             for lost in plan.lost:
-                left |= {os.path.join(lost.name, name): "spoiled" for name in store.objects().put_back(lost)}
+                left |= {
+                    os.path.join(lost.name, name): "spoiled" for name in self._ground.objects().put_back(lost)
+                }
         done = [item.name for item in items if item.name not in left]
         done += [lost.name for lost in plan.lost]
         return UndoApplied(
@@ -189,11 +193,11 @@ class Undo:
             )
         return before, after
 
-    def _still_lost(self, store: UndoStore, rows: Sequence[CallRow]) -> tuple[Lost, ...]:
+    def _still_lost(self, rows: Sequence[CallRow]) -> tuple[Lost, ...]:
         lost = lost_by(rows)
         if not lost:
             return ()
-        objects = store.objects()
+        objects = self._ground.objects()
         return tuple(still for one in lost if (still := objects.still_missing(one)) is not None)
 
     def _title(self, store: UndoStore, rows: Sequence[CallRow], turn: int | None, what: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from bridle.base.line_diff import line_diff, lines_of
+from bridle.engine.undo_records import Lost, Missed, State
 from bridle.protocol.questions import (
     UndoConflict,
     UndoDeed,
@@ -16,10 +17,9 @@ from bridle.protocol.questions import (
     UndoPreview,
     UndoRepository,
 )
-from bridle.sessions.undo_git import GIT
-from bridle.sessions.undo_plan import Plan, Step
-from bridle.sessions.undo_service import SESSION
-from bridle.sessions.undo_states import Lost, Missed, State
+from bridle.undo.repositories import GIT
+from bridle.undo.undo_plan import Plan, Step
+from bridle.undo.undo_service import SESSION
 
 MAX_COMPARED_BYTES = 256 << 10
 MAX_LISTED = 40

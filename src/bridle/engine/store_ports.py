@@ -1,0 +1,391 @@
+"""What keeps sessions, as ports: `sessions` has the one on this machine's disk and the one in memory.
+
+`conformance.store_checks` holds each of them to what is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
+
+from bridle.engine.ports import Room, SessionLog
+from bridle.protocol.events import Envelope
+
+if TYPE_CHECKING:
+    from bridle.engine.undo_records import ActionRow, CallRow, Contents, Item, Kept, NewCall
+
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about a session without reading its events.
+
+    `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None
+    while one is open. `renamed`: a person chose the title. `usd` is what is known to have been paid. `branch_of` is
+    the session it was branched from, `imported_ms` when it came in from a file, `expired_ms` when its content was
+    deleted. `headless`: it was begun where nobody could be asked. `rest_of`: it is what a repair could read behind a
+    damage of that session, to be read and not gone on with.
+    """
+
+    id: str
+    log: str
+    cwd: str
+    root: str
+    profile: str
+    title: str
+    labels: tuple[str, ...]
+    pinned: bool
+    created_ms: int
+    updated_ms: int
+    model: str | None
+    turns: int
+    stop: str | None
+    renamed: bool
+    usd: float
+    branch_of: str | None
+    imported_ms: int | None
+    expired_ms: int | None
+    headless: bool
+    rest_of: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An event as it is stored: what it says, and the bytes that say it."""
+
+    envelope: Envelope
+    payload: bytes
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to append to a log. `holder` is the run that has it; `epoch` is one more with everyone who takes it.
+
+    It lasts until its holder gives it back or is found dead, and where `expires_ms` is set not longer than that
+    without a word from it. Then another may take it; until one has, its holder may go on.
+    """
+
+    holder: str
+    epoch: int
+    expires_ms: int | None = None
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """A session, who holds it right now if anybody does, and the kind of its last event."""
+
+    session: StoredSession
+    lease: Lease | None
+    last_kind: str | None
+
+
+class OpenLog(SessionLog, Protocol):
+    """The log of a session that was opened: whoever has it holds its lease until `aclose`.
+
+    Every append belongs to the epoch of that lease. Once another has taken it, nothing of this log is written any more:
+    its listener hears `StoreError("LeaseLost")`, and whatever is called next raises it. Other logs go on.
+    """
+
+    @property
+    def session(self) -> str: ...
+    @property
+    def log(self) -> str: ...
+    @property
+    def lease(self) -> Lease: ...
+    def records(self, after: int) -> Iterator[Record]:
+        """Everything appended so far with an id above `after`. Blocks; run it in a thread."""
+        ...
+
+    def keep_fold(self, event_id: int, folded: bytes) -> None:
+        """Keeps what the events up to `event_id` fold to. Blocks; run it in a thread."""
+        ...
+
+    def outputs_key(self) -> bytes:
+        """What long outputs of this session are encrypted with, made when first asked for. Blocks."""
+        ...
+
+    def undo_store(self) -> UndoStore:
+        """What was kept of this session's files, to put them back."""
+        ...
+
+    async def aclose(self) -> None:
+        """Puts everything on the disk and gives the lease back. May be repeated.
+
+        Raises: `StoreError` when something could not be written; the lease is free even then.
+        """
+        ...
+
+
+class SessionStore(Protocol):
+    """Every session of one person: making, finding, opening, naming and reading them.
+
+    A session is meant by its id unless something else is said. What is only looked at needs no lease: the session may
+    be running elsewhere. Several stores may work on the same sessions at once.
+
+    Raises: `StoreError` from everything, where what is stored cannot be read or written;
+    `CommandRefused("UnknownSession")` from everything that is given an id.
+    """
+
+    async def create(
+        self,
+        cwd: str,
+        *,
+        profile: str,
+        aliases: Sequence[str] = (),
+        root: str | None = None,
+        headless: bool = False,
+    ) -> OpenLog:
+        """A new session with an empty log, open for appending. An alias in use moves to it."""
+        ...
+
+    async def open(self, session_id: str, *, accept_loss: bool = False) -> OpenLog:
+        """Takes the lease of a session and opens its log for appending.
+
+        Raises: `CommandRefused("SessionBusy")` while another holds it; `UsageError` for one that is only to be read;
+        `StoreError("LogDamaged")` when its end was lost. With `accept_loss` the log goes on without what was.
+        """
+        ...
+
+    async def find(self, text: str, *, cwd: str | None = None) -> StoredSession:
+        """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order. No title
+        and no label, which others can give, stands for the beginning of another session's id.
+
+        The `sess_` of an id may be left out. `cwd` decides between several that fit.
+        Raises: `CommandRefused` (`UnknownSession`, `AmbiguousSession`).
+        """
+        ...
+
+    async def list(self, *, cwd: str | None = None) -> Sequence[StoredSession]:
+        """Sessions, of one folder or all, the one used last first."""
+        ...
+
+    async def describe(self, session_id: str) -> Description:
+        """What is known of a session, and whether somebody has it open."""
+        ...
+
+    def events(self, session_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        """The committed events above `after`, in order."""
+        ...
+
+    async def costs(self, session_id: str, *, since_ms: int = 0) -> Sequence[Envelope]:
+        """What a session paid since a time: its `CostIncremented` events, in order."""
+        ...
+
+    async def fold(self, session_id: str) -> bytes | None:
+        """The last kept fold of a session, if the log still holds the event it ends with."""
+        ...
+
+    async def verify(self, session_id: str, *, last: int | None = None) -> None:
+        """Checks that the events, all or the `last` ones, are what was appended.
+
+        Raises: `StoreError("LogDamaged")` naming the first event that is not.
+        """
+        ...
+
+    async def rename(self, session_id: str, title: str) -> None:
+        """Gives the session a title of a person's choice; after an empty one the next input names it."""
+        ...
+
+    async def pin(self, session_id: str, *, pinned: bool) -> None:
+        """Says whether the session's content is kept for as long as there is room."""
+        ...
+
+    async def aclose(self) -> None:
+        """Writes what is queued. Close the open logs first."""
+        ...
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where the words were said: `who` is "you" or "model". They stand between `OPENING` and `CLOSING`."""
+
+    session: str
+    event: int
+    turn: int | None
+    ts_ms: int
+    who: str
+    excerpt: str
+
+
+OPENING, CLOSING = "\x02", "\x03"
+"""Around the words that were found, in `Found.excerpt`."""
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """A session whose content expires at `at_ms`, which may be past."""
+
+    id: str
+    title: str
+    at_ms: int
+
+
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep did: whose content is gone, and who was spared because somebody works with it."""
+
+    sessions: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
+
+
+DaysOf: TypeAlias = Callable[[str], int | None]
+"""How many days the sessions of a profile keep their content; None for ever."""
+ForgetBeside: TypeAlias = Callable[[str], None]
+"""Deletes what lies beside the store of a session. It may be called again, and raises nothing."""
+
+
+class Archive(Protocol):
+    """What is done with stored sessions as a whole. What is about one file on a disk, such as a backup of it, is no
+    part of it: a store that has such a file has its own doors for that.
+
+    Raises: as `SessionStore` does.
+    """
+
+    async def branch(self, session_id: str, *, turn: int | None = None) -> str:
+        """Copies a session up to the end of `turn`, or of its last ended one, and returns the id of the new one.
+
+        The parent may be running; nothing of it changes. Its branch can read the long outputs of its parent, once they
+        are copied.
+        Raises: `UsageError` for a turn that has no end (yet), and for a session that is only to be read.
+        """
+        ...
+
+    async def import_lines(self, lines: Iterable[bytes], *, cwd: str, profile: str, missing: str = "") -> str:
+        """Makes a session of the lines of an export and returns its id.
+
+        It is found by the id it had elsewhere too, unless somebody here has that id or name. Where its end is
+        `missing`, the session says so in these words.
+        Raises: `UsageError` naming the first bad line.
+        """
+        ...
+
+    async def search(self, words: str, *, limit: int) -> Sequence[Found]:
+        """Where every one of the words was said, the last first; `"several words"` in quotes stand together.
+
+        Whole words come before beginnings of words.
+        """
+        ...
+
+    async def last_answers(self) -> Mapping[str, str]:
+        """By session: what its model said last, as far as searches have seen it."""
+        ...
+
+    async def expiring(self, days_of: DaysOf, *, until_ms: int) -> Sequence[Due]:
+        """The sessions whose content expires up to a moment, the first first. Pinned ones never do."""
+        ...
+
+    async def expire(
+        self,
+        days_of: DaysOf,
+        *,
+        beside: ForgetBeside = lambda _session: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Expired:
+        """Deletes the content of every session that is due, some days after it was last used; that it was stays.
+
+        `stopped` is asked now and then; what is left then is finished by the next sweep. A session counts as done when
+        nothing is left `beside` it either.
+        """
+        ...
+
+    async def delete(self, session_id: str, *, beside: ForgetBeside = lambda _session: None) -> None:
+        """Deletes a session and everything that belongs to it.
+
+        Raises: `CommandRefused("SessionBusy")` while somebody works with it.
+        """
+        ...
+
+
+class Store(SessionStore, Archive, Room, Protocol):
+    """All that an engine needs of what keeps its sessions."""
+
+
+class UndoStore(Protocol):
+    """What is kept of the files of one session: contents by their digest, what each call and each undo did, in order.
+
+    All of it blocks: who calls it looks at files too, and does that in a thread. Writing belongs to any thread, reading
+    to the one that opened the log, or to the one that asked for a store of its own with `elsewhere`. Who reads finds
+    everything written before. An undo or redo counts as done once its `UndoApplied` is in the log, and the calls it
+    names as undone, or as not undone any more.
+
+    Raises: `StoreError` from everything, once writing has failed.
+    """
+
+    def elsewhere(self) -> AbstractContextManager[UndoStore]:
+        """The same store for another thread."""
+        ...
+
+    # Contents
+
+    def keep(self, contents: Contents, now_ms: int) -> None:
+        """Stores contents, and returns when they are. They stay for a day without a row that names them."""
+        ...
+
+    def content(self, digest: bytes) -> bytes | None:
+        """What has this digest, checked; None where it is gone."""
+        ...
+
+    def stored(self, digests: Iterable[bytes]) -> set[bytes]:
+        """Those of the digests whose content is there."""
+        ...
+
+    def sweeps(self) -> int:
+        """How often contents were dropped. As long as it stays the same, what is stored is."""
+        ...
+
+    # Calls
+
+    def next_number(self) -> int:
+        """The number of the next call. Only one process runs a session, so it may go on counting from there."""
+        ...
+
+    def begin(self, call: NewCall, contents: Contents) -> None:
+        """A call will run. It is stored before, or together with, whatever is appended to the log from now on."""
+        ...
+
+    def begin_whole(self, call: NewCall, contents: Contents, *, sweeps: int) -> bool:
+        """The same for a call that saw the whole tree, some of it as an earlier session knew it; stored on return.
+
+        False, and nothing is stored, where a content it relies on was dropped since there had been so many `sweeps`.
+        """
+        ...
+
+    def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
+        """The call is over, stored as its beginning is. One that leaves no trace (`Kept.leaves_a_trace`) is dropped."""
+        ...
+
+    def calls(self) -> list[CallRow]:
+        """What is stored of this session's calls, in the order they began."""
+        ...
+
+    def calls_nearby(self) -> list[CallRow]:
+        """The same of the newest session of the same folder that has any; it may be this one."""
+        ...
+
+    # Undos
+
+    def begin_action(
+        self,
+        items: Sequence[Item],
+        *,
+        calls: Sequence[str],
+        turn: int | None,
+        redo_of: int | None,
+        started_ms: int,
+    ) -> int:
+        """An undo or redo will change these files. Returns its number, counted from 1, when it is stored."""
+        ...
+
+    def close_action(self, number: int) -> None:
+        """An action that was cut off is left as it is, for good: another takes its place. One that is done stays."""
+        ...
+
+    def actions(self) -> list[ActionRow]:
+        """The undos and redos of this session, in order."""
+        ...
+
+    def title_of(self, turn: int) -> str:
+        """What the turn was about: the words that began it; empty for one that is not there."""
+        ...
+
+    def forget_old(self, now_ms: int) -> bool:
+        """Drops what is older than `DAYS_KEPT`, of every session, and the contents nobody needs any more.
+
+        A session keeps all of its calls until the last of them is old. False where nothing was.
+        """
+        ...

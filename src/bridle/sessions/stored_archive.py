@@ -1,0 +1,105 @@
+"""What is done with the stored sessions as a whole, where the database is on this machine. All of it blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridle.engine.store_ports import DaysOf, Due, Expired, ForgetBeside, Found
+from bridle.protocol.errors import BridleError
+
+if TYPE_CHECKING:
+    from bridle.sessions.backup import Backup, Restored
+    from bridle.sessions.repair import Report
+    from bridle.sessions.store import SessionStore
+
+
+class StoredArchive:
+    """Does what `engine.store_ports.Archive` says, and what is about the file itself.
+
+    What each of it takes is loaded when it is done.
+    """
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._shelf = store.shelf
+
+    def branch(self, session_id: str, *, turn: int | None = None) -> str:
+        from bridle.sessions.branch import branch
+
+        self._shelf.writer.settle()  # the turn that just ended is one to branch from
+        return branch(self._shelf, self._store.row(session_id), turn=turn)
+
+    def import_lines(self, lines: Iterable[bytes], *, cwd: str, profile: str, missing: str = "") -> str:
+        from bridle.sessions.import_session import import_lines
+
+        return import_lines(self._shelf, lines, cwd=cwd, profile=profile, missing=missing)
+
+    def search(self, words: str, *, limit: int) -> Sequence[Found]:
+        from bridle.sessions.text_search import search
+
+        return search(self._shelf, words, limit=limit)
+
+    def last_answers(self) -> Mapping[str, str]:
+        from bridle.sessions.text_search import last_answers
+
+        return last_answers(self._shelf)
+
+    def expiring(self, days_of: DaysOf, *, until_ms: int) -> Sequence[Due]:
+        from bridle.sessions.retention import expiring
+
+        return expiring(self._shelf, days_of, until_ms=until_ms)
+
+    def expire(
+        self,
+        days_of: DaysOf,
+        *,
+        beside: ForgetBeside = lambda _session: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Expired:
+        """May be run in another thread than the store's."""
+        from bridle.sessions.retention import expire
+
+        with self._shelf.elsewhere() as shelf:
+            return expire(shelf, days_of, beside=beside, stopped=stopped)
+
+    def delete(self, session_id: str, *, beside: ForgetBeside = lambda _session: None) -> None:
+        from bridle.sessions.retention import delete
+        from bridle.sessions.store import busy
+
+        row = self._store.row(session_id)
+        if not delete(self._shelf, row.id, row.log_key, row.log, beside=beside):
+            raise busy(row.id, self._shelf.lock_of(row.log))
+
+    # The file
+
+    def repair(self, *, only_look: bool = False) -> Report:
+        """Looks at the whole database, and saves what is whole of it."""
+        from bridle.sessions import repair
+
+        return (repair.examine if only_look else repair.repair)(self._shelf.database)
+
+    def rekey(self) -> str:
+        """Encrypts everything with a new key; returns where that is. Raises `NothingStored`."""
+        from bridle.sessions.rekey import rekey
+
+        self._refuse_nothing()
+        rekey(self._shelf.database)
+        return self._shelf.database.key_path
+
+    def back_up(self, path: str) -> Backup:
+        """Writes a copy of the database, and its key beside it. Raises `NothingStored`."""
+        from bridle.sessions.backup import back_up
+
+        self._refuse_nothing()
+        return back_up(self._shelf.database, path)
+
+    def restore(self, path: str, *, cwd: str, notice: Callable[[str], None]) -> Restored:
+        """Takes in the sessions of a backup."""
+        from bridle.sessions.backup import restore
+
+        return restore(self._shelf, path, cwd=cwd, notice=notice)
+
+    def _refuse_nothing(self) -> None:
+        if not self._shelf.database.exists():
+            raise BridleError("NothingStored")

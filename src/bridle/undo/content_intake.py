@@ -1,0 +1,48 @@
+"""Contents of files on their way into the undo store."""
+
+from __future__ import annotations
+
+from bridle.engine.store_ports import UndoStore
+from bridle.engine.undo_records import Contents
+
+BATCH_BYTES = 4 << 20
+"""Contents are written in parts of this size, so that a large workspace does not fill the memory."""
+
+
+class TooMuch(Exception):
+    """There are more contents than were to be taken in."""
+
+
+class Keeping:
+    """Takes contents in, part by part; with `most_bytes` only so much, and `TooMuch` is raised for more.
+
+    `rest` gives those that are not stored yet.
+    """
+
+    def __init__(self, store: UndoStore, now_ms: int, most_bytes: int | None = None) -> None:
+        self._store = store
+        self._now_ms = now_ms
+        self._most_bytes = most_bytes
+        self._contents: dict[bytes, bytes] = {}
+        self._bytes = 0
+
+    def __call__(self, digest: bytes, data: bytes) -> None:
+        self._contents[digest] = data
+        self._bytes += len(data)
+        if self._most_bytes is not None and self._bytes > self._most_bytes:
+            raise TooMuch
+        if self._bytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Stores what was given so far, and blocks until it is. The row that names it is awaited."""
+        if contents := self.rest():
+            self._store.keep(contents, self._now_ms)
+
+    def get(self, digest: bytes) -> bytes | None:
+        """One of the contents that are not stored yet."""
+        return self._contents.get(digest)
+
+    def rest(self) -> Contents:
+        contents, self._contents, self._bytes = self._contents, {}, 0
+        return contents

@@ -1,0 +1,121 @@
+"""Whoever appends holds the lease of a log; whoever lost it writes nothing more, and others are not in its way."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bridle.app.engine import session_store
+from bridle.conformance.fake_models import scripted
+from bridle.conformance.harness import harness
+from bridle.engine.undo_records import Kept, NewCall
+from bridle.protocol.errors import StoreError
+from bridle.protocol.events import TextDelta
+from bridle.providers.script import say
+from bridle.sessions.store import SessionStore
+from sessions.session_kit import new_store, opened, put, python, raw, words
+
+HOLDS = """
+from pathlib import Path
+from bridle.sessions.store import SessionStore
+from sessions.session_kit import new_store, put, words
+
+store = new_store(Path(sys.argv[1]))
+log = store.create("/work", profile="default")
+put(log, *words(3))
+store.shelf.writer.settle()
+print(log.session, log.lease.epoch, flush=True)
+sys.stdin.read()
+"""
+
+
+def rows(folder: Path) -> int:
+    with closing(raw(folder)) as connection:
+        return connection.execute("select count(*) from events").fetchall()[0][0]
+
+
+async def test_a_run_whose_log_was_taken_over_writes_nothing_more_and_the_new_one_goes_on(tmp_path: Path):
+    with opened(tmp_path) as mine, opened(tmp_path) as theirs:
+        log, other = (mine.create("/work", profile="default") for _ in range(2))
+        put(log, *words(2))
+        await log.durable()
+        (tmp_path / "locks" / log.log).unlink()
+        taken = theirs.open(log.session)
+        assert (log.lease.epoch, taken.lease.epoch) == (1, 2)
+        put(log, *words(5))
+        for _ in range(2):
+            with pytest.raises(StoreError) as lost:
+                await log.committed()
+            assert lost.value.reason == "LeaseLost"
+        with pytest.raises(StoreError) as late:
+            put(log, TextDelta(text="later"))
+        assert (late.value.reason, late.value.data["holder"]) == ("LeaseLost", taken.lease.holder)
+        assert rows(tmp_path) == 2, "nothing of the old epoch is there"
+        put(taken, *words(1))
+        put(other, *words(1))
+        await taken.durable()
+        await other.durable()
+        assert rows(tmp_path) == 4
+        other.close()
+        taken.close()
+        with pytest.raises(StoreError):
+            log.close()
+    with opened(tmp_path) as store:
+        store.verify(log.session)
+        store.open(log.session).close()
+
+
+async def test_a_run_that_lost_its_lease_keeps_nothing_for_undo_either(tmp_path: Path):
+    with opened(tmp_path) as mine, opened(tmp_path) as theirs:
+        log = mine.create("/work", profile="default")
+        undo = log.undo_store()
+        (tmp_path / "locks" / log.log).unlink()
+        taken = theirs.open(log.session)
+        call = NewCall(number=1, call_id="call_1", turn=1, tool="bash", does="", started_ms=1, kept=Kept())
+        undo.begin(call, {b"x" * 32: b"x"})
+        with pytest.raises(StoreError) as lost:
+            undo.begin_action([], calls=["call_1"], turn=1, redo_of=None, started_ms=1)
+        assert lost.value.reason == "LeaseLost"
+        assert taken.undo_store().calls() == []
+        assert taken.undo_store().actions() == []
+        taken.close()
+
+
+def test_the_log_of_a_run_that_was_killed_is_taken_with_a_higher_epoch(tmp_path: Path):
+    process = python(HOLDS, str(tmp_path))
+    assert process.stdout is not None
+    session, epoch = process.stdout.readline().split()
+    try:
+        with closing(new_store(tmp_path)) as store:
+            held = store.describe(session).lease
+            assert held is not None
+            assert held.epoch == int(epoch)
+            process.kill()
+            process.wait(timeout=30)
+            assert store.describe(session).lease is None
+            with closing(store.open(session)) as log:
+                assert (log.last_id, log.lease.epoch) == (3, int(epoch) + 1)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+async def test_a_session_that_was_taken_over_ends_its_turn_and_says_who_has_it(tmp_path: Path):
+    async def talk(theirs: SessionStore) -> None:
+        async with harness(scripted(say("One."), say("Two.")), home=str(tmp_path)) as session:
+            await session.ask("one")
+            before = len(await session.stored())
+            for lock in tmp_path.rglob("locks/*"):
+                lock.unlink()
+            with closing(theirs.open(session.id)) as taken:
+                with pytest.raises(StoreError) as lost:
+                    await session.ask("two")
+                assert (lost.value.reason, lost.value.data["holder"]) == ("LeaseLost", taken.lease.holder)
+            assert len(list(theirs.events(session.id))) == before, "nothing of that turn is there"
+
+    with closing(session_store({"BRIDLE_HOME": str(tmp_path)})) as theirs:
+        with pytest.raises(StoreError) as ended:
+            await talk(theirs)
+        assert ended.value.reason == "LeaseLost", "whoever ends it is told as well"
