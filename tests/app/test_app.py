@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import Engine, session_store
-from bridle.app.keeping import sweep
+from bridle.app.session_retention import sweep
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

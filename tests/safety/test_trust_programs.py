@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.trusting import Programs
+from bridle.app.project_trust import Programs
 from bridle.clients.interaction.trust_question import trust_words
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.app.known_models import KnownModels
-from bridle.app.models import Models
 from bridle.app.settings import SessionSettings
 from bridle.base.clock import Clock
 from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, Surroundings
@@ -13,6 +11,8 @@ from bridle.engine.journal import Journal
 from bridle.engine.side_question import ask_aside
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
+from bridle.providers.known_models import KnownModels
+from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
     from bridle.safety.hooks.session_hooks import Hooks

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.compacting import session_compactor
-from bridle.app.folding import KeptFold, session_transcript
-from bridle.app.hooking import Around, SessionHooks, hooked, session_hooks, told
+from bridle.app.hook_feature import Around, SessionHooks, hooked, session_hooks, told
 from bridle.app.housekeeping import Notes
-from bridle.app.known_models import KnownModels
-from bridle.app.models import Models
-from bridle.app.sandboxing import claimed_spawn, clear_away, left_behind, outlived, session_policy
+from bridle.app.machine_sandbox import claimed_spawn, clear_away, left_behind, outlived, session_policy
+from bridle.app.model_features import affordable, budget, capable, fallback, spending_limit
+from bridle.app.project_trust import ApprovedEdits, consent
+from bridle.app.session_undo import SessionUndo, session_undo
 from bridle.app.settings import SessionSettings
-from bridle.app.spending import affordable, budget, capable, fallback, spending_limit
-from bridle.app.trusting import ApprovedEdits, consent
-from bridle.app.undoing import SessionUndo, session_undo
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import Ids
 from bridle.base.paths import session_folders
@@ -53,11 +50,14 @@ from bridle.engine.tools import (
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Mode, Notice
 from bridle.protocol.messages import Parameters
+from bridle.providers.known_models import KnownModels
+from bridle.providers.model_directory import Models
 from bridle.providers.retry import retry
 from bridle.safety.grants import SavedGrants
 from bridle.safety.trust import Approvals
 from bridle.sandbox.plain_spawn import OFF
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sessions.kept_fold import KeptFold
 from bridle.sessions.store import StoredLog
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE, exit_plan_tool
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.gates import Gates
     from bridle.app.judging import Scene
+    from bridle.app.transcript_file import KeptTranscript
     from bridle.base.git_repository import Repository
     from bridle.base.web import Answer, Wanted
     from bridle.engine.services import Services, ToolSource
@@ -334,7 +335,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         log,
         conversation,
         opened.kept_until,
-        transcript=session_transcript(log, ground.where.state, settings.transcript),
+        transcript=_transcript(ground, opened),
         say=journal.emit,
     )
     session = Session(
@@ -444,6 +445,17 @@ def _services(
     return Services([service(source) for source in sources], journal.emit)
 
 
+def _transcript(ground: Ground, opened: Opened) -> KeptTranscript | None:
+    """The transcript of this session; None where settings want none."""
+    if opened.settings.transcript is None:
+        return None
+    from bridle.app.session_retention import transcripts_of  # nobody pays for it who has none
+    from bridle.app.transcript_file import KeptTranscript
+
+    folder = transcripts_of(ground.where, opened.log.session)
+    return KeptTranscript(opened.log, folder, opened.settings.transcript)
+
+
 def _court(scene: Scene | None, journal: Journal, questions: Questions, undo: SessionUndo) -> Court | None:
     if scene is None:
         return None
@@ -490,7 +502,7 @@ def _idle_rules(settings: SessionSettings, tools: frozenset[str]) -> Iterator[No
 
 
 def _repository(spawn: Spawn, cwd: str, env: Mapping[str, str]) -> Repository:
-    from bridle.app.looking import repository_of  # not before somebody asks about it
+    from bridle.sandbox.read_only_git import repository_of  # not before somebody asks about it
 
     return repository_of(spawn, cwd=cwd, env=env)
 

@@ -13,12 +13,10 @@ import msgspec
 from bridle.app.composition import Composed, Ground, Opened, compose, instruction_files
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.known_models import KnownModels, shared_catalogue
-from bridle.app.models import Models
-from bridle.app.sandboxing import machine_spawn, opening_words, records_of
+from bridle.app.machine_sandbox import machine_spawn, opening_words, records_of
+from bridle.app.project_trust import has_secrets_file, require_trust, session_approvals
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
-from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.files import repository_root
 from bridle.base.ids import Ids
@@ -47,6 +45,8 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
+from bridle.providers.known_models import KnownModels, shared_catalogue
+from bridle.providers.model_directory import Models
 from bridle.safety.trust import Approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
@@ -225,13 +225,13 @@ class Engine:
         return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
 
     def _branched(self, session: str, turn: int | None) -> str:
-        from bridle.app.keeping import branch_session
+        from bridle.app.session_retention import branch_session
 
         self.store.shelf.writer.settle()  # the turn that just ended is one to branch from
         return branch_session(self.store, _kept(self.store.find(session)), self._where, turn=turn)
 
     def _deleted(self, session: str) -> None:
-        from bridle.app.keeping import delete_session
+        from bridle.app.session_retention import delete_session
         from bridle.sessions.store import busy
 
         row = self.store.find(session)
@@ -385,10 +385,12 @@ class Engine:
         )
         if not has_secrets_file(root):
             return ground, ()
-        from bridle.app.project_secrets import ignored_by_git, project_keys
+        from bridle.app.project_trust import is_agreed_secret
+        from bridle.credentials.project_secrets import project_keys
+        from bridle.sandbox.read_only_git import ignored_by_git
 
         is_ignored = ignored_by_git(self._ground.spawn, root=root, env=env)
-        found = await project_keys(root, approvals=approvals, is_ignored=is_ignored)
+        found = await project_keys(root, is_agreed=is_agreed_secret(approvals, root), is_ignored=is_ignored)
         models = known.models.of_project(root, found.values)
         known = KnownModels(models, self._catalogue, settings.models)
         return msgspec.structs.replace(ground, models=models, known=known), (found.notice(),)

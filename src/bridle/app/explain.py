@@ -127,10 +127,10 @@ def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) ->
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if not any("git" in part.text for part in call.parts):
             return await proceed(call)
-        from bridle.app.looking import repository_of
-        from bridle.app.sandboxing import machine_spawn
+        from bridle.app.machine_sandbox import machine_spawn
         from bridle.base.processes import Processes
         from bridle.safety.git_arrivals import foreseen
+        from bridle.sandbox.read_only_git import repository_of
 
         processes = Processes()
         try:

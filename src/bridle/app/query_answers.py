@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.keeping import days_kept, soon
-from bridle.app.models import DEMO, Models
+from bridle.app.session_retention import days_kept, soon
 from bridle.base.clock import Clock, iso_ms
 from bridle.config.folders import Folders
 from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.handshake import PROTOCOL_VERSION
+from bridle.providers.model_directory import DEMO, Models
 from bridle.providers.model_facts import ModelFacts
 from bridle.sessions.store import SessionRow, SessionStore
 from bridle.sessions.text_search import CLOSING, OPENING, last_answers, search
 
 if TYPE_CHECKING:
-    from bridle.app.known_models import KnownModels
     from bridle.control.multiplex import Sight
     from bridle.engine.tools import Registry
+    from bridle.providers.known_models import KnownModels
     from bridle.safety.grants import Grant
 
 FOUND_MAX = 500
@@ -254,7 +254,7 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
 
 
 def _slash() -> tuple[q.SlashEntry, ...]:
-    from bridle.app.undoing import UNDO_DOES
+    from bridle.app.session_undo import UNDO_DOES
     from bridle.commands.git_commands import GIT_DOES
     from bridle.commands.prompts import DOES
     from bridle.context.compaction_layer import COMPACT_DOES

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.app.hooking import HookSettings
-from bridle.app.trusting import is_acked
+from bridle.app.hook_feature import HookSettings
+from bridle.app.project_trust import is_acked
 from bridle.config.folders import Folders
 from bridle.config.origins import Option, Origin
 from bridle.config.problems import shown

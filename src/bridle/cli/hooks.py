@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.app.trusting import is_trusted_file, written_hook
+from bridle.app.project_trust import is_trusted_file, written_hook
 from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root
 from bridle.base.processes import Processes

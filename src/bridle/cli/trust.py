@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from bridle.app.trusting import Item, State, config_items, is_acked, project_items, session_approvals
+from bridle.app.project_trust import Item, State, config_items, is_acked, project_items, session_approvals
 from bridle.base.clock import SystemClock
 from bridle.base.files import write_atomic
 from bridle.base.phrases import counted

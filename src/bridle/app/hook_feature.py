@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.trusting import is_trusted_file, written_hook
+from bridle.app.project_trust import is_trusted_file, written_hook
 from bridle.base.files import repository_root
 from bridle.base.paths import SessionFolders
 from bridle.config.tiers import Written

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.app.models import PROJECT_FILE
 from bridle.base.clock import Clock
 from bridle.base.files import read_limited, repository_root
+from bridle.base.paths import PROJECT_SECRETS_FILE
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers, Written, load
 from bridle.config.workspace import WorkspaceFile
@@ -359,14 +359,23 @@ def written_hook(entry: Written) -> WrittenHook:
 
 def has_secrets_file(root: str) -> bool:
     """Whether a project has a secrets file, whatever there is to say against it."""
-    return os.path.lexists(os.path.join(root, PROJECT_FILE))
+    return os.path.lexists(os.path.join(root, PROJECT_SECRETS_FILE))
+
+
+def is_agreed_secret(approvals: Approvals, root: str) -> Callable[[bytes], bool]:
+    """For the secrets file of a project: whether a person agreed to this very content of it."""
+
+    def agreed(data: bytes) -> bool:
+        return approvals.holds(content_digest(data), kind="config", root=root, path=PROJECT_SECRETS_FILE)
+
+    return agreed
 
 
 def _secrets_items(root: str) -> Iterator[Item]:
     """The secrets file of the project, if it could count; a person is shown the names in it and no value."""
     if not has_secrets_file(root):
         return
-    from bridle.app.project_secrets import Unusable, digest_of, parse, read_private, without_values
+    from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
 
     try:
         data = read_private(root)
@@ -376,11 +385,11 @@ def _secrets_items(root: str) -> Iterator[Item]:
     yield Item(
         kind="config",
         root=root,
-        path=PROJECT_FILE,
-        shown=PROJECT_FILE,
-        digest=digest_of(data),
+        path=PROJECT_SECRETS_FILE,
+        shown=PROJECT_SECRETS_FILE,
+        digest=content_digest(data),
         reviewed=Reviewed(
-            shown=PROJECT_FILE,
+            shown=PROJECT_SECRETS_FILE,
             text=text,
             kind="config",
             wishes=tuple(f"give the key {name}" for name in names),

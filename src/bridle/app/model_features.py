@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.app.known_models import KnownModels
-from bridle.app.models import DEMO, Models
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
+from bridle.providers.known_models import KnownModels
+from bridle.providers.model_directory import DEMO, Models
 
 if TYPE_CHECKING:
     from bridle.safety.budget import AskPerson, Budget
