@@ -1,41 +1,33 @@
-"""The hooks of a session, wired. Where a session has none, nothing of them is even imported."""
+"""The hooks of a session as a feature. Where a session has none, nothing of this is even imported."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from bridle.app.project_trust import is_trusted_file, written_hook
+from bridle.app.settings import HookSettings
+from bridle.base.clock import Clock
 from bridle.base.files import repository_root
 from bridle.base.paths import SessionFolders
+from bridle.config.folders import Folders
 from bridle.config.tiers import Written
 from bridle.config.workspace import project_folder
+from bridle.engine.features import Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn, SpawnPolicy
-from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
-from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.safety.trust import Approvals
-
-if TYPE_CHECKING:
-    from bridle.base.clock import Clock
-    from bridle.config.folders import Folders
-    from bridle.safety.hooks.definitions import HookDefaults, Phase
-    from bridle.safety.hooks.session_hooks import Hooks
-
-
-class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What settings and options say about hooks."""
-
-    written: tuple[Written, ...] = ()
-    timeout_ms: int | None = None
-    failure_policy: str = "closed"
-    allow_project_hooks: bool = False
+from bridle.engine.tools import ToolLayer
+from bridle.protocol.events import Notice
+from bridle.safety.hooks.context import Actor
+from bridle.safety.hooks.definitions import HookDefaults, Phase
+from bridle.safety.hooks.hook_process import started_by
+from bridle.safety.hooks.hook_sources import Project, WrittenHook, find_hooks
+from bridle.safety.hooks.layer import hooked, passing, tell_hooks
+from bridle.safety.hooks.session_hooks import Hooks, Surroundings
+from bridle.safety.trust.approvals import Approvals, is_trusted_file
 
 
-class Around(msgspec.Struct, frozen=True, kw_only=True):
+class HookDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """What of a session its hooks need."""
 
     where: Folders
@@ -56,19 +48,10 @@ class SessionHooks(msgspec.Struct, frozen=True):
     ignored: str | None = None
 
 
-def session_hooks(settings: HookSettings, around: Around) -> SessionHooks:
+def session_hooks(settings: HookSettings, around: HookDependencies) -> SessionHooks:
     """Finds the hooks of a session. Raises `BadConfig` for one of the person's own that means nothing."""
     cwd = around.here.workspace
     project = project_folder(cwd)
-    if not settings.written and not any(
-        os.path.isdir(os.path.join(folder, "hooks")) for folder in (around.where.config, project) if folder
-    ):
-        return SessionHooks()
-    from bridle.safety.hooks.context import Actor
-    from bridle.safety.hooks.hook_process import started_by
-    from bridle.safety.hooks.hook_sources import Project, find_hooks
-    from bridle.safety.hooks.session_hooks import Hooks, Surroundings
-
     root, journal = repository_root(cwd), around.journal
     is_trusted = is_trusted_file(around.approvals, root)
     found = find_hooks(
@@ -98,38 +81,42 @@ def session_hooks(settings: HookSettings, around: Around) -> SessionHooks:
     return SessionHooks(hooks, found.notice)
 
 
-def hooked(
-    hooks: Hooks | None, checks: tuple[ToolLayer, ...], *, phase: Phase = "before_permission"
-) -> ToolLayer:
-    """Asks hooks before a tool is used; `checks` look at an input they changed."""
-    if hooks is None:
-        return _straight_on
-    from bridle.safety.hooks.layer import hooked as layer
-    from bridle.safety.hooks.layer import passing
+def hooks(found: SessionHooks, checks: Callable[[], tuple[ToolLayer, ...]]) -> Feature:
+    """Hooks around the model and around a tool; `checks` look at an input they changed."""
 
-    return layer(hooks, passing(*checks), phase=phase)
+    def notices() -> Iterator[Notice]:
+        if found.ignored is not None:
+            yield Notice(reason="HooksIgnored", message=found.ignored)
+
+    if (counting := found.hooks) is None:
+        return Feature(name="hooks", notices=notices)
+
+    def asked(phase: Phase) -> ToolLayer:
+        return hooked(counting, passing(*checks()), phase=phase)
+
+    return Feature(
+        name="hooks",
+        request_layers=(PlacedRequestLayer("tell_hooks", tell_hooks(counting)),),
+        tool_layers=(
+            PlacedToolLayer("hooks_before_permission", lambda: asked("before_permission")),
+            PlacedToolLayer("hooks_after_permission", lambda: asked("after_permission")),
+        ),
+        notices=notices,
+    )
 
 
-def told(hooks: Hooks | None) -> RequestLayer:
-    """Tells hooks of every request to the model and its answer."""
-    if hooks is None:
-        return _ask_straight_on
-    from bridle.safety.hooks.layer import told as layer
-
-    return layer(hooks)
-
-
-async def _straight_on(call: ToolCall, proceed: RunTool) -> ToolOutput:
-    return await proceed(call)
-
-
-async def _ask_straight_on(step: Step, proceed: AskModel) -> Reply:
-    return await proceed(step)
+def written_hook(entry: Written) -> WrittenHook:
+    """An entry of a settings file as hooks read it."""
+    origin = entry.origin
+    return WrittenHook(
+        value=entry.value,
+        scope="project" if origin.tier in ("project", "local") else "user",
+        where=origin.name if origin.line is None else f"{origin.name}:{origin.line}",
+        path=origin.path or "",
+    )
 
 
 def _defaults(settings: HookSettings) -> HookDefaults:
-    from bridle.safety.hooks.definitions import HookDefaults
-
     return HookDefaults(
         timeout_ms=settings.timeout_ms,
         failure_policy="open" if settings.failure_policy == "open" else "closed",

@@ -23,6 +23,7 @@ from bridle.sessions.text_search import CLOSING, OPENING, last_answers, search
 
 if TYPE_CHECKING:
     from bridle.control.multiplex import Sight
+    from bridle.engine.features import Joined
     from bridle.engine.tools import Registry
     from bridle.providers.known_models import KnownModels
     from bridle.safety.grants import Grant
@@ -34,7 +35,8 @@ SHORT_ID = 10
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers are made from. `known` are the models of an open session, or those of the person's own settings."""
+    """What answers are made from. `known` are the models of an open session, or those of the person's own settings;
+    `features` those from outside."""
 
     store: SessionStore
     known: Callable[[str | None], KnownModels]
@@ -42,6 +44,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     clock: Clock
     sandbox: Callable[[], str]
+    features: Joined
 
 
 async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.AnyQueryAnswer:
@@ -62,7 +65,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
         case q.ListGrants(session=session):
             return q.GrantList(grants=sight.live[session].run.grants())
         case q.ListSlash():
-            return q.SlashList(commands=_slash())
+            return q.SlashList(commands=_slash(sources.features))
         case q.ListProfiles():
             from bridle.config.profiles import profile_names
 
@@ -79,8 +82,11 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
                 disk_has_room=sources.store.enough(),
                 sandbox=sources.sandbox(),
             )
-        case q.CustomQuery(namespace=namespace):
-            raise CommandRefused("NotSupported", what=f"The namespace {namespace}")
+        case q.CustomQuery(namespace=namespace, verb=verb):
+            known = sources.features.queries.get((namespace, verb))
+            if known is None:
+                raise CommandRefused("NotSupported", what=f"The query {namespace}.{verb}")
+            return q.CustomAnswer(payload=await known.answer(query))
         case _:
             assert_never(query)
 
@@ -253,13 +259,14 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
     )
 
 
-def _slash() -> tuple[q.SlashEntry, ...]:
+def _slash(features: Joined) -> tuple[q.SlashEntry, ...]:
     from bridle.app.session_undo import UNDO_DOES
     from bridle.commands.git_commands import GIT_DOES
     from bridle.commands.prompts import DOES
     from bridle.context.compaction_layer import COMPACT_DOES
 
-    known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES)
+    others = {command.name: command.does for command in features.slash}
+    known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES, others)
     return tuple(q.SlashEntry(name=name, does=does) for some in known for name, does in some.items())
 
 

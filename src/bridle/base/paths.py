@@ -343,3 +343,8 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def has_secrets_file(root: str) -> bool:
+    """Whether a project has a secrets file, whatever there is to say against it."""
+    return os.path.lexists(os.path.join(root, PROJECT_SECRETS_FILE))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridle.app.machine_sandbox import machine_spawn
-from bridle.app.project_trust import has_secrets_file, is_agreed_secret, session_approvals
+from bridle.app.project_trust import is_agreed_secret
 from bridle.base.files import repository_root
+from bridle.base.paths import has_secrets_file
 from bridle.base.processes import Processes
 from bridle.config.folders import folders
 from bridle.credentials.project_secrets import ProjectKeys, project_keys
-from bridle.safety.trust.approvals import Approvals
+from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.sandbox.read_only_git import ignored_by_git
 
 

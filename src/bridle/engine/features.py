@@ -166,11 +166,10 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
     a slot that is not there or taken, and one of ours that a feature of others asks for.
     """
     everyone = (*features, *others)
-    _names_once((feature.name, "name", feature.name) for feature in everyone)
+    _names_once((feature.name, "name", name) for feature in everyone for name in _tool_namespaces(feature))
     _names_once((feature.name, "tool", tool.name) for feature in everyone for tool in feature.tools)
     _names_once((feature.name, "slash command", one.name) for feature in everyone for one in feature.slash)
     _names_once((feature.name, "setting", one.key) for feature in everyone for one in feature.settings)
-    _names_once((feature.name, "tool source", one.name) for feature in everyone for one in feature.sources)
     _names_once(
         (feature.name, "query", f"{feature.name}.{query.verb}")
         for feature in everyone
@@ -217,6 +216,13 @@ def watch_with(
                 emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
 
     return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
+
+
+def _tool_namespaces(feature: Feature) -> Iterator[str]:
+    """The names under which it offers tools: one name twice, and what one offers would take the other's place."""
+    yield feature.name
+    for source in feature.sources:
+        yield source.name
 
 
 def _names_once(names: Iterable[tuple[str, str, str]]) -> None:
