@@ -129,20 +129,8 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     """The objects of one session in reading order."""
     settings, where, clock = opened.settings, services.where, services.clock
     bus = Bus(opened.conversation.last_id + 1)
-    journal = Journal(
-        session=opened.log.session,
-        log=opened.log,
-        clock=clock,
-        bus=bus,
-        conversation=opened.conversation,
-        secrets=services.models.keys_in_use,
-    )
-    questions = Questions(
-        journal=journal,
-        clock=clock,
-        can_be_reached=lambda: settings.options.on_ask == "wait",
-        timeout_s=settings.permission_timeout_s,
-    )
+    journal = _journal(services, opened, bus)
+    questions = _questions(journal, clock, settings)
     folders = session_folders(opened.cwd, settings.options.add_dirs)
     registry = session_registry(settings, mode=lambda: opened.conversation.mode)
     saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
@@ -153,9 +141,8 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
 
     scratch = os.path.join(where.state, "tmp", opened.log.session)
     policy = session_policy(settings.sandbox, folders, env=opened.env, scratch=scratch)
-    spawn = services.spawn
-    if policy.mode != "off":
-        spawn = claimed_spawn(services.spawn, opened.held_by, journal.emit)
+    is_off = policy.mode == "off"
+    spawn = services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit)
     return SessionParts(
         services=services,
         opened=opened,
@@ -183,6 +170,26 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
             shows=shows_content,
         ),
         saved=saved,
+    )
+
+
+def _journal(services: ProcessServices, opened: OpenedLog, bus: Bus) -> Journal:
+    return Journal(
+        session=opened.log.session,
+        log=opened.log,
+        clock=services.clock,
+        bus=bus,
+        conversation=opened.conversation,
+        secrets=services.models.keys_in_use,
+    )
+
+
+def _questions(journal: Journal, clock: Clock, settings: SessionSettings) -> Questions:
+    return Questions(
+        journal=journal,
+        clock=clock,
+        can_be_reached=lambda: settings.options.on_ask == "wait",
+        timeout_s=settings.permission_timeout_s,
     )
 
 
