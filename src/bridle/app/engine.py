@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.composition import Composed, Ground, Opened, compose, instruction_files
+from bridle.app.composition import ReadySession, compose
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.known_models import KnownModels, shared_catalogue
-from bridle.app.models import Models
-from bridle.app.sandboxing import machine_spawn, opening_words, records_of
+from bridle.app.machine_sandbox import machine_spawn, opening_words, records_of
+from bridle.app.session_features import instruction_files
+from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
-from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.files import repository_root
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
+from bridle.base.paths import has_secrets_file
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
@@ -31,6 +31,7 @@ from bridle.control.authority import Bounds, is_looser
 from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
+from bridle.engine.features import Feature, join
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
@@ -48,7 +49,9 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
-from bridle.safety.trust import Approvals
+from bridle.providers.known_models import KnownModels, shared_catalogue
+from bridle.providers.model_directory import Models
+from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
 from bridle.sandbox.sandbox_spawn import SETTLE_S
@@ -56,7 +59,7 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from bridle.app.fetching import JudgedFetch
+    from bridle.base.web import JudgedFetch
     from bridle.control.multiplex import ClientSight
     from bridle.engine.services import ToolSource
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
@@ -85,9 +88,10 @@ class Engine:
 
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store` keeps
     the sessions in place of the encrypted database in the data folder, and is closed with the engine. `tools` come
-    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `adopts_orphans` is
-    for a program that starts all its processes through this engine (see `Processes`), `listening` for one that others
-    can reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see.
+    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `features` are
+    those of others, for every session; what collides among them is refused here. `adopts_orphans` is for a program
+    that starts all its processes through this engine (see `Processes`), `listening` for one that others can reach.
+    With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Engine:
         fetch: JudgedFetch | None = None,
         tools: Sequence[Tool | ToolSource] = (),
         store: Store | None = None,
+        features: Sequence[Feature] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
         listening: bool = False,
@@ -116,6 +121,7 @@ class Engine:
         self._models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
         self._catalogue = shared_catalogue(where.state, clock)
         self._known_of: dict[str, KnownModels] = {}
+        self._features = join((), features)
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, env=env)
@@ -135,7 +141,7 @@ class Engine:
             clock=clock,
             secrets=self._models.keys_in_use,
         )
-        self._ground = Ground(
+        self._services = ProcessServices(
             where=where,
             env=env,
             notes=self._notes,
@@ -146,6 +152,7 @@ class Engine:
             spawn=self._sandbox,
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
+            features=self._features.features,
             room=self.sessions if waits_for_room else None,
         )
         self._housekeeping = Housekeeping(self.sessions, where, env, clock)
@@ -227,6 +234,7 @@ class Engine:
             env=self._env,
             clock=self._clock,
             sandbox=lambda: self._sandbox.adapter,
+            features=self._features,
         )
         return await answer_query(sources, query, sight)
 
@@ -238,7 +246,7 @@ class Engine:
         return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
 
     async def _branched(self, session: str, turn: int | None) -> str:
-        from bridle.app.keeping import copy_outputs
+        from bridle.app.session_retention import copy_outputs
 
         row = _kept(await self.sessions.find(session))
         made = await self.sessions.branch(row.id, turn=turn)
@@ -246,7 +254,7 @@ class Engine:
         return made
 
     async def _deleted(self, session: str) -> None:
-        from bridle.app.keeping import forget_beside
+        from bridle.app.session_retention import forget_beside
 
         row = await self.sessions.find(session)
         await self.sessions.delete(row.id, beside=forget_beside(self._where))
@@ -299,9 +307,11 @@ class Engine:
         _refuse_wide(cwd, options, self._env)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
         if settings.require_trust:
+            from bridle.app.project_trust import require_trust
+
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
-        ground, keys_notice = await self._ground_of(settings, cwd, command.env, approvals)
-        chosen = await self._chosen(command, client, settings, ground.models)
+        services, keys_notice = await self._services_of(settings, cwd, command.env, approvals)
+        chosen = await self._chosen(command, client, settings, services.models)
         is_off = settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
@@ -312,12 +322,12 @@ class Engine:
             past = _Past(Conversation(), 0)
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
-                _check_model(past.conversation, chosen, ground.models)
+                _check_model(past.conversation, chosen, services.models)
                 if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
                     command = msgspec.structs.replace(command, mode=settings.mode)
-            composed = compose(
-                ground,
-                Opened(
+            ready = compose(
+                services,
+                OpenedLog(
                     log=log,
                     conversation=past.conversation,
                     cwd=past.conversation.cwd or cwd,
@@ -329,11 +339,11 @@ class Engine:
                     kept_until=past.kept_until,
                 ),
             )
-            composed.session.journal.originator = client.id
+            ready.session.journal.originator = client.id
             await self._begin(
                 msgspec.structs.replace(
-                    composed,
-                    notices=(*composed.notices, *keys_notice, *_no_limit(command, options, settings.mode)),
+                    ready,
+                    notices=(*ready.notices, *keys_notice, *_no_limit(command, options, settings.mode)),
                 ),
                 command,
                 log.log,
@@ -347,11 +357,11 @@ class Engine:
         except BaseException:
             await log.aclose()
             raise
-        self._known_of[log.session] = ground.known
-        self._housekeeping.begin(cwd, ground.notes)
-        return self._run_of(log, composed, settings.idle_timeout_s)
+        self._known_of[log.session] = services.known
+        self._housekeeping.begin(cwd, services.notes)
+        return self._run_of(log, ready, settings.idle_timeout_s)
 
-    def _run_of(self, log: OpenLog, composed: Composed, idle_s: float) -> Run:
+    def _run_of(self, log: OpenLog, ready: ReadySession, idle_s: float) -> Run:
         async def stays() -> bool:
             """A pinned session stays for as long as the engine runs."""
             return (await self.sessions.find(log.session)).pinned
@@ -359,22 +369,22 @@ class Engine:
         async def release() -> None:
             del self._known_of[log.session]
             try:
-                await composed.fold.at_close()
+                await ready.fold.at_close()
             finally:
                 await log.aclose()
 
         def tools() -> tuple[ToolEntry, ...]:
             from bridle.app.query_answers import tool_entries
 
-            return tool_entries(composed.registry)
+            return tool_entries(ready.registry)
 
         def grants() -> tuple[GrantEntry, ...]:
             from bridle.app.query_answers import grant_entries
 
-            return grant_entries(composed.grants())
+            return grant_entries(ready.grants())
 
         return Run(
-            session=composed.session,
+            session=ready.session,
             tools=tools,
             grants=grants,
             idle_s=idle_s,
@@ -390,26 +400,28 @@ class Engine:
         if held_by == UNCONFINED:
             raise CommandRefused("SandboxRequired")
 
-    async def _ground_of(
+    async def _services_of(
         self, settings: SessionSettings, cwd: str, env: Mapping[str, str], approvals: Approvals
-    ) -> tuple[Ground, tuple[Notice, ...]]:
+    ) -> tuple[ProcessServices, tuple[Notice, ...]]:
         """What a session in this folder stands on: with its own models and levels, and the keys of its project."""
         known, root = self.known_for(settings), repository_root(cwd)
-        ground = msgspec.structs.replace(
-            self._ground,
+        services = msgspec.structs.replace(
+            self._services,
             models=known.models,
             known=known,
             notes=self._notes.with_levels(settings.log_levels),
         )
         if not has_secrets_file(root):
-            return ground, ()
-        from bridle.app.project_secrets import ignored_by_git, project_keys
+            return services, ()
+        from bridle.app.project_trust import is_agreed_secret
+        from bridle.credentials.project_secrets import project_keys
+        from bridle.sandbox.read_only_git import ignored_by_git
 
-        is_ignored = ignored_by_git(self._ground.spawn, root=root, env=env)
-        found = await project_keys(root, approvals=approvals, is_ignored=is_ignored)
+        is_ignored = ignored_by_git(self._services.spawn, root=root, env=env)
+        found = await project_keys(root, is_agreed=is_agreed_secret(approvals, root), is_ignored=is_ignored)
         models = known.models.of_project(root, found.values)
         known = KnownModels(models, self._catalogue, settings.models)
-        return msgspec.structs.replace(ground, models=models, known=known), (found.notice(),)
+        return msgspec.structs.replace(services, models=models, known=known), (found.notice(),)
 
     async def _chosen(
         self, command: CreateSession, client: Client, settings: SessionSettings, models: Models
@@ -441,9 +453,9 @@ class Engine:
         if not found or options.on_orphan == "mark-unknown":
             return _Past(conversation, kept_until)
         from bridle.app.gates import understanding  # all of it only after a crash
-        from bridle.app.looking import repository_of
         from bridle.recovery.court import refusal
         from bridle.recovery.evidence import InterruptedRun
+        from bridle.sandbox.read_only_git import repository_of
         from bridle.tools.patches import files_of_patch
 
         run = InterruptedRun(
@@ -451,7 +463,7 @@ class Engine:
             created_ms=row.created_ms,
             stopped_ms=stopped_ms,
             understand=understanding(env, conversation.cwd),
-            repository_at=lambda folder: repository_of(self._ground.spawn, cwd=folder, env=env),
+            repository_at=lambda folder: repository_of(self._services.spawn, cwd=folder, env=env),
             files_of_patch=files_of_patch,
         )
         if options.on_orphan == "fail":
@@ -460,7 +472,7 @@ class Engine:
 
     async def _begin(
         self,
-        composed: Composed,
+        ready: ReadySession,
         command: CreateSession,
         log: str,
         cwd: str,
@@ -471,10 +483,10 @@ class Engine:
         court: bool,
     ) -> None:
         """The first events of a run: the past is closed, then what holds from here on."""
-        journal = composed.session.journal
+        journal = ready.session.journal
         conversation = journal.conversation
         resumed = command.resume is not None
-        policy = composed.policy
+        policy = ready.policy
         close_interrupted(journal, waiting=orphans(conversation) if court else ())
         journal.opened = journal.emit(
             SessionCreated(
@@ -491,11 +503,11 @@ class Engine:
         )
         if chosen is not None and chosen != conversation.model:
             journal.emit(chosen)
-        for notice in composed.notices:
+        for notice in ready.notices:
             journal.emit(notice)
         for words in opening_words(policy, held_by):
             journal.emit(words)
-        if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
+        if ready.hooks is not None and (text := await ready.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
     async def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> OpenLog:
@@ -602,9 +614,9 @@ def _working_folder(cwd: str) -> str:
 
 
 def _web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
-    from bridle.app.fetching import web  # not before the first page
+    from bridle.base.web import public_web  # not before the first page
 
-    return web(env, clock)
+    return public_web(env, clock)
 
 
 def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> None:

@@ -8,15 +8,15 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from bridle.app.composition import session_registry
 from bridle.app.gates import Gates, gates, understanding
+from bridle.app.session_parts import session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.dispatch import ToolLayers
-from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.call_risk import CallFacts
@@ -109,9 +109,11 @@ def standing(
     chosen = mode or settings.mode
     saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
     tools = (*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen))
+    registry = session_registry(settings, mode=lambda: chosen)
+    registry.replace(BUILTIN.scope, tools, BUILTIN)
     made = gates(
         settings,
-        session_registry(tools, settings, mode=lambda: chosen),
+        registry,
         where=where,
         here=session_folders(cwd, settings.options.add_dirs),
         understand=understand or understanding(env, cwd),
@@ -128,10 +130,10 @@ def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) ->
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if not any("git" in part.text for part in call.parts):
             return await proceed(call)
-        from bridle.app.looking import repository_of
-        from bridle.app.sandboxing import machine_spawn
+        from bridle.app.machine_sandbox import machine_spawn
         from bridle.base.processes import Processes
         from bridle.safety.git_arrivals import foreseen
+        from bridle.sandbox.read_only_git import repository_of
 
         processes = Processes()
         try:

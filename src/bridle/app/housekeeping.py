@@ -179,7 +179,7 @@ class Housekeeping:
                 await self._sweep(cwd)
 
     async def _sweep(self, cwd: str) -> None:
-        from bridle.app.keeping import days_kept, forget_beside
+        from bridle.app.session_retention import days_kept, forget_beside
 
         expired = await self._archive.expire(
             days_kept(self._where, self._env, cwd),
@@ -196,7 +196,7 @@ async def expiry_notice(
     archive: Archive, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
 ) -> str | None:
     """What to say to a person about content that goes soon, once a day."""
-    from bridle.app.keeping import NOTICE_DAYS, NOTICE_MS, days_kept
+    from bridle.app.session_retention import NOTICE_DAYS, NOTICE_MS, days_kept
 
     found = await archive.expiring(days_kept(where, env, cwd), until_ms=now_ms + NOTICE_MS)
     if not found or not _once_a_day(os.path.join(where.state, "expiry-told"), now_ms):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.keeping import NOTICE_MS, days_kept
-from bridle.app.models import DEMO, Models
+from bridle.app.session_retention import NOTICE_MS, days_kept
 from bridle.base.clock import Clock, iso_ms
 from bridle.config.folders import Folders
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store, StoredSession
@@ -17,12 +16,14 @@ from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
+from bridle.providers.model_directory import DEMO, Models
 from bridle.providers.model_facts import ModelFacts
 
 if TYPE_CHECKING:
-    from bridle.app.known_models import KnownModels
     from bridle.control.multiplex import ClientSight
+    from bridle.engine.features import Joined
     from bridle.engine.tools import Registry
+    from bridle.providers.known_models import KnownModels
     from bridle.safety.grants import Grant
 
 FOUND_MAX = 500
@@ -32,7 +33,8 @@ SHORT_ID = 10
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers are made from. `known` are the models of an open session, or those of the person's own settings."""
+    """What answers are made from. `known` are the models of an open session, or those of the person's own settings;
+    `features` those from outside."""
 
     store: Store
     known: Callable[[str | None], KnownModels]
@@ -40,6 +42,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     clock: Clock
     sandbox: Callable[[], str]
+    features: Joined
 
 
 async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) -> q.AnyQueryAnswer:
@@ -63,7 +66,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
         case q.ListGrants(session=session):
             return q.GrantList(grants=sight.live[session].run.grants())
         case q.ListSlash():
-            return q.SlashList(commands=_slash())
+            return q.SlashList(commands=_slash(sources.features))
         case q.ListProfiles():
             from bridle.config.profiles import profile_names
 
@@ -82,8 +85,11 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
                 disk_has_room=sources.store.enough(),
                 sandbox=sources.sandbox(),
             )
-        case q.CustomQuery(namespace=namespace):
-            raise CommandRefused("NotSupported", what=f"The namespace {namespace}")
+        case q.CustomQuery(namespace=namespace, verb=verb):
+            known = sources.features.queries.get((namespace, verb))
+            if known is None:
+                raise CommandRefused("NotSupported", what=f"The query {namespace}.{verb}")
+            return q.CustomAnswer(payload=await known.answer(query))
         case _:
             assert_never(query)
 
@@ -256,13 +262,14 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
     )
 
 
-def _slash() -> tuple[q.SlashEntry, ...]:
-    from bridle.app.undoing import UNDO_DOES
+def _slash(features: Joined) -> tuple[q.SlashEntry, ...]:
+    from bridle.app.session_undo import UNDO_DOES
     from bridle.commands.git_commands import GIT_DOES
     from bridle.commands.prompts import DOES
     from bridle.context.compaction_layer import COMPACT_DOES
 
-    known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES)
+    others = {command.name: command.does for command in features.slash}
+    known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES, others)
     return tuple(q.SlashEntry(name=name, does=does) for some in known for name, does in some.items())
 
 

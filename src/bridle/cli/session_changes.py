@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from bridle.app.keeping import copy_outputs, days_kept, forget_beside
+from bridle.app.session_retention import copy_outputs, days_kept, forget_beside
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json

@@ -6,8 +6,13 @@ import os
 import time
 from collections.abc import Mapping
 
-from bridle.app.keeping import NOTICE_MS, copy_outputs, days_kept, forget_beside
 from bridle.app.query_answers import session_infos
+from bridle.app.session_retention import (
+    NOTICE_MS,
+    copy_outputs,
+    days_kept,
+    forget_beside,
+)
 from bridle.cli.session_changes import kept
 from bridle.clients.interaction.picker import Deed, Listed, listed
 from bridle.config.folders import folders

@@ -31,7 +31,8 @@ from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResu
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
-    from bridle.app.fetching import JudgedFetch
+    from bridle.base.web import JudgedFetch
+    from bridle.engine.features import Feature
     from bridle.engine.store_ports import Store
 
 E = TypeVar("E", bound=AnyEvent)
@@ -109,6 +110,7 @@ async def harness(
     fetch: JudgedFetch | None = None,
     tools: Sequence[Tool | ToolSource] = (),
     store: Store | None = None,
+    features: Sequence[Feature] = (),
     waits_for_room: bool = False,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
@@ -116,9 +118,9 @@ async def harness(
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones. `store` keeps the
-    sessions in place of the encrypted database. `waits_for_room`: on a full disk
-    somebody is there to make room.
+    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones, and `features`, of which the
+    layers stand in open slots. `store` keeps the sessions in place of the encrypted database. `waits_for_room`: on a
+    full disk somebody is there to make room.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
@@ -133,6 +135,7 @@ async def harness(
             fetch=fetch,
             tools=tools,
             store=store,
+            features=features,
             waits_for_room=waits_for_room,
         )
         try:

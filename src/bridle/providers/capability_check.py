@@ -35,7 +35,7 @@ LookUpServed: TypeAlias = Callable[[str, str], Awaitable[Served | None]]
 FactsOf: TypeAlias = Callable[[str, str], ModelFacts]
 
 
-def capable(
+def check_capabilities(
     *, look: LookUpServed, facts_of: FactsOf, leaves_images_out: Callable[[str], bool]
 ) -> RequestLayer:
     """Refuses what the model is known not to do. `look` is asked once for each model, before its first request.
