@@ -124,9 +124,10 @@ class _Telling:
     def _call(self, result: e.ToolResult, ts_ms: int) -> Call:
         given = self._inputs.pop(result.call_id, {})
         diff = result.metadata.get("diff")
-        told = self._story.lines(result)
+        what = describe_call(result.tool, given)
+        told = self._story.lines(result) or [what]  # of a command in the background nothing more is told
         return Call(
-            what=describe_call(result.tool, given),
+            what=what,
             told=" ".join(told[-1].split()),
             outcome=result.outcome,
             input=_whole(given),
