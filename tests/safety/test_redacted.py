@@ -6,6 +6,7 @@ import pytest
 
 from bridle.base.redact import redact
 from bridle.engine.tools import ToolCall, ToolOutput
+from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.safety.redacted import redacted
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -19,13 +20,16 @@ async def test_a_secret_split_over_two_pieces_never_shows(calls) -> None:
         call.write(f"key {SECRET[:10]}")
         call.write(f"{SECRET[10:]} end")
         return ToolOutput(
-            content=f" and {SECRET}", metadata={"diff": f"+{SECRET}", "n": 1, "more": [{"x": SECRET}]}
+            content=f" and {SECRET}",
+            shown=ShownEdit(files=(EditedFile(path=f"{SECRET}.txt", diff=f"+{SECRET}", added=1),)),
+            metadata={"n": 1, "more": [{"x": SECRET}]},
         )
 
     output = await redacted()(calls.make(), proceed)
     assert "".join(calls.printed) == f"key {MASK} end"
     assert output.content == f" and {MASK}"
-    assert output.metadata == {"diff": f"+{MASK}", "n": 1, "more": [{"x": MASK}]}
+    assert output.shown == ShownEdit(files=(EditedFile(path=f"{MASK}.txt", diff=f"+{MASK}", added=1),))
+    assert output.metadata == {"n": 1, "more": [{"x": MASK}]}
 
 
 async def test_long_and_short_pieces_come_out_in_order_and_all_of_them_before_the_result(calls) -> None:

@@ -15,7 +15,7 @@ from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 
 
 def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
-    """Redacts the stream as it passes, then the returned content and every text in the metadata.
+    """Redacts the stream as it passes, then the returned content and every text in what is shown and in the metadata.
 
     A secret split over two pieces of the stream is found. What was held back is passed on at the end, also
     when the call fails. `secrets` are the keys in use, which are masked whatever they look like.
@@ -27,7 +27,7 @@ def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
             output = await proceed(msgspec.structs.replace(call, write=stream.feed))
         finally:
             redactor = await stream.end()
-        if _size([output.content, output.metadata]) <= AT_ONCE:
+        if _size([output.content, output.shown, output.metadata]) <= AT_ONCE:
             return _cleaned(output, redactor)
         return await in_thread(partial(_cleaned, output, redactor))
 
@@ -36,7 +36,10 @@ def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
 
 def _cleaned(output: ToolOutput, redactor: StreamRedactor) -> ToolOutput:
     return msgspec.structs.replace(
-        output, content=redactor.whole(output.content), metadata=_changed(output.metadata, redactor.whole)
+        output,
+        content=redactor.whole(output.content),
+        shown=_changed(output.shown, redactor.whole),
+        metadata=_changed(output.metadata, redactor.whole),
     )
 
 
@@ -46,6 +49,8 @@ def _size(value: Any) -> int:
         return len(value)
     if isinstance(value, dict):
         value = cast("dict[Any, Any]", value).values()
+    elif isinstance(value, msgspec.Struct):
+        value = [getattr(value, name) for name in value.__struct_fields__]
     elif not isinstance(value, list | tuple):
         return 0
     return sum(map(_size, cast("Iterable[Any]", value)))
@@ -57,6 +62,11 @@ def _changed(value: Any, clean: Callable[[str], str]) -> Any:
         return clean(value)
     if isinstance(value, dict):
         return {key: _changed(item, clean) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_changed(item, clean) for item in cast("list[Any] | tuple[Any, ...]", value)]
+    if isinstance(value, list):
+        return [_changed(item, clean) for item in cast("list[Any]", value)]
+    if isinstance(value, tuple):
+        return tuple(_changed(item, clean) for item in cast("tuple[Any, ...]", value))
+    if isinstance(value, msgspec.Struct):
+        fields = {name: _changed(getattr(value, name), clean) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **fields)
     return value
