@@ -254,9 +254,10 @@ def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is
 
 
 def test_what_a_person_said_of_a_call_nobody_saw_end_is_told_and_nobodys_word_is_not() -> None:
-    said = result("cancelled", shown=ShownJudgement(judgement="did not happen", by="cli_1"))
+    judgement = ShownJudgement(judgement="did not happen", by="cli_1")
+    said = result("cancelled", reason="JudgedNotHappened", shown=judgement)
     assert told(said) == ["judged   npm test                       you said: it did not"]
-    nobodys = result("unknown", shown=ShownJudgement(judgement="unknown"))
+    nobodys = result("unknown", reason="OutcomeUnknown", shown=ShownJudgement(judgement="unknown"))
     assert told(nobodys) == ["unknown  npm test                       Bridle stopped while it ran"]
 
 

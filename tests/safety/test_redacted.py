@@ -74,3 +74,14 @@ async def test_a_key_in_use_is_masked_though_it_looks_like_nothing(calls) -> Non
     output = await redacted(lambda: (key,))(calls.make(), proceed)
     assert "".join(calls.printed) == "it is «redacted:key», and plain-"
     assert (output.content, output.metadata) == ("also «redacted:key»", {"more": ["«redacted:key»"]})
+
+
+async def test_a_key_that_is_one_of_our_own_words_costs_what_is_shown_and_never_the_call(calls) -> None:
+    async def proceed(_call: ToolCall) -> ToolOutput:
+        return ToolOutput(content="gone", shown=ShownEdit(files=(EditedFile(path="a", kind="delete"),)))
+
+    for key in ("edit", "path"):
+        output = await redacted(lambda key=key: (key,))(calls.make(), proceed)
+        assert output.shown == ShownEdit(files=(EditedFile(path="a", kind="delete"),))
+    output = await redacted(lambda: ("delete",))(calls.make(), proceed)
+    assert (output.content, output.shown) == ("gone", None)

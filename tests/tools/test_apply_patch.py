@@ -118,7 +118,7 @@ async def test_diffs_that_have_no_room_are_left_out_and_counted_all_the_same(ben
     files = (await bench.run("apply_patch", patch=patch)).shown.files
     assert [(file.path, bool(file.diff), file.cut, file.added) for file in files] == [
         ("a", True, False, 300),
-        ("b", False, True, 300),
+        ("b", True, False, 300),
         ("c", False, True, 300),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -12,6 +12,11 @@ from bridle.base.redact import StreamRedactor
 from bridle.base.redacted_stream import AT_ONCE, RedactedStream
 from bridle.base.threads import in_thread
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+
+if TYPE_CHECKING:
+    from bridle.protocol.display_values import AnyShown
+
+_SEQUENCES = (list, tuple)
 
 
 def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
@@ -27,20 +32,35 @@ def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
             output = await proceed(msgspec.structs.replace(call, write=stream.feed))
         finally:
             redactor = await stream.end()
-        if _size([output.content, output.shown, output.metadata]) <= AT_ONCE:
-            return _cleaned(output, redactor)
-        return await in_thread(partial(_cleaned, output, redactor))
+        shown: dict[str, Any] = {} if output.shown is None else msgspec.to_builtins(output.shown)
+        if _size([output.content, shown, output.metadata]) <= AT_ONCE:
+            return _cleaned(output, shown, redactor)
+        return await in_thread(partial(_cleaned, output, shown, redactor))
 
     return layer
 
 
-def _cleaned(output: ToolOutput, redactor: StreamRedactor) -> ToolOutput:
+def _cleaned(output: ToolOutput, shown: dict[str, Any], redactor: StreamRedactor) -> ToolOutput:
+    """The output without secrets; `shown` is what it shows, as plain data."""
     return msgspec.structs.replace(
         output,
         content=redactor.whole(output.content),
-        shown=_changed(output.shown, redactor.whole),
+        shown=_shown_without(output.shown, shown, redactor.whole),
         metadata=_changed(output.metadata, redactor.whole),
     )
+
+
+def _shown_without(
+    shown: AnyShown | None, data: dict[str, Any], clean: Callable[[str], str]
+) -> AnyShown | None:
+    """What is shown, cleaned. Nothing where it is no such value any more: somebody's key is one of our words."""
+    data.pop("as", None)  # that is ours
+    if (cleaned := _changed(data, clean)) == data:
+        return shown
+    try:
+        return msgspec.convert(cleaned, type(shown))
+    except msgspec.ValidationError:
+        return None
 
 
 def _size(value: Any) -> int:
@@ -49,9 +69,7 @@ def _size(value: Any) -> int:
         return len(value)
     if isinstance(value, dict):
         value = cast("dict[Any, Any]", value).values()
-    elif isinstance(value, msgspec.Struct):
-        value = [getattr(value, name) for name in value.__struct_fields__]
-    elif not isinstance(value, list | tuple):
+    elif not isinstance(value, _SEQUENCES):
         return 0
     return sum(map(_size, cast("Iterable[Any]", value)))
 
@@ -66,7 +84,4 @@ def _changed(value: Any, clean: Callable[[str], str]) -> Any:
         return [_changed(item, clean) for item in cast("list[Any]", value)]
     if isinstance(value, tuple):
         return tuple(_changed(item, clean) for item in cast("tuple[Any, ...]", value))
-    if isinstance(value, msgspec.Struct):
-        fields = {name: _changed(getattr(value, name), clean) for name in value.__struct_fields__}
-        return msgspec.structs.replace(value, **fields)
     return value

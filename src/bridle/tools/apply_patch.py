@@ -16,7 +16,6 @@ from msgspec import Meta
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.diffs import MAX_DIFF_BYTES
 from bridle.tools.names import relative_path
 from bridle.tools.text_files import is_storable
 
@@ -112,26 +111,21 @@ def _summary(report: FileReport) -> str:
 
 
 def _shown(reports: Sequence[FileReport]) -> ShownEdit:
-    """The files with their diffs in a row; from the first one that has no room they are left out."""
     from bridle.protocol.display_values import EditedFile, ShownEdit
 
-    files: list[EditedFile] = []
-    room = MAX_DIFF_BYTES
-    for report in reports:
-        room -= len(report.diff.text.encode("utf-8", "replace"))
-        cut = room < 0 and bool(files)
-        files.append(
+    return ShownEdit(
+        files=tuple(
             EditedFile(
                 path=report.path,
                 kind=report.kind,
                 moved_from=report.moved_from,
-                diff="" if cut else report.diff.text,
-                cut=cut,
+                diff=report.diff.text,
                 added=report.diff.added,
                 removed=report.diff.removed,
             )
+            for report in reports
         )
-    return ShownEdit(files=tuple(files))
+    )
 
 
 def _put_back(failure: NotPut, cwd: str) -> str:

@@ -196,7 +196,7 @@ class Story:
 
     def _result(self, result: e.ToolResult) -> list[str]:
         what = describe_call(result.tool, self._inputs.pop(result.call_id, {}))
-        if said := _judgement(result):
+        if result.reason is not None and (said := _judgement(result)):
             return [f"judged   {what:<30} you said: {said}"]
         if result.outcome == "unknown":
             return [f"unknown  {what:<30} Bridle stopped while it ran"]
