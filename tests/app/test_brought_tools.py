@@ -9,6 +9,7 @@ from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.services import Health
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput, never_mutating
 from bridle.protocol.commands import AnswerPermission
+from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Degraded, Notice, PermissionRequested, PrefixSet, ToolResult
 from bridle.providers.script import call, say
@@ -40,6 +41,33 @@ async def test_a_tool_that_was_brought_is_one_like_the_others():
     assert prefix.tools[-1].name == "weather", "behind the built-in ones"
     (result,) = of_kind(events, ToolResult)
     assert (result.outcome, result.content) == ("ok", "the weather that was brought")
+
+
+async def test_what_a_brought_tool_shows_is_stored_without_secrets_bounded_and_not_told_to_the_model():
+    secret = "ghp_" + "a1B2" * 9
+
+    async def run(_args: Nothing, _context: ToolContext) -> ToolOutput:
+        files = (
+            EditedFile(path="a", diff=f"+{secret}\n", added=1),
+            EditedFile(path="b", diff="+x\n" * 100_000, added=100_000),
+            EditedFile(path="c", kind="move", moved_from="d"),
+        )
+        return ToolOutput(content="Changed three.", shown=ShownEdit(files=files), metadata={"mine": 1})
+
+    model = RecordingModel(scripted(call("change"), say("Done.")))
+    tool = msgspec.structs.replace(brought("change"), run=run)
+    async with harness(model, tools=[tool], allow=("change",)) as session:
+        (told,) = of_kind(await session.ask("go"), ToolResult)
+        (stored,) = of_kind([one.event for one in await session.stored()], ToolResult)
+    assert told.shown == ShownEdit(
+        files=(
+            EditedFile(path="a", diff="+«redacted:github-token»\n", added=1),
+            EditedFile(path="b", cut=True, added=100_000),
+            EditedFile(path="c", kind="move", moved_from="d"),
+        )
+    )
+    assert (stored, told.content, told.metadata) == (told, "Changed three.", {"mine": 1})
+    assert b"redacted:github-token" not in model.bodies[-1]
 
 
 async def test_a_tool_that_was_brought_passes_every_gate():

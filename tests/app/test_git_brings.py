@@ -112,7 +112,7 @@ async def test_after_a_yes_git_ends_complete(shop: Shop, command: str) -> None:
     result, asked = await shop.run(command, "once")
     assert asked is not None
     assert "AGENTS.md" in asked.because
-    assert result.metadata["exit_code"] == 0, result.content
+    assert result.shown.exit_code == 0, result.content
     assert [(shop.folder / name).read_text() for name in FILES] == ["Be quick.\n"] * 3
     if "--source" not in command and " -- " not in command:
         assert shop.status() == ""
@@ -163,7 +163,7 @@ async def test_nobody_is_told_of_a_rule_that_would_not_let_git_bring_them(shop: 
 async def test_git_that_brings_nothing_of_the_kind_asks_nobody(shop: Shop, command: str) -> None:
     shop.write("readme", "changed\n") if "stash" in command or "readme" in command else None
     result, _ = await shop.run(command)
-    assert result.metadata["exit_code"] == 0, result.content
+    assert result.shown.exit_code == 0, result.content
     assert "[sandbox" not in result.content
     assert shop.status() == ""
 
@@ -172,7 +172,7 @@ async def test_a_stash_with_instructions_comes_back_after_a_yes(shop: Shop) -> N
     shop.write("AGENTS.md", "Be brief.\n")
     shop.git("stash")
     result, _ = await shop.run("git stash pop", "once")
-    assert result.metadata["exit_code"] == 0, result.content
+    assert result.shown.exit_code == 0, result.content
     assert (shop.folder / "AGENTS.md").read_text() == "Be brief.\n"
     assert "[sandbox" not in result.content
 
@@ -181,7 +181,7 @@ async def test_a_merge_that_stops_in_instructions_leaves_both_sides(shop: Shop) 
     shop.write("AGENTS.md", "Be slow.\n")
     shop.commit("slow")
     result, _ = await shop.run("git merge other", "once")
-    assert result.metadata["exit_code"] == 1
+    assert result.shown.exit_code == 1
     assert "<<<<<<<" in (shop.folder / "AGENTS.md").read_text()
 
 
@@ -200,7 +200,7 @@ def behind(shop: Shop) -> Shop:
 
 async def test_a_pull_from_a_known_remote_brings_what_is_committed_and_says_so(behind: Shop) -> None:
     result, _ = await behind.run("git pull -q")
-    assert result.metadata["exit_code"] == 0, result.content
+    assert result.shown.exit_code == 0, result.content
     assert behind.status() == ""
     assert (behind.folder / "AGENTS.md").read_text() == "Be quick.\n"
     assert "[sandbox: git brought " in result.content
@@ -212,7 +212,7 @@ async def test_a_pull_in_a_repository_inside_the_workspace_ends_complete(behind:
     behind.git("clone", "-q", str(behind.folder / "origin.git"), str(inner))
     behind.git("reset", "-q", "--hard", "HEAD~1", cwd=inner)
     result, _ = await behind.run("git -C inner pull -q")
-    assert result.metadata["exit_code"] == 0, result.content
+    assert result.shown.exit_code == 0, result.content
     assert (inner / "AGENTS.md").read_text() == "Be quick.\n"
     assert behind.git("status", "--porcelain", cwd=inner) == ""
 
@@ -221,7 +221,7 @@ async def test_a_pull_from_anywhere_else_asks(behind: Shop) -> None:
     result, _ = await behind.run("git pull -q ./origin.git main")
     assert (result.outcome, behind.status()) == ("denied", "")
     result, _ = await behind.run("git pull -q ./origin.git main", "once")
-    assert (result.metadata["exit_code"], behind.status()) == (0, "")
+    assert (result.shown.exit_code, behind.status()) == (0, "")
 
 
 async def test_beside_other_work_git_brings_nothing_and_says_how(shop: Shop) -> None:
@@ -239,7 +239,7 @@ async def test_git_hidden_in_a_script_says_what_stayed_and_how_to_bring_it(shop:
     assert "git checkout HEAD -- " in result.content
     shop.git("clean", "-qfd")
     result, _ = await shop.run("git checkout HEAD -- AGENTS.md .vscode src", "once")
-    assert result.metadata["exit_code"] == 0, result.content
+    assert result.shown.exit_code == 0, result.content
     assert shop.status() == ""
 
 

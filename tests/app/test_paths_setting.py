@@ -75,5 +75,5 @@ async def test_inside_a_container_nothing_is_weaker(tmp_path: Path, monkeypatch:
         results = of_kind(await session.ask("go"), ToolResult)
     assert (created.sandbox in ORDER, created.confined) == (True, "workspace-write")
     assert [result.outcome for result in results] == ["ok", "blocked", "blocked", "blocked"]
-    assert results[0].metadata["sandbox"] == created.sandbox
+    assert results[0].shown.sandbox == created.sandbox
     assert not (work / "AGENTS.md").exists()

@@ -59,11 +59,11 @@ async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tm
     assert (work / "here.txt").read_text() == "in\n"
     assert not (tmp_path / "there.txt").exists()
     assert (work / "AGENTS.md").read_text() == "agreed\n"
-    assert inside.metadata["sandbox"] == outside.metadata["sandbox"] in adapter_choice.ORDER
-    assert hidden.metadata["exit_code"] != 0
+    assert inside.shown.sandbox == outside.shown.sandbox in adapter_choice.ORDER
+    assert hidden.shown.exit_code != 0
     assert "[sandbox: changing AGENTS.md was blocked" in hidden.content
-    assert hidden.metadata["blocked"] is True
-    assert agreed.metadata["exit_code"] == 0
+    assert hidden.shown.blocked is True
+    assert agreed.shown.exit_code == 0
     assert "[sandbox: " not in inside.content
 
 
@@ -71,9 +71,9 @@ async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tm
 async def test_the_setting_says_what_commands_may_write(work: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.txt"
     (reading,) = await ran(work, "echo x > here.txt", sandbox="read-only")
-    assert (reading.metadata["exit_code"], (work / "here.txt").exists()) == (1, False)
+    assert (reading.shown.exit_code, (work / "here.txt").exists()) == (1, False)
     (free,) = await ran(work, f"echo x > {there}", sandbox="off")
-    assert (free.metadata["sandbox"], there.read_text()) == ("off", "x\n")
+    assert (free.shown.sandbox, there.read_text()) == ("off", "x\n")
 
 
 @pytest.mark.requirement("D16.5")
@@ -102,7 +102,7 @@ async def test_a_filtered_network_names_the_rule_for_what_was_not_reached(work: 
         pytest.skip("curl is not installed")
     told = "example.com was not reached; allow it with --allow-host example.com or sandbox.hosts"
     assert result.content == f"{told}.\n[sandbox: {told}]\n"
-    assert result.metadata["hosts"] == {"reached": [], "refused": ["example.com"]}
+    assert (result.shown.reached, result.shown.refused) == ((), ("example.com",))
     assert of_kind(events, PermissionRequested) == []
 
 
@@ -157,20 +157,20 @@ async def test_more_folders_can_be_opened_by_the_person_only(work: Path, tmp_pat
     (home / "config").mkdir(parents=True)
     (home / "config/config.toml").write_text(f'[sandbox]\nwritable = ["{more}"]\n')
     (result,) = await ran(work, f"echo x > {more}/file", home=home)
-    assert (result.metadata["exit_code"], (more / "file").read_text()) == (0, "x\n")
+    assert (result.shown.exit_code, (more / "file").read_text()) == (0, "x\n")
     (home / "config/config.toml").unlink()
     (work / ".bridle").mkdir()
     (work / ".bridle/config.toml").write_text(f'[sandbox]\nwritable = ["{more}"]\n')
     (result,) = await ran(work, f"echo x > {more}/other", home=home)
-    assert (result.metadata["exit_code"], (more / "other").exists()) == (1, False)
+    assert (result.shown.exit_code, (more / "other").exists()) == (1, False)
 
 
 async def test_what_one_command_leaves_in_tmp_the_next_one_finds_and_nobody_else(work: Path) -> None:
     first, second = await ran(work, "echo kept > /tmp/bridle-test-file", "cat /tmp/bridle-test-file")
-    assert (first.metadata["exit_code"], second.content) == (0, "kept\n")
+    assert (first.shown.exit_code, second.content) == (0, "kept\n")
     assert not os.path.exists("/tmp/bridle-test-file")
     (later,) = await ran(work, "cat /tmp/bridle-test-file")
-    assert later.metadata["exit_code"] == 1
+    assert later.shown.exit_code == 1
 
 
 async def test_the_temporary_files_of_a_session_go_with_it(work: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_what_escalates_asks_and_runs_outside_after_a_yes(work: Path, tmp_
             AnswerPermission(session=session.id, call_id=asked.call_id, digest=asked.digest, answer="once")
         )
         (result,) = of_kind(await session.turn_of(number), ToolResult)
-    assert (result.metadata["sandbox"], there.read_text()) == ("off", "x\n")
+    assert (result.shown.sandbox, there.read_text()) == ("off", "x\n")
 
 
 async def test_our_own_folders_are_out_of_sight(work: Path, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ async def test_our_own_folders_are_out_of_sight(work: Path, tmp_path: Path) -> N
     (work / "peek.py").write_text(f"import os\nprint(os.listdir({str(home / 'data')!r}))\n")
     (result,) = await ran(work, "python3 peek.py", home=home)
     assert (home / "data/sessions.db").exists()
-    assert result.metadata["exit_code"] == 1
+    assert result.shown.exit_code == 1
     assert "sessions.db" not in result.content
 
 
@@ -218,7 +218,7 @@ async def test_where_nothing_can_hold_commands_it_is_said_and_they_run(work: Pat
         stored = [envelope.event for envelope in await session.stored()]
     (degraded,) = of_kind(stored, Degraded)
     assert "install bubblewrap" in degraded.message
-    assert (result.metadata["sandbox"], outcomes([result])) == ("env-only", ["ok"])
+    assert (result.shown.sandbox, outcomes([result])) == ("env-only", ["ok"])
     (outside,) = await ran_file_tool(work)
     assert outside.outcome == "blocked"
 
@@ -264,7 +264,7 @@ async def test_the_first_hour_with_git(repository: Path) -> None:
         "git status --porcelain && git log --oneline | wc -l && git remote -v",
         "git worktree add -q tree main && cd tree && echo y > y && git add y && git commit -qm third",
     )
-    assert [result.metadata["exit_code"] for result in results] == [0] * 5, [r.content for r in results]
+    assert [result.shown.exit_code for result in results] == [0] * 5, [r.content for r in results]
     assert results[3].content.startswith("2\norigin\thttps://example.org/shop.git")
 
 
@@ -279,7 +279,7 @@ async def test_a_session_in_a_linked_worktree_commits(repository: Path, tmp_path
     (result,) = await ran(
         tree, "echo y > y && git add y && git commit -qm third && git log --oneline | wc -l"
     )
-    assert (result.metadata["exit_code"], result.content) == (0, "2\n")
+    assert (result.shown.exit_code, result.content) == (0, "2\n")
 
 
 async def test_pip_installs_from_a_file_with_a_cache_of_its_own(work: Path, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ async def test_pip_installs_from_a_file_with_a_cache_of_its_own(work: Path, tmp_
         home=home,
     )
     assert made.content.startswith(f"{home}/cache/work-")
-    assert (installed.metadata["exit_code"], used.content) == (0, "installed\n"), installed.content
+    assert (installed.shown.exit_code, used.content) == (0, "installed\n"), installed.content
 
 
 async def test_a_test_suite_runs_and_a_server_is_reached_by_the_next_command(work: Path) -> None:
@@ -323,7 +323,7 @@ async def test_a_test_suite_runs_and_a_server_is_reached_by_the_next_command(wor
     )
     async with harness(model, folder=str(work), mode="yolo") as session:
         tested, _started, reached = of_kind(await session.ask("go"), ToolResult)
-    assert tested.metadata["exit_code"] == 0
+    assert tested.shown.exit_code == 0
     assert reached.content.strip() == (work / "port").read_text()
 
 

@@ -28,9 +28,7 @@ def killed(place: Place, life: SignOfLife, command: str) -> str:
 
 def judged(place: Place) -> list[tuple[str, object]]:
     events = [one.event for one in place.events(place.only_session())]
-    return [
-        (event.outcome, event.metadata.get("judged")) for event in events if isinstance(event, ToolResult)
-    ]
+    return [(event.outcome, event.shown.judgement) for event in events if isinstance(event, ToolResult)]
 
 
 @pytest.mark.requirement("G32.3")

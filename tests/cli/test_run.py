@@ -370,6 +370,34 @@ def test_a_run_without_stdout_or_stderr_does_its_work(place: Place, closed: str)
     place.verify(place.only_session())
 
 
+@pytest.mark.requirement("D6.7")
+def test_json_events_say_what_each_call_did_as_data(place: Place) -> None:
+    (place.work / "a.txt").write_text("one\n")
+    (place.work / "b.txt").write_text("two\n")
+    patch = (
+        "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+1\n--- a/b.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-two\n"
+    )
+    given = {
+        "apply_patch": {"patch": patch},
+        "bash": {"command": "printf 'x\\ny'; exit 4"},
+        "read_file": {"path": "a.txt"},
+        "grep": {"pattern": "1", "path": "a.txt"},
+    }
+    calls = "---\n".join(f"call {tool} {json.dumps(words)}\n" for tool, words in given.items())
+    ran = place.bridle("run", "--json", "-y", "-s", "off", "-m", place.script(f"{calls}---\nsay done\n"), "x")
+    results = [event["payload"] for event in ran.result["events"] if event["kind"] == "ToolResult"]
+    changed = {"path": "a.txt", "diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+1\n"}
+    gone = {"path": "b.txt", "kind": "delete", "diff": "--- a/b.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-two\n"}
+    assert [result.get("shown") for result in results] == [
+        {"as": "edit", "files": [{**changed, "added": 1, "removed": 1}, {**gone, "removed": 1}]},
+        {"as": "command", "exit_code": 4, "lines": 2, "sandbox": "off"},
+        {"as": "read", "last_line": 1},
+        {"as": "search", "found": 1, "files": 1},
+    ]
+    assert {key for result in results for key in result.get("metadata", {})} == {"seen"}
+    assert "2 files changed" in ran.err
+
+
 def test_files_that_commands_changed_are_changed_files_too(place: Place) -> None:
     (place.work / "old.txt").write_text("old")
     (place.work / "gone.txt").write_text("gone")

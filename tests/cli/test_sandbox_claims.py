@@ -46,7 +46,7 @@ def test_in_a_fresh_home_the_claim_is_what_holds_commands(
     assert ran.code == 0, ran.err
     (created,), (result,) = stored(place, SessionCreated), stored(place, ToolResult)
     holds = "landlock" if landlock else "env-only"
-    assert (created.sandbox, result.metadata["sandbox"]) == (holds, holds)
+    assert (created.sandbox, result.shown.sandbox) == (holds, holds)
     assert created.confined == ("workspace-write" if landlock else "off")
     assert f"· sandbox {holds} ·" in ran.err
     assert ((place.work / "inside").exists(), outside.exists()) == (True, not landlock)
@@ -100,7 +100,7 @@ def test_what_breaks_in_a_session_is_said_before_a_weaker_sandbox_is_used(
     ran = on_a_breaking_machine(place, *running(place, *commands), landlock=True, sign=sign)
     assert ran.code == 0, ran.err
     assert [created.sandbox for created in stored(place, SessionCreated)] == ["bubblewrap"]
-    assert [result.metadata["sandbox"] for result in stored(place, ToolResult)] == ["bubblewrap", "landlock"]
+    assert [result.shown.sandbox for result in stored(place, ToolResult)] == ["bubblewrap", "landlock"]
     (degraded,) = stored(place, Degraded)
     assert (degraded.what, degraded.reason) == ("sandbox", "SandboxWeaker")
     assert degraded.message.startswith(
@@ -117,7 +117,7 @@ def test_where_nothing_is_left_of_the_sandbox_a_command_is_not_run(place: Place)
     _first, *others = stored(place, ToolResult)
     assert [(result.outcome, result.reason) for result in others] == [("blocked", "SandboxLost")] * 2
     assert others[0].content == sentence("SandboxLost", {"sandbox": "bubblewrap"})
-    assert all("sandbox" not in result.metadata for result in others)
+    assert [result.shown for result in others] == [None, None]
     assert sorted(path.name for path in place.work.iterdir()) == ["broken", "it.script"]
     assert "not run  touch again" in ran.err
 

@@ -470,3 +470,22 @@ def test_a_session_whose_questions_were_texts_is_shown_replayed_and_continued(pl
     assert "Done." in place.bridle("sessions", "replay", listed["id"], "--pace", "1000").out
     again = place.bridle("run", "-r", listed["id"], "-m", "demo", "go on")
     assert again.code == 0, again.err
+
+
+@pytest.mark.parametrize("verb", ["show", "diff"])
+def test_a_session_whose_results_were_told_by_loose_keys_reads_as_it_did(place: Place, verb: str) -> None:
+    old = Path(__file__).parent.parent / "sessions" / "old"
+    assert place.bridle("sessions", "import", str(old / "results-by-keys.jsonl")).code == 0
+    session = place.only_session()
+    told = place.bridle("sessions", verb, session).out
+    as_it_was = (old / f"results-by-keys.{verb}.txt").read_text()
+    assert told.replace(session, "ID").replace(str(place.work), "WORK") == as_it_was
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_session_with_a_background_command_becomes_a_page(place: Place, form: str) -> None:
+    background = 'call bash {"command": "sleep 600", "background": true}\n---\nsay Left running.\n'
+    session = _ran(place, "go", "--mode", "yolo", script=background)
+    page = place.bridle("sessions", "export", session, "--format", form)
+    assert page.code == 0, page.err
+    assert page.out.count("sleep 600") >= 2

@@ -13,6 +13,7 @@ from bridle.clients.as_markdown import fenced, inert, markdown
 from bridle.clients.interaction.passages import Call, Gap, Note, Words, passages
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED
+from bridle.protocol.display_values import EditedFile, ShownCommand, ShownEdit
 from bridle.protocol.messages import ImageBlock, TextBlock
 from hostile_text import HOSTILE
 
@@ -80,7 +81,11 @@ def _session(text: str) -> list[e.Envelope]:
         e.StepEnded(step=1, stop="tool_use", text_sha256=""),
         e.ToolCallRequested(call_id="c", tool=text, input={"path": text, text: text}, step=1),
         e.ToolResult(
-            call_id="c", tool=text, outcome="ok", content=text, metadata={"diff": f"+{text}\n-{text}"}
+            call_id="c",
+            tool=text,
+            outcome="ok",
+            content=text,
+            shown=ShownEdit(files=(EditedFile(path=text, diff=f"+{text}\n-{text}"),)),
         ),
         e.ToolCallRequested(call_id="d", tool="bash", input={"command": text}, step=1),
         e.ToolResult(call_id="d", tool="bash", outcome="error", content=text),
@@ -274,7 +279,7 @@ def test_a_session_is_told_in_passages() -> None:
         e.TextDelta(text="On it."),
         e.StepEnded(step=1, stop="tool_use", text_sha256=""),
         e.ToolCallRequested(call_id="c", tool="bash", input={"command": "make"}, step=1),
-        e.ToolResult(call_id="c", tool="bash", outcome="ok", content="fine", metadata={"exit_code": 0}),
+        e.ToolResult(call_id="c", tool="bash", outcome="ok", content="fine", shown=ShownCommand(exit_code=0)),
         e.TurnEnded(stop="cancelled"),
     )))  # fmt: skip
     at = 1_700_000_000_000

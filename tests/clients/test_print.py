@@ -11,6 +11,7 @@ from bridle.clients.interaction.story import Story
 from bridle.clients.print import EXIT_READER_GONE, Format, Printer
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, AnyCommand, CancelTurn, CreateSession, SendInput
+from bridle.protocol.display_values import EditedFile, ShownEdit, ShownRead
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.handshake import Handshake, handshake
 from bridle.protocol.messages import TextBlock, Usage
@@ -195,16 +196,18 @@ async def test_the_json_result_holds_stored_events_calls_not_run_and_changed_fil
     def closed(call_id: str, tool: str, outcome: e.Outcome, **fields: object) -> e.ToolResult:
         return e.ToolResult(call_id=call_id, tool=tool, outcome=outcome, content="", **fields)
 
-    written = {"path": "a.txt", "added": 1, "removed": 0}
+    def edited(*paths: str) -> ShownEdit:
+        return ShownEdit(files=tuple(EditedFile(path=path, added=1) for path in paths))
+
     connection = Replay(
         started(),
         asked("c1", "bash", command="rm -rf /"),
         closed("c1", "bash", "denied", reason="NoApprover"),
         asked("c2", "write_file", path="a.txt"),
-        closed("c2", "write_file", "ok", metadata=written),
-        closed("c2", "write_file", "ok", metadata=written),
-        closed("c3", "write_file", "error", metadata={"path": "b.txt", "added": 1}),
-        closed("c4", "read_file", "ok", metadata={"path": "c.txt", "lines": 1}),
+        closed("c2", "write_file", "ok", shown=edited("a.txt")),
+        closed("c2", "write_file", "ok", shown=edited("a.txt")),
+        closed("c3", "write_file", "error", shown=edited("b.txt")),
+        closed("c4", "read_file", "ok", shown=ShownRead(last_line=1)),
         closed("c5", "edit_file", "blocked", reason="PathOutsideWorkspace"),
         e.ToolCallProgress(call_id="c1", text="live, so not stored"),
         *step("done"),

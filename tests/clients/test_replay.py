@@ -8,6 +8,7 @@ from bridle.clients.interaction.file_changes import FileChange, changes_of
 from bridle.clients.replay import LONGEST_PAUSE_S, frames
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED
+from bridle.protocol.display_values import EditedFile, ShownCommand, ShownEdit
 from bridle.protocol.messages import TextBlock
 
 
@@ -25,7 +26,10 @@ TOLD = _at(
     (1_600, e.TextDelta(text="it.")),
     (1_700, e.StepEnded(step=1, stop="tool_use", text_sha256="")),
     (1_800, e.ToolCallRequested(call_id="c", tool="bash", input={"command": "make"}, step=1)),
-    (61_800, e.ToolResult(call_id="c", tool="bash", outcome="ok", content="", metadata={"exit_code": 0})),
+    (
+        61_800,
+        e.ToolResult(call_id="c", tool="bash", outcome="ok", content="", shown=ShownCommand(exit_code=0)),
+    ),
     (61_900, e.TurnEnded(stop="cancelled")),
 )
 
@@ -62,22 +66,15 @@ def test_no_pause_is_negative_or_long_whatever_the_clock_did(times, pace) -> Non
 # Changes
 
 
-def _edit(call_id: str, path: str, *, added: int = 1, removed: int = 0, **more: object) -> e.ToolResult:
-    metadata = {
-        "path": path,
-        "added": added,
-        "removed": removed,
-        "diff": f"+{call_id}\n",
-        "created": False,
-        **more,
-    }
-    return e.ToolResult(call_id=call_id, tool="edit_file", outcome="ok", content="", metadata=metadata)
+def _edit(call_id: str, *files: EditedFile, outcome: e.Outcome = "ok") -> e.ToolResult:
+    shown = ShownEdit(files=files or (EditedFile(path="x.py", added=1, diff=f"+{call_id}\n"),))
+    return e.ToolResult(call_id=call_id, tool="edit_file", outcome=outcome, content="", shown=shown)
 
 
 def test_edits_of_a_file_add_up() -> None:
-    changes = changes_of(
-        _at((0, _edit("a", "x.py", created=True)), (1, _edit("b", "x.py", added=3, removed=2)))
-    )
+    made = EditedFile(path="x.py", kind="create", added=1, diff="+a\n")
+    changed = EditedFile(path="x.py", added=3, removed=2, diff="+b\n")
+    changes = changes_of(_at((0, _edit("a", made)), (1, _edit("b", changed))))
     assert changes.files == {
         "x.py": FileChange(path="x.py", added=4, removed=2, created=True, diffs=["+a\n", "+b\n"])
     }
@@ -86,26 +83,24 @@ def test_edits_of_a_file_add_up() -> None:
 def test_an_edit_that_was_taken_back_does_not_count_until_it_is_done_again() -> None:
     undo = e.UndoApplied(turn=1, paths=("x.py",), calls=("a",))
     redo = e.UndoApplied(turn=1, paths=("x.py",), calls=("a",), redone=True)
-    taken_back = changes_of(_at((0, _edit("a", "x.py")), (1, undo)))
+    taken_back = changes_of(_at((0, _edit("a")), (1, undo)))
     assert (taken_back.files, taken_back.undone) == ({}, 1)
-    assert list(changes_of(_at((0, _edit("a", "x.py")), (1, undo), (2, redo))).files) == ["x.py"]
+    assert list(changes_of(_at((0, _edit("a")), (1, undo), (2, redo))).files) == ["x.py"]
 
 
 def test_a_patch_counts_each_of_its_files_and_a_failed_edit_none() -> None:
-    files = [
-        {"path": "a", "added": 1, "removed": 0},
-        {"path": "b", "added": 0, "removed": 4, "deleted": True},
-    ]
-    patch = e.ToolResult(
-        call_id="p", tool="apply_patch", outcome="ok", content="", metadata={"files": files, "diff": "d"}
+    patch = _edit(
+        "p",
+        EditedFile(path="a", added=1, diff="+a\n"),
+        EditedFile(path="b", kind="delete", removed=4, diff="-b\n"),
+        EditedFile(path="c", added=2, removed=None),
     )
-    failed = e.ToolResult(
-        call_id="f", tool="edit_file", outcome="error", content="", metadata={"path": "c", "added": 1}
-    )
+    failed = _edit("f", EditedFile(path="d", added=1), outcome="error")
     changes = changes_of(_at((0, patch), (1, failed)))
-    assert [(file.path, file.added, file.removed, file.deleted) for file in changes.files.values()] == [
-        ("a", 1, 0, False),
-        ("b", 0, 4, True),
+    assert list(changes.files.values()) == [
+        FileChange(path="a", added=1, diffs=["+a\n"]),
+        FileChange(path="b", removed=4, deleted=True, diffs=["-b\n"]),
+        FileChange(path="c", added=2),
     ]
 
 

@@ -22,6 +22,7 @@ from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import BUILTIN, Registry, Tool, ToolOrigin, ToolOutput
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
+from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.messages import TextBlock
 
 
@@ -306,11 +307,12 @@ def test_redacting_an_event_changes_only_its_texts():
         tool="bash",
         outcome="ok",
         content=f"key {secret}",
-        metadata={"lines": [secret, 3], "exit_code": 0},
+        shown=ShownEdit(files=(EditedFile(path="a", diff=f"+{secret}\n", added=1),)),
+        metadata={"lines": [secret, 3]},
     )
     clean = redacted(event)
     assert secret not in encode_payload(clean).decode()
-    assert (clean.metadata["exit_code"], clean.metadata["lines"][1], clean.outcome) == (0, 3, "ok")
+    assert (clean.shown.files[0].added, clean.metadata["lines"][1], clean.outcome) == (1, 3, "ok")
 
 
 @pytest.mark.requirement("H2.1", "T2.8", "G1.4")

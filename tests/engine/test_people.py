@@ -16,6 +16,7 @@ from bridle.protocol.commands import (
     SetMode,
     ShellRequest,
 )
+from bridle.protocol.display_values import ShownWait
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import (
     ContextAdded,
@@ -198,7 +199,7 @@ async def test_how_long_a_question_waits_for_nobody_is_a_setting():
         await session.connection.send(AttachSession(session=session.id))
         events = await session.turn_of(number)
     (result,) = of_kind(events, ToolResult)
-    assert (result.reason, result.metadata) == ("PermissionTimeout", {"timeout_s": 5.0})
+    assert (result.reason, result.shown) == ("PermissionTimeout", ShownWait(waited_s=5.0))
     assert "within 5s" in result.content
 
 

@@ -33,8 +33,8 @@ async def test_npm_installs_from_a_folder_and_its_script_runs(tmp_path: Path) ->
     home = tmp_path / "home"
     async with harness(model, folder=str(work), home=str(home), mode="yolo") as session:
         installed, tested = of_kind(await session.ask("go"), ToolResult)
-    assert installed.metadata["exit_code"] == 0, installed.content
+    assert installed.shown.exit_code == 0, installed.content
     word, cache = tested.content.split()
     assert word == "installed"
     assert cache.startswith(f"{home}/cache/")
-    assert installed.metadata["sandbox"] != "env-only"
+    assert installed.shown.sandbox != "env-only"

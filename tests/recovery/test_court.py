@@ -117,8 +117,8 @@ async def test_a_person_judges_and_the_model_is_told(crashed, judgement, outcome
         events = [one.event for one in stored]
         client = session.connection.client
     (result,) = of_kind(events, ToolResult)
-    assert (result.outcome, result.reason, result.metadata["judged"]) == (outcome, reason, judged)
-    assert result.metadata["judged_by"] == client
+    assert (result.outcome, result.reason, result.shown.judgement) == (outcome, reason, judged)
+    assert result.shown.by == client
     (answered,) = of_kind(events, QuestionAnswered)
     assert (answered.question_id, answered.answered_by) == (asked.question_id, client)
     assert [event.stop for event in of_kind(events, TurnEnded)] == ["interrupted", "end_turn"]

@@ -6,6 +6,7 @@ import pytest
 
 from bridle.base.redact import redact
 from bridle.engine.tools import ToolCall, ToolOutput
+from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.safety.redacted import redacted
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -19,13 +20,16 @@ async def test_a_secret_split_over_two_pieces_never_shows(calls) -> None:
         call.write(f"key {SECRET[:10]}")
         call.write(f"{SECRET[10:]} end")
         return ToolOutput(
-            content=f" and {SECRET}", metadata={"diff": f"+{SECRET}", "n": 1, "more": [{"x": SECRET}]}
+            content=f" and {SECRET}",
+            shown=ShownEdit(files=(EditedFile(path=f"{SECRET}.txt", diff=f"+{SECRET}", added=1),)),
+            metadata={"n": 1, "more": [{"x": SECRET}]},
         )
 
     output = await redacted()(calls.make(), proceed)
     assert "".join(calls.printed) == f"key {MASK} end"
     assert output.content == f" and {MASK}"
-    assert output.metadata == {"diff": f"+{MASK}", "n": 1, "more": [{"x": MASK}]}
+    assert output.shown == ShownEdit(files=(EditedFile(path=f"{MASK}.txt", diff=f"+{MASK}", added=1),))
+    assert output.metadata == {"n": 1, "more": [{"x": MASK}]}
 
 
 async def test_long_and_short_pieces_come_out_in_order_and_all_of_them_before_the_result(calls) -> None:
@@ -70,3 +74,14 @@ async def test_a_key_in_use_is_masked_though_it_looks_like_nothing(calls) -> Non
     output = await redacted(lambda: (key,))(calls.make(), proceed)
     assert "".join(calls.printed) == "it is «redacted:key», and plain-"
     assert (output.content, output.metadata) == ("also «redacted:key»", {"more": ["«redacted:key»"]})
+
+
+async def test_a_key_that_is_one_of_our_own_words_costs_what_is_shown_and_never_the_call(calls) -> None:
+    async def proceed(_call: ToolCall) -> ToolOutput:
+        return ToolOutput(content="gone", shown=ShownEdit(files=(EditedFile(path="a", kind="delete"),)))
+
+    for key in ("edit", "path"):
+        output = await redacted(lambda key=key: (key,))(calls.make(), proceed)
+        assert output.shown == ShownEdit(files=(EditedFile(path="a", kind="delete"),))
+    output = await redacted(lambda: ("delete",))(calls.make(), proceed)
+    assert (output.content, output.shown) == ("gone", None)

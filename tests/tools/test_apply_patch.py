@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.protocol.display_values import EditedFile
 from bridle.tools.apply_patch import APPLY_PATCH, PatchArgs
 from bridle.tools.diffs import diff_of
 from bridle.tools.hunks import DoesNotApply, applied, new_text
@@ -93,19 +94,12 @@ async def test_a_git_diff_changes_creates_deletes_and_moves(bench, files) -> Non
     assert (files / "new name.txt").read_text() == "moved\n"
     assert stat.S_IMODE((files / "new name.txt").stat().st_mode) == 0o640
     assert sorted(os.listdir(files)) == ["empty.txt", "new name.txt", "new.txt", "src"]
-    assert output.metadata["files"][3:] == [
-        {"path": "gone.txt", "added": 0, "removed": 1, "created": False, "deleted": True},
-        {
-            "path": "new name.txt",
-            "added": 0,
-            "removed": 0,
-            "created": False,
-            "deleted": False,
-            "moved_from": "old name.txt",
-        },
-    ]
-    assert "--- a/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-bye\n" in output.metadata["diff"]
-    assert "path" not in output.metadata
+    gone = "--- a/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-bye\n"
+    assert output.shown.files[2:] == (
+        EditedFile(path="empty.txt", kind="create"),
+        EditedFile(path="gone.txt", kind="delete", diff=gone, removed=1),
+        EditedFile(path="new name.txt", kind="move", moved_from="old name.txt"),
+    )
 
 
 async def test_the_form_models_write_does_the_same(bench, files) -> None:
@@ -115,13 +109,18 @@ async def test_the_form_models_write_does_the_same(bench, files) -> None:
     assert (files / "new.txt").read_text() == "hello\n\nworld\n"
     assert (files / "deep/new name.txt").read_text() == "arrived\n"
     assert sorted(os.listdir(files)) == ["deep", "new.txt", "src"]
-    assert "--- a/old name.txt\n+++ b/deep/new name.txt\n" in output.metadata["diff"]
+    assert output.shown.files[-1].diff.startswith("--- a/old name.txt\n+++ b/deep/new name.txt\n")
 
 
-async def test_a_single_file_is_named_for_clients(bench, files) -> None:
-    patch = "--- src/cart.py\n+++ src/cart.py\n@@ -2 +2 @@\n-two\n+2\n"
-    metadata = (await bench.run("apply_patch", patch=patch)).metadata
-    assert (metadata["path"], metadata["added"], metadata["removed"]) == ("src/cart.py", 1, 1)
+async def test_diffs_that_have_no_room_are_left_out_and_counted_all_the_same(bench) -> None:
+    long = "".join(f"+{'x' * 60}{number}\n" for number in range(300))
+    patch = "".join(f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,300 @@\n{long}" for name in "abc")
+    files = (await bench.run("apply_patch", patch=patch)).shown.files
+    assert [(file.path, bool(file.diff), file.cut, file.added) for file in files] == [
+        ("a", True, False, 300),
+        ("b", True, False, 300),
+        ("c", False, True, 300),
+    ]
 
 
 async def test_one_change_that_does_not_fit_leaves_every_file_alone(bench, files) -> None:

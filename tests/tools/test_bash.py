@@ -5,13 +5,15 @@ import os
 
 import pytest
 
+from bridle.protocol.display_values import ShownCommand
+
 pytestmark = pytest.mark.requirement("D9.6")
 
 
 async def test_output_streams_and_the_exit_code_is_recorded(bench) -> None:
     output = await bench.run("bash", command="echo out; echo err >&2; exit 3")
     assert (output.outcome, output.content) == ("ok", "out\nerr\n[exit code 3]\n")
-    assert output.metadata == {"exit_code": 3, "sandbox": "env-only"}
+    assert output.shown == ShownCommand(exit_code=3, lines=2, sandbox="env-only")
     assert "".join(bench.live) == "out\nerr\n"
 
 
@@ -32,7 +34,7 @@ async def test_the_model_reads_what_it_must_know(bench, command: str, content: s
 
 @pytest.mark.requirement("D16.7", "D16.6")
 async def test_every_result_says_what_really_enclosed_the_command(bench) -> None:
-    assert (await bench.run("bash", command="true")).metadata["sandbox"] == "env-only"
+    assert (await bench.run("bash", command="true")).shown.sandbox == "env-only"
 
 
 async def test_secrets_in_the_environment_do_not_reach_the_command(bench) -> None:
@@ -51,7 +53,7 @@ async def test_the_command_starts_in_the_named_folder_of_the_workspace(bench) ->
 
 async def test_a_command_spelled_like_its_folder_is_not_taken_for_it(bench) -> None:
     output = await bench.run("bash", command=".", workdir=".")
-    assert output.metadata["exit_code"] == 2
+    assert output.shown.exit_code == 2
 
 
 async def test_a_missing_folder_is_an_error_not_a_crash(bench) -> None:

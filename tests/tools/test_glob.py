@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.protocol.display_values import ShownSearch
 from bridle.tools.path_patterns import BadPathPattern, PathPattern, anywhere
 
 
@@ -26,7 +27,7 @@ async def test_the_files_changed_last_come_first_inside_the_folder(bench) -> Non
     assert (await bench.run("glob", pattern="**/*.py", path="src")).content == "src/deep/mid.py\n"
     assert (await bench.run("glob", pattern="src/*.py")).content == "[no files]\n"
     output = await bench.run("glob", pattern="*.rs")
-    assert (output.content, output.metadata) == ("[no files]\n", {"files": 0, "more": False})
+    assert (output.content, output.shown) == ("[no files]\n", ShownSearch(found=0))
 
 
 @pytest.mark.requirement("D9.3", "T2.14")
@@ -37,7 +38,7 @@ async def test_of_more_than_1000_files_the_newest_are_shown(bench) -> None:
     lines = output.content.splitlines()
     assert lines[:2] == ["f1004", "f1003"]
     assert lines[-2:] == ["f0005", "[the 1000 changed last of 1005 are shown]"]
-    assert output.metadata == {"files": 1005, "more": True}
+    assert output.shown == ShownSearch(found=1005, more=True)
 
 
 async def test_links_are_listed_and_never_followed(bench, tmp_path) -> None:

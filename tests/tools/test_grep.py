@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.processes import Processes
+from bridle.protocol.display_values import ShownSearch
 from bridle.tools.file_search import Search, SearchAnswer, find_ripgrep, search
 from bridle.tools.search_patterns import BadSearchPattern, search_pattern
 
@@ -25,7 +26,7 @@ async def test_matching_lines_come_by_path_and_line(bench) -> None:
     (bench.workspace / "c.txt").write_text("import os\n")
     output = await bench.run("grep", pattern=r"^import\s+os$", glob="*.py")
     assert output.content == "a.py:2:import os\nsrc/b.py:1:import os\n"
-    assert output.metadata == {"matches": 2, "files": 2, "more": False}
+    assert output.shown == ShownSearch(found=2, files=2)
     output = await bench.run("grep", pattern="OS", path="src", ignore_case=True, output_mode="count")
     assert output.content == "src/b.py:2\n"
     output = await bench.run("grep", pattern="os", outputMode="files_with_matches", headLimit=2)
@@ -58,7 +59,7 @@ async def test_at_most_200_matches_outside_of_git_packages_and_build_output(benc
     assert output.content.endswith(
         "[there are more than these 200 matching lines; narrow pattern, path or glob]\n"
     )
-    assert output.metadata == {"matches": 200, "files": 1, "more": True}
+    assert output.shown == ShownSearch(found=200, files=1, more=True)
 
 
 async def test_a_single_file_is_searched_whatever_ignores_it(bench) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
+from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.events import BackgroundEnded, BackgroundStarted, SessionEnded, ToolResult
 from bridle.providers.script import call, say
 
@@ -14,7 +15,8 @@ from bridle.providers.script import call, say
 async def test_a_background_command_goes_on_and_is_read_piece_by_piece(bench):
     os.mkfifo(bench.workspace / "go")
     started = await bench.run("bash", command="echo one; read x < go; echo two; exit 3", background=True)
-    assert started.metadata["job"] == "job1"
+    assert started.content.startswith("Running in the background as job1.")
+    assert started.shown == ShownCommand(sandbox="env-only")
     seen = await _until(bench, "one")
     assert "[job1: running]" in seen
     await asyncio.to_thread((bench.workspace / "go").write_text, "go\n")

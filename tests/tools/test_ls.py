@@ -2,6 +2,8 @@
 
 import os
 
+from bridle.protocol.display_values import ShownSearch
+
 
 async def test_entries_come_by_name_with_sizes_and_slashes(bench) -> None:
     (bench.workspace / "src").mkdir()
@@ -14,7 +16,7 @@ async def test_entries_come_by_name_with_sizes_and_slashes(bench) -> None:
     assert output.content == (
         ".hidden\t3 bytes\na.txt\t5 bytes\nlink -> a.txt\n'new\\nline'\t0 bytes\npipe\tnot a regular file\nsrc/\n"
     )
-    assert output.metadata == {"entries": 6, "more": False}
+    assert output.shown == ShownSearch(found=6)
     assert (await bench.run("ls", path="src")).content == "[the folder is empty]\n"
 
 
@@ -24,7 +26,7 @@ async def test_what_has_no_room_is_counted(bench) -> None:
     output = await bench.run("ls")
     lines = output.content.splitlines()
     assert (len(lines), lines[-2], lines[-1]) == (501, "f499\t0 bytes", "[7 more]")
-    assert output.metadata == {"entries": 507, "more": True}
+    assert output.shown == ShownSearch(found=507, more=True)
 
 
 async def test_what_is_no_folder_is_an_error(bench) -> None:

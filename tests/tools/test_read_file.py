@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.protocol.display_values import ShownRead
 from bridle.tools.read_file import MAX_BYTES, MAX_LINES, page_of
 
 pytestmark = pytest.mark.requirement("D9.1", "T2.10")
@@ -40,18 +41,18 @@ async def test_a_page_says_where_the_next_one_begins(bench) -> None:
     (bench.workspace / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     output = await bench.run("read_file", path="a.txt", offset=3, limit=2)
     assert output.content == "3\tline 3\n4\tline 4\n[more lines follow: offset=5]\n"
-    assert [*output.metadata.pop("seen")] == [str(bench.workspace / "a.txt")]
-    assert output.metadata == {"first_line": 3, "last_line": 4, "more": True}
+    assert [*output.metadata["seen"]] == [str(bench.workspace / "a.txt")]
+    assert output.shown == ShownRead(first_line=3, last_line=4)
 
 
 async def test_at_most_2000_lines_come_at_once_whatever_is_asked(bench) -> None:
     (bench.workspace / "a.txt").write_text("x\n" * 2500)
     output = await bench.run("read_file", path="a.txt", limit=9999)
-    assert output.metadata["last_line"] == MAX_LINES
+    assert output.shown.last_line == MAX_LINES
     assert output.content.endswith("[more lines follow: offset=2001]\n")
     rest = await bench.run("read_file", path="a.txt", offset=2001)
-    assert rest.metadata.pop("seen") == output.metadata["seen"]
-    assert rest.metadata == {"first_line": 2001, "last_line": 2500, "more": False}
+    assert rest.metadata["seen"] == output.metadata["seen"]
+    assert rest.shown == ShownRead(first_line=2001, last_line=2500)
 
 
 @pytest.mark.parametrize("content", ["one\ntwo\n", "one\ntwo"])

@@ -72,7 +72,6 @@ async def test_a_page_is_its_title_its_text_and_its_links(got) -> None:
         f"[http://example.com/, text/html, {len(PAGE)} bytes]\n# The Page\n\n"
         "# Hello\n\nSee [more](http://example.com/more).\n\n[image: a cat]\n"
     )
-    assert output.metadata == {"url": "http://example.com/", "status": 200, "bytes": len(PAGE), "cut": False}
 
 
 async def test_a_title_that_is_the_first_heading_is_said_once(got) -> None:
@@ -98,7 +97,6 @@ async def test_packed_and_damaged_bytes_are_read_as_far_as_they_go(got) -> None:
 async def test_a_long_text_is_cut_where_it_was_asked_to_be(got) -> None:
     output, _ = await got(answer(b"0123456789"), max_chars=4)
     assert output.content.endswith("]\n0123\n[more follows: cut after 4 of 10 characters]\n")
-    assert output.metadata["cut"]
 
 
 async def test_a_page_without_text_says_so(got) -> None:

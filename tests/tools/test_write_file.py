@@ -5,6 +5,8 @@ import stat
 
 import pytest
 
+from bridle.protocol.display_values import EditedFile, ShownEdit
+
 pytestmark = pytest.mark.requirement("D9.4", "T2.11")
 
 
@@ -12,14 +14,10 @@ async def test_a_new_file_and_its_folders_are_made(bench) -> None:
     output = await bench.run("write_file", path="src/new/a.py", content="one\ntwo\n")
     assert (bench.workspace / "src/new/a.py").read_text() == "one\ntwo\n"
     assert output.content == "Created src/new/a.py: 2 lines, 8 bytes."
-    assert [*output.metadata.pop("seen")] == [str(bench.workspace / "src/new/a.py")]
-    assert output.metadata == {
-        "path": "src/new/a.py",
-        "created": True,
-        "diff": "--- /dev/null\n+++ b/src/new/a.py\n@@ -0,0 +1,2 @@\n+one\n+two\n",
-        "added": 2,
-        "removed": 0,
-    }
+    assert [*output.metadata["seen"]] == [str(bench.workspace / "src/new/a.py")]
+    diff = "--- /dev/null\n+++ b/src/new/a.py\n@@ -0,0 +1,2 @@\n+one\n+two\n"
+    made = EditedFile(path="src/new/a.py", kind="create", diff=diff, added=2)
+    assert output.shown == ShownEdit(files=(made,))
 
 
 async def test_a_replaced_file_keeps_its_mode_and_the_result_shows_the_change(bench) -> None:
@@ -29,7 +27,7 @@ async def test_a_replaced_file_keeps_its_mode_and_the_result_shows_the_change(be
     output = await bench.run("write_file", path=str(file), content="one\n2\nthree\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o750
     assert output.content == "Replaced run.sh: 3 lines, 12 bytes (+1 -1)."
-    assert output.metadata["diff"] == (
+    assert output.shown.files[0].diff == (
         "--- a/run.sh\n+++ b/run.sh\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
     )
     assert sorted(os.listdir(bench.workspace)) == ["run.sh"]
@@ -61,15 +59,16 @@ async def test_a_folder_and_a_pipe_are_not_replaced(bench) -> None:
 async def test_old_content_that_is_no_text_is_replaced_without_a_diff(bench) -> None:
     (bench.workspace / "a.bin").write_bytes(b"\xff\0\xfe")
     output = await bench.run("write_file", path="a.bin", content="text\n")
-    assert (output.ok, output.metadata["diff"], output.metadata["removed"]) == (True, "", None)
+    assert (output.ok, output.shown.files[0].diff, output.shown.files[0].removed) == (True, "", None)
 
 
 async def test_a_huge_change_has_exact_counts_and_a_bounded_diff(bench) -> None:
     (bench.workspace / "a.txt").write_text("".join(f"old {n}\n" for n in range(20_000)))
     output = await bench.run("write_file", path="a.txt", content="".join(f"new {n}\n" for n in range(20_000)))
-    assert (output.metadata["added"], output.metadata["removed"]) == (20_000, 20_000)
-    assert len(output.metadata["diff"].encode()) < 33 * 1024
-    assert output.metadata["diff"].endswith(" more lines\n")
+    (file,) = output.shown.files
+    assert (file.added, file.removed) == (20_000, 20_000)
+    assert len(file.diff.encode()) < 33 * 1024
+    assert file.diff.endswith(" more lines\n")
 
 
 @pytest.mark.requirement("H10.6", "H10.8", "T3.6", "D9.4")
@@ -88,7 +87,7 @@ async def test_a_link_inside_the_workspace_stays_a_link(bench) -> None:
     (bench.workspace / "real.txt").write_text("old")
     (bench.workspace / "link.txt").symlink_to("real.txt")
     output = await bench.run("write_file", path="link.txt", content="new")
-    assert output.metadata["path"] == "real.txt"
+    assert output.shown.files[0].path == "real.txt"
     assert (bench.workspace / "real.txt").read_text() == "new"
     assert (bench.workspace / "link.txt").is_symlink()
 

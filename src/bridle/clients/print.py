@@ -14,7 +14,7 @@ import msgspec
 
 from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
-from bridle.clients.interaction.story import Story, describe_call, did_not_run
+from bridle.clients.interaction.story import Story, describe_call, did_not_run, edited_files
 from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
@@ -290,10 +290,8 @@ class Printer:
                     "reason": result.reason or "",
                 }
             )
-        path = result.metadata.get("path")
-        changed = result.outcome == "ok" and "added" in result.metadata
-        if changed and isinstance(path, str) and path not in self._result.changed_files:
-            self._result.changed_files.append(path)
+        changed = self._result.changed_files
+        changed += [file.path for file in edited_files(result) if file.path not in changed]
 
     def _turn_ended(self, ended: e.TurnEnded) -> int:
         result = self._result

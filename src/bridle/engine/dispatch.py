@@ -258,6 +258,7 @@ def _result(call: RequestedCall, output: ToolOutput, duration_ms: int | None) ->
         outcome=output.outcome,
         content=output.content,
         reason=output.reason,
+        shown=output.shown,
         metadata=output.metadata,
         evidence=output.evidence,
         duration_ms=duration_ms if output.outcome not in ("denied", "blocked") else None,

@@ -73,15 +73,16 @@ def _close_turn(journal: Journal) -> None:
 
 def judged(call: OpenCall, judgement: Judgement, *, by: str = "", note: str = "") -> ToolResult:
     """The result of an orphan, by somebody's word: the client `by`, or nobody who looked. `note` is for the model."""
+    from bridle.protocol.display_values import ShownJudgement  # only after a crash
+
     outcome, reason = _MEANING[judgement]
-    metadata = {"judged": judgement, **({"judged_by": by} if by else {}), **({"note": note} if note else {})}
     return ToolResult(
         call_id=call.call.call_id,
         tool=call.call.tool,
         outcome=outcome,
         content=sentence(reason, {}) + (f" They say: {note}" if note else ""),
         reason=reason,
-        metadata=metadata,
+        shown=ShownJudgement(judgement=judgement, by=by),
     )
 
 

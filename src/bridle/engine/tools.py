@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bridle.base.json_schema import JsonSchema
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.ports import AskPerson, Spawn, SpawnPolicy
+    from bridle.protocol.display_values import AnyShown
 
 Concurrency: TypeAlias = Literal["serial", "parallel_safe", "exclusive"]
 
@@ -53,12 +54,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     """How a call ended. Expected failures are values: a denied call is an output, never an exception.
 
-    `content` follows what the call has streamed through `write`.
+    `content` follows what the call has streamed through `write`. It is for the model, `shown` for people, `metadata`
+    for programs.
     """
 
     outcome: Outcome = "ok"
     content: str = ""
     reason: str | None = None
+    shown: AnyShown | None = None
     metadata: dict[str, Any] = {}
     evidence: Evidence | None = None
 

@@ -7,7 +7,6 @@ The kind stands on the envelope, so decoding is a look-up by kind. A kind this v
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, get_args
 
@@ -29,30 +28,6 @@ EXPIRED = '"«ttl-expired»"'.encode()
 """What stands in place of a payload whose content was deleted because of its age."""
 
 _encoder = msgspec.json.Encoder()
-
-
-def _asked_in_words(payload: dict[str, Any]) -> events.QuestionAsked:
-    from bridle.protocol.questions import OpenQuestion  # only for an old log
-
-    question = OpenQuestion(text=str(payload["question"]), choices=tuple(payload.get("choices", ())))
-    return events.QuestionAsked(question_id=str(payload["question_id"]), question=question)
-
-
-def _answered_in_words(payload: dict[str, Any]) -> events.QuestionAnswered:
-    from bridle.protocol.questions import WordsAnswer  # only for an old log
-
-    return events.QuestionAnswered(
-        question_id=str(payload["question_id"]),
-        answer=WordsAnswer(text=str(payload["answer"])),
-        answered_by=str(payload["answered_by"]),
-    )
-
-
-_IN_WORDS: dict[str, Callable[[dict[str, Any]], AnyEvent]] = {
-    "QuestionAsked": _asked_in_words,
-    "QuestionAnswered": _answered_in_words,
-}
-"""Until 0.2 questions and answers were texts, and logs of that time hold them so."""
 
 
 class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -103,11 +78,19 @@ def read_payload(kind: str, raw: bytes | memoryview) -> tuple[AnyEvent, bool]:
     if known is None or raw == EXPIRED:
         return UnknownEvent(kind=kind, raw=bytes(raw)), True
     try:
-        return _decoder(known).decode(raw), True
+        event = _decoder(known).decode(raw)
     except msgspec.ValidationError:
-        if kind not in _IN_WORDS:
+        from bridle.protocol.other_shapes import READERS  # only for the log of another version
+
+        if kind not in READERS:
             raise
-        return _IN_WORDS[kind](_decoder(dict[str, Any]).decode(raw)), False
+        return READERS[kind](_decoder(dict[str, Any]).decode(raw)), False
+    if kind == "ToolResult" and event.shown is None and event.metadata:
+        from bridle.protocol.other_shapes import with_shown  # mostly an old log
+
+        shown = with_shown(event)
+        return shown, shown is event
+    return event, True
 
 
 def is_expired(event: AnyEvent) -> bool:

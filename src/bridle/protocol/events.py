@@ -327,13 +327,18 @@ class ToolCallStarted(Event, frozen=True):
 
 
 class ToolResult(Event, frozen=True):
-    """Exactly one per requested call."""
+    """Exactly one per requested call. `content` is for the model, `shown` for people; without it the call is plain.
+
+    `metadata` is for programs: `seen` are digests of files the model knows by this call, `truncated` and `output_bytes`
+    tell that `content` leaves something out. A tool from outside may have keys of its own.
+    """
 
     call_id: str
     tool: str
     outcome: Outcome
     content: str
     reason: str | None = None
+    shown: late.AnyShown | None = None
     metadata: dict[str, Any] = {}
     evidence: Evidence | None = None
     duration_ms: int | None = None

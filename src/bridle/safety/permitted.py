@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,9 @@ from bridle.safety.call_risk import CallFacts, shown_parts
 from bridle.safety.fail_closed import fail_closed
 from bridle.safety.permission_policy import Decision, Permissions
 from bridle.safety.question_reasons import because, explanation, offers
+
+if TYPE_CHECKING:
+    from bridle.protocol.display_values import ShownWait
 
 SOURCE = "permission_engine"
 _HINT_CHARACTERS = 160
@@ -204,6 +207,12 @@ def _keep(
             record(_not_saved(problem))
 
 
+def _waited(waited_s: float) -> ShownWait:
+    from bridle.protocol.display_values import ShownWait  # only where somebody was asked and nobody answered
+
+    return ShownWait(waited_s=waited_s)
+
+
 def _not_saved(problem: OSError | BridleError) -> Notice:
     clause = (
         problem.message if isinstance(problem, BridleError) else problem.strerror or "it cannot be written"
@@ -243,7 +252,7 @@ def _denied(
         outcome="denied",
         reason=reason,
         content=content,
-        metadata={"timeout_s": answer.waited_s} if answer is not None and answer.waited_s else {},
+        shown=_waited(answer.waited_s) if answer is not None and answer.waited_s else None,
         evidence=Evidence(
             source=SOURCE,
             rule=rule if reason == "RuleDenied" or query.hides else reason,

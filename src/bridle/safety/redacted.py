@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -13,9 +13,14 @@ from bridle.base.redacted_stream import AT_ONCE, RedactedStream
 from bridle.base.threads import in_thread
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 
+if TYPE_CHECKING:
+    from bridle.protocol.display_values import AnyShown
+
+_SEQUENCES = (list, tuple)
+
 
 def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
-    """Redacts the stream as it passes, then the returned content and every text in the metadata.
+    """Redacts the stream as it passes, then the returned content and every text in what is shown and in the metadata.
 
     A secret split over two pieces of the stream is found. What was held back is passed on at the end, also
     when the call fails. `secrets` are the keys in use, which are masked whatever they look like.
@@ -27,17 +32,35 @@ def redacted(secrets: Callable[[], Iterable[str]] = tuple) -> ToolLayer:
             output = await proceed(msgspec.structs.replace(call, write=stream.feed))
         finally:
             redactor = await stream.end()
-        if _size([output.content, output.metadata]) <= AT_ONCE:
-            return _cleaned(output, redactor)
-        return await in_thread(partial(_cleaned, output, redactor))
+        shown: dict[str, Any] = {} if output.shown is None else msgspec.to_builtins(output.shown)
+        if _size([output.content, shown, output.metadata]) <= AT_ONCE:
+            return _cleaned(output, shown, redactor)
+        return await in_thread(partial(_cleaned, output, shown, redactor))
 
     return layer
 
 
-def _cleaned(output: ToolOutput, redactor: StreamRedactor) -> ToolOutput:
+def _cleaned(output: ToolOutput, shown: dict[str, Any], redactor: StreamRedactor) -> ToolOutput:
+    """The output without secrets; `shown` is what it shows, as plain data."""
     return msgspec.structs.replace(
-        output, content=redactor.whole(output.content), metadata=_changed(output.metadata, redactor.whole)
+        output,
+        content=redactor.whole(output.content),
+        shown=_shown_without(output.shown, shown, redactor.whole),
+        metadata=_changed(output.metadata, redactor.whole),
     )
+
+
+def _shown_without(
+    shown: AnyShown | None, data: dict[str, Any], clean: Callable[[str], str]
+) -> AnyShown | None:
+    """What is shown, cleaned. Nothing where it is no such value any more: somebody's key is one of our words."""
+    data.pop("as", None)  # that is ours
+    if (cleaned := _changed(data, clean)) == data:
+        return shown
+    try:
+        return msgspec.convert(cleaned, type(shown))
+    except msgspec.ValidationError:
+        return None
 
 
 def _size(value: Any) -> int:
@@ -46,7 +69,7 @@ def _size(value: Any) -> int:
         return len(value)
     if isinstance(value, dict):
         value = cast("dict[Any, Any]", value).values()
-    elif not isinstance(value, list | tuple):
+    elif not isinstance(value, _SEQUENCES):
         return 0
     return sum(map(_size, cast("Iterable[Any]", value)))
 
@@ -57,6 +80,8 @@ def _changed(value: Any, clean: Callable[[str], str]) -> Any:
         return clean(value)
     if isinstance(value, dict):
         return {key: _changed(item, clean) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_changed(item, clean) for item in cast("list[Any] | tuple[Any, ...]", value)]
+    if isinstance(value, list):
+        return [_changed(item, clean) for item in cast("list[Any]", value)]
+    if isinstance(value, tuple):
+        return tuple(_changed(item, clean) for item in cast("tuple[Any, ...]", value))
     return value

@@ -661,7 +661,7 @@ def claim_without_namespaces(facts: ProbeFacts) -> str | None:
     if "ToolResult" not in told:
         raise Untried(_read(f"{home}/2").strip().rpartition("\n")[2] or "no session began")
     claimed = told["SessionCreated"].get("sandbox", "")
-    held_by = told["ToolResult"]["metadata"].get("sandbox", "")
+    held_by = told["ToolResult"].get("shown", {}).get("sandbox", "")
     if claimed != held_by:
         return f"{claimed} was claimed, and {held_by} held the command"
     got_out = os.path.exists(f"{beside}/it")

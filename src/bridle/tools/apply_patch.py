@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -16,11 +16,11 @@ from msgspec import Meta
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.diffs import MAX_DIFF_BYTES
 from bridle.tools.names import relative_path
 from bridle.tools.text_files import is_storable
 
 if TYPE_CHECKING:
+    from bridle.protocol.display_values import ShownEdit
     from bridle.tools.patch_plan import FileReport, NotApplied, Plan
     from bridle.tools.put_files import NotPut
 
@@ -59,7 +59,7 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
     for state in plan.states:
         if state.after is not None:
             seen |= context.known.saw(state.path, state.after.encoded(state.after.text))["seen"]
-    return msgspec.structs.replace(output, metadata=output.metadata | {"seen": seen})
+    return msgspec.structs.replace(output, metadata={"seen": seen})
 
 
 def _changes(args: PatchArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
@@ -79,7 +79,7 @@ def _changes(args: PatchArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...
                 report.path,
                 report.old,
                 report.new,
-                kind="move" if report.moved_from is not None else None,
+                kind=report.kind,
                 moved_from=report.moved_from,
                 sha256=digests.get(report.moved_from or report.path, ""),
             )
@@ -94,50 +94,38 @@ def _done(plan: Plan) -> ToolOutput:
     lines = [f"Changed {count} file{'s' if count != 1 else ''} (+{added} -{removed})."]
     lines += (f"  {_summary(report)}" for report in plan.reports)
     lines += (f"[{note}]" for note in plan.notes)
-    metadata: dict[str, Any] = {
-        "files": [_described(report) for report in plan.reports],
-        "diff": _combined([report.diff.text for report in plan.reports]),
-        "added": added,
-        "removed": removed,
-    }
-    if count == 1:
-        metadata |= {"path": plan.reports[0].path, "created": plan.reports[0].created}
-    return ToolOutput(content="\n".join(lines) + "\n", metadata=metadata)
+    return ToolOutput(content="\n".join(lines) + "\n", shown=_shown(plan.reports))
 
 
 def _summary(report: FileReport) -> str:
     change = f"+{report.diff.added} -{report.diff.removed}"
-    if report.created:
-        return f"{report.path}  created, +{report.diff.added}"
-    if report.deleted:
-        return f"{report.path}  deleted, -{report.diff.removed}"
-    if report.moved_from is not None:
-        return f"{report.moved_from} → {report.path}  moved, {change}"
-    return f"{report.path}  {change}"
+    match report.kind:
+        case "create":
+            return f"{report.path}  created, +{report.diff.added}"
+        case "delete":
+            return f"{report.path}  deleted, -{report.diff.removed}"
+        case "move":
+            return f"{report.moved_from} → {report.path}  moved, {change}"
+        case "change":
+            return f"{report.path}  {change}"
 
 
-def _described(report: FileReport) -> dict[str, Any]:
-    return {
-        "path": report.path,
-        "added": report.diff.added,
-        "removed": report.diff.removed,
-        "created": report.created,
-        "deleted": report.deleted,
-        **({"moved_from": report.moved_from} if report.moved_from is not None else {}),
-    }
+def _shown(reports: Sequence[FileReport]) -> ShownEdit:
+    from bridle.protocol.display_values import EditedFile, ShownEdit
 
-
-def _combined(diffs: Sequence[str]) -> str:
-    """The diffs in a row; those that have no room are counted."""
-    kept: list[str] = []
-    room = MAX_DIFF_BYTES
-    for diff in diffs:
-        room -= len(diff.encode("utf-8", "replace"))
-        if room < 0 and kept:
-            left = len(diffs) - len(kept)
-            return "".join((*kept, f"… {left} more file{'s' if left != 1 else ''}\n"))
-        kept.append(diff)
-    return "".join(kept)
+    return ShownEdit(
+        files=tuple(
+            EditedFile(
+                path=report.path,
+                kind=report.kind,
+                moved_from=report.moved_from,
+                diff=report.diff.text,
+                added=report.diff.added,
+                removed=report.diff.removed,
+            )
+            for report in reports
+        )
+    )
 
 
 def _put_back(failure: NotPut, cwd: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import codecs
 import os
 import signal
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,10 @@ from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import BackgroundStarted
 from bridle.tools.jobs import MAX_JOBS, Jobs, TooManyJobs
+
+if TYPE_CHECKING:
+    from bridle.engine.ports import Hosts
+    from bridle.protocol.display_values import ShownCommand
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
@@ -49,7 +53,13 @@ class _Decoded:
     def __init__(self, context: ToolContext) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._write = context.write
+        self._line_ends = 0
         self.tail = ""
+
+    @property
+    def lines(self) -> int:
+        """How many there were so far, with one that has no end."""
+        return self._line_ends + (self.tail != "" and not self.tail.endswith("\n"))
 
     def feed(self, data: bytes) -> asyncio.Future[None] | None:
         return self._pass_on(self._decode(data))
@@ -60,6 +70,7 @@ class _Decoded:
     def _pass_on(self, text: str) -> asyncio.Future[None] | None:
         if not text:
             return None
+        self._line_ends += text.count("\n")
         self.tail = text[-TAIL:] if len(text) >= TAIL else (self.tail + text)[-TAIL:]
         return self._write(text)
 
@@ -81,10 +92,7 @@ def bash_tool(jobs: Jobs) -> Tool:
             data = {"problem": problem.reason, "sandbox": context.spawn.adapter}
             reason = "SandboxLost" if lost else "CannotStart"
             return ToolOutput(
-                outcome="blocked" if lost else "error",
-                reason=reason,
-                content=sentence(reason, data),
-                metadata={} if lost else {"sandbox": context.spawn.adapter},
+                outcome="blocked" if lost else "error", reason=reason, content=sentence(reason, data)
             )
 
     return Tool(
@@ -126,15 +134,28 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
     for notice in process.put_aside:
         context.emit(notice)
     seen |= await _named_files(context, "write")
+    shown = _shown(
+        process.sandbox, process.hosts(), exit_code=exit_code, lines=output.lines, blocked=bool(blocked)
+    )
     return ToolOutput(
         content=_trailer(exit_code, output.tail) + blocked,
-        metadata={
-            "exit_code": exit_code,
-            "sandbox": process.sandbox,
-            **({"blocked": True} if blocked else {}),
-            **({"hosts": hosts} if (hosts := process.hosts()) else {}),
-            **({"seen": seen} if seen else {}),
-        },
+        shown=shown,
+        metadata={"seen": seen} if seen else {},
+    )
+
+
+def _shown(
+    sandbox: str, hosts: Hosts, *, exit_code: int | None = None, lines: int = 0, blocked: bool = False
+) -> ShownCommand:
+    from bridle.protocol.display_values import ShownCommand  # when the first command runs
+
+    return ShownCommand(
+        exit_code=exit_code,
+        lines=lines,
+        sandbox=sandbox,
+        blocked=blocked,
+        reached=tuple(hosts.get("reached", ())),
+        refused=tuple(hosts.get("refused", ())),
     )
 
 
@@ -158,7 +179,7 @@ async def _leave_running(args: BashArgs, context: ToolContext, jobs: Jobs) -> To
     context.emit(BackgroundStarted(call_id=context.call.id, command=args.command))
     return ToolOutput(
         content=f'Running in the background as {job.name}. Look with job "{job.name}".\n',
-        metadata={"job": job.name, "sandbox": job.sandbox},
+        shown=_shown(job.sandbox, {}),
     )
 
 
@@ -172,8 +193,7 @@ async def _look(args: BashArgs, jobs: Jobs) -> ToolOutput:
     if args.stop:
         await jobs.stop(job)
     return ToolOutput(
-        content=f"{job.read()}[{job.name}: {job.state}]\n",
-        metadata={"job": job.name, **({"hosts": hosts} if (hosts := job.hosts) else {})},
+        content=f"{job.read()}[{job.name}: {job.state}]\n", shown=_shown(job.sandbox, job.hosts)
     )
 
 

@@ -66,6 +66,8 @@ class Edited(msgspec.Struct, frozen=True):
 
 
 async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
+    from bridle.protocol.display_values import EditedFile, ShownEdit  # when the first file is edited
+
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
     try:
@@ -88,15 +90,10 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
     note = " Its line ends were kept." if edit.adapted else ""
     return ToolOutput(
         content=f"Edited {path}: {times} (+{diff.added} -{diff.removed}).{note}",
-        metadata={
-            "path": path,
-            "created": False,
-            "diff": diff.text,
-            "added": diff.added,
-            "removed": diff.removed,
-            "replacements": edit.replacements,
-            **context.known.saw(resolved, data),
-        },
+        shown=ShownEdit(
+            files=(EditedFile(path=path, diff=diff.text, added=diff.added, removed=diff.removed),)
+        ),
+        metadata=context.known.saw(resolved, data),
     )
 
 

@@ -48,6 +48,8 @@ class _Files(msgspec.Struct, frozen=True):
 
 
 async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
+    from bridle.protocol.display_values import ShownSearch
+
     folder = context.call.resolved(args.path)
     stop = threading.Event()
     try:
@@ -64,8 +66,8 @@ async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
     lines = lines or ["[no files]"]
     if found.left_out:
         lines.append(left_out_note(found.left_out))
-    metadata = {"files": found.total, "more": found.total > len(found.paths)}
-    return ToolOutput(content="".join(f"{line}\n" for line in lines), metadata=metadata)
+    shown = ShownSearch(found=found.total, more=found.total > len(found.paths))
+    return ToolOutput(content="".join(f"{line}\n" for line in lines), shown=shown)
 
 
 def _search(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _Files:

@@ -148,12 +148,11 @@ def _shown(answer: SearchAnswer, args: GrepArgs, wanted: Search, context: ToolCo
     if answer.left_out:
         names = [path for path in answer.left_out if context.sight.shows_name(wanted.absolute(path))]
         lines.append(left_out_note(len(answer.left_out), [prefix + name for name in names]))
-    metadata = {
-        "matches": len(answer.matches),
-        "files": len({match.path for match in answer.matches}),
-        "more": answer.more,
-    }
-    return ToolOutput(content="".join(f"{line}\n" for line in lines), metadata=metadata)
+    from bridle.protocol.display_values import ShownSearch
+
+    files = len({match.path for match in answer.matches})
+    shown = ShownSearch(found=len(answer.matches), files=files, more=answer.more)
+    return ToolOutput(content="".join(f"{line}\n" for line in lines), shown=shown)
 
 
 def _line(match: Match, args: GrepArgs, prefix: str) -> str:

@@ -29,6 +29,8 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 async def ls(args: LsArgs, context: ToolContext) -> ToolOutput:
+    from bridle.protocol.display_values import ShownSearch  # when the first folder is listed
+
     try:
         listing = await asyncio.to_thread(_list, context.call.resolved(args.path), context.sight)
     except OSError as problem:
@@ -42,7 +44,7 @@ async def ls(args: LsArgs, context: ToolContext) -> ToolOutput:
         note.append("[the folder is empty]")
     return ToolOutput(
         content="".join(f"{line}\n" for line in (*listing.lines, *note)),
-        metadata={"entries": listing.total, "more": bool(rest)},
+        shown=ShownSearch(found=listing.total, more=bool(rest)),
     )
 
 

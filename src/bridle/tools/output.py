@@ -19,10 +19,13 @@ from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
     from bridle.base.sealed_file import SealedWriter
+    from bridle.protocol.display_values import AnyShown, EditedFile
 
 WHOLE_BYTES = 32 * 1024
 HEAD_BYTES = 16 * 1024
 TAIL_BYTES = 16 * 1024
+DIFF_CHARACTERS = 40 * 1024
+"""The diffs of a call share so many; one of our own tools always fits."""
 MAX_SPILL_BYTES = 64_000_000
 """So much of one output is kept: a command that prints without end must not fill the disk."""
 MAX_SESSION_BYTES = 4 * MAX_SPILL_BYTES
@@ -90,7 +93,7 @@ class Spill:
 
 
 def capped(spill: Spill) -> ToolLayer:
-    """What a call streams and what it returns become one text of bounded size.
+    """What a call streams and what it returns become one text of bounded size, and what is shown is bounded too.
 
     The stream is still passed on live. When the call is cut short, what came so far is left in `partial`.
     """
@@ -111,12 +114,31 @@ def capped(spill: Spill) -> ToolLayer:
             raise
         finally:
             collected.close()
-        if not collected.is_long:
-            return msgspec.structs.replace(output, content=collected.text(call.id))
-        metadata = {**output.metadata, "truncated": True, "output_bytes": collected.total}
-        return msgspec.structs.replace(output, content=collected.text(call.id), metadata=metadata)
+        metadata = output.metadata
+        if collected.is_long:
+            metadata = {**metadata, "truncated": True, "output_bytes": collected.total}
+        return msgspec.structs.replace(
+            output, content=collected.text(call.id), shown=_bounded(output.shown), metadata=metadata
+        )
 
     return layer
+
+
+def _bounded(shown: AnyShown | None) -> AnyShown | None:
+    """The same with as many diffs as there is room for; a file says that its own is left out."""
+    if shown is None:
+        return None
+    from bridle.protocol.display_values import ShownEdit
+
+    if not isinstance(shown, ShownEdit) or sum(len(file.diff) for file in shown.files) <= DIFF_CHARACTERS:
+        return shown
+    room = DIFF_CHARACTERS
+    files: list[EditedFile] = []
+    for file in shown.files:
+        room -= len(file.diff)
+        fits = room >= 0 or not file.diff
+        files.append(file if fits else msgspec.structs.replace(file, diff="", cut=True))
+    return ShownEdit(files=tuple(files))
 
 
 class _Collected:

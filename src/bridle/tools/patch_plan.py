@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -30,12 +30,12 @@ class FileReport(NamedTuple):
     moved_from: str | None = None
 
     @property
-    def created(self) -> bool:
-        return self.old is None
-
-    @property
-    def deleted(self) -> bool:
-        return self.new is None
+    def kind(self) -> Literal["create", "change", "delete", "move"]:
+        if self.old is None:
+            return "create"
+        if self.new is None:
+            return "delete"
+        return "change" if self.moved_from is None else "move"
 
 
 class Plan(NamedTuple):

@@ -69,7 +69,7 @@ async def read_file(args: ReadArgs, context: ToolContext) -> ToolOutput:
         return _failed(args.path, problem.strerror or str(problem))
     if not page.lines and page.seen:
         return _past_end(args.path, offset, page.seen)
-    return _shown(page, seen)
+    return _output(page, seen)
 
 
 def _page_of_spill(kept: Generator[bytes], offset: int, limit: int) -> Page:
@@ -142,29 +142,27 @@ def page_of(chunks: Iterator[bytes], offset: int, limit: int) -> Page:
     return Page(offset, tuple(lines), cut=False, more=False, seen=seen)
 
 
-def _shown(page: Page, seen: dict[str, Any]) -> ToolOutput:
-    metadata: dict[str, Any] = {
-        "first_line": page.first if page.lines else 0,
-        "last_line": page.first + len(page.lines) - 1 if page.lines else 0,
-        "more": page.more,
-        **seen,
-    }
+def _output(page: Page, seen: dict[str, Any]) -> ToolOutput:
+    from bridle.protocol.display_values import ShownRead  # when the first file is read
+
     if not page.lines:
-        return ToolOutput(content="[the file is empty]\n", metadata=metadata)
+        return ToolOutput(content="[the file is empty]\n", shown=ShownRead(), metadata=seen)
+    shown = ShownRead(first_line=page.first, last_line=page.first + len(page.lines) - 1)
     has_crlf = any(line.endswith(b"\r") for line in page.lines)
     raw = b"\n".join(line.removesuffix(b"\r") for line in page.lines)
     text = raw.decode("utf-8", "replace")
     numbered = [f"{page.first + index}\t{line}\n" for index, line in enumerate(text.split("\n"))]
     notes: list[str] = []
     if page.cut:
-        notes.append(f"line {metadata['last_line']} is longer than what is shown")
+        notes.append(f"line {shown.last_line} is longer than what is shown")
     elif page.more:
         notes.append(f"more lines follow: offset={page.seen + 1}")
     if not _is_utf8(raw) and not page.cut:
         notes.append("not valid UTF-8; what could not be read is shown as \N{REPLACEMENT CHARACTER}")
     if has_crlf:
         notes.append("lines end with CRLF")
-    return ToolOutput(content="".join((*numbered, *(f"[{note}]\n" for note in notes))), metadata=metadata)
+    content = "".join((*numbered, *(f"[{note}]\n" for note in notes)))
+    return ToolOutput(content=content, shown=shown, metadata=seen)
 
 
 def _is_utf8(raw: bytes) -> bool:

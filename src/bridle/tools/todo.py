@@ -24,7 +24,7 @@ async def todo(args: TodoArgs, context: ToolContext) -> ToolOutput:
     items = tuple(Todo(text=item.text, state=item.state) for item in args.todos)
     context.emit(TodosChanged(todos=items))
     done = sum(item.state == "done" for item in items)
-    return ToolOutput(content=f"{done} of {len(items)} done.", metadata={"done": done, "count": len(items)})
+    return ToolOutput(content=f"{done} of {len(items)} done.")
 
 
 TODO = Tool(

@@ -53,7 +53,7 @@ def web_fetch_tool(fetch: Fetch) -> Tool:
         try:
             answer = await fetch(args.url, why_not_text)
             if problem := _problem(answer):
-                return _failed(args.url, problem, answer)
+                return _failed(args.url, problem)
             return await in_thread(partial(_shown, answer, args))
         except WebRefused as refused:
             return _refused(refused.problem, refused.url)
@@ -123,22 +123,15 @@ def _shown(answer: WebAnswer, args: WebFetchArgs) -> ToolOutput:
         content="".join(
             (head, body, "" if body.endswith("\n") else "\n", *(f"[{note}]\n" for note in notes))
         ),
-        metadata={
-            "url": answer.url,
-            "status": answer.status,
-            "bytes": len(answer.body),
-            "cut": cut or len(text) > limit,
-        },
     )
 
 
-def _failed(url: str, problem: str, answer: WebAnswer | None = None) -> ToolOutput:
+def _failed(url: str, problem: str) -> ToolOutput:
     shown = url if len(url) <= _SHOWN_CHARACTERS else url[:_SHOWN_CHARACTERS] + "…"
     return ToolOutput(
         outcome="error",
         reason="FetchFailed",
         content=sentence("FetchFailed", {"url": shown, "problem": problem}),
-        metadata={} if answer is None else {"url": answer.url, "status": answer.status},
     )
 
 

@@ -46,6 +46,8 @@ class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
+    from bridle.protocol.display_values import EditedFile, ShownEdit  # when the first file is written
+
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
     try:
@@ -67,16 +69,17 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
     lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
     verb = "Created" if created else "Replaced"
     change = f" (+{diff.added} -{diff.removed})" if diff is not None and not created else ""
+    file = EditedFile(
+        path=path,
+        kind="create" if created else "change",
+        diff=diff.text if diff is not None else "",
+        added=diff.added if diff is not None else lines,
+        removed=diff.removed if diff is not None else None,
+    )
     return ToolOutput(
         content=f"{verb} {path}: {lines} line{'s' if lines != 1 else ''}, {len(data)} bytes{change}.",
-        metadata={
-            "path": path,
-            "created": created,
-            "diff": diff.text if diff is not None else "",
-            "added": diff.added if diff is not None else lines,
-            "removed": diff.removed if diff is not None else None,
-            **context.known.saw(resolved, data),
-        },
+        shown=ShownEdit(files=(file,)),
+        metadata=context.known.saw(resolved, data),
     )
 
 

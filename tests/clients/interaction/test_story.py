@@ -10,6 +10,14 @@ from hypothesis import strategies as st
 from bridle.base.visible import hidden_characters
 from bridle.clients.interaction.story import COMMAND_WIDTH, Story, describe_call
 from bridle.protocol import events as e
+from bridle.protocol.display_values import (
+    AnyShown,
+    EditedFile,
+    ShownCommand,
+    ShownEdit,
+    ShownJudgement,
+    ShownWait,
+)
 
 CALL = "call_1"
 HOSTILE = "rm\x1b[2K\x1b[1Aecho\u202e fine\u200b"
@@ -40,17 +48,17 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (result("ok", metadata={"exit_code": 0}), "ran      npm test                       exit 0"),
+        (result("ok", shown=ShownCommand(exit_code=0)), "ran      npm test                       exit 0"),
         (
-            result("ok", metadata={"exit_code": 1}, duration_ms=4_210),
+            result("ok", shown=ShownCommand(exit_code=1), duration_ms=4_210),
             "ran      npm test                       exit 1   4.2 s",
         ),
         (
-            result("ok", metadata={"exit_code": 1, "blocked": True}),
+            result("ok", shown=ShownCommand(exit_code=1, blocked=True)),
             "ran      npm test                       exit 1   the sandbox blocked something",
         ),
         (
-            result("ok", metadata={"exit_code": 0}, duration_ms=99),
+            result("ok", shown=ShownCommand(exit_code=0), duration_ms=99),
             "ran      npm test                       exit 0",
         ),
         (result("error"), "ran      npm test                       some output"),
@@ -68,7 +76,7 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             "not run  npm test                       nobody is here to ask",
         ),
         (
-            result("denied", reason="PermissionTimeout", metadata={"timeout_s": 60.0}),
+            result("denied", reason="PermissionTimeout", shown=ShownWait(waited_s=60.0)),
             "not run  npm test                       nobody answered in 60 s (no one was attached)",
         ),
         (
@@ -130,7 +138,7 @@ def test_a_call_that_had_begun_was_stopped() -> None:
 
 def test_a_command_in_the_background_is_told_when_it_starts_and_when_it_ends() -> None:
     started = e.BackgroundStarted(call_id=CALL, command="npm start")
-    returned = result("ok", metadata={"job": "job1"})
+    returned = result("ok", shown=ShownCommand(sandbox="bubblewrap"))
     allowed = decided("allow", "yes")
     for outcome, word in (("ok", "ended  "), ("cancelled", "stopped")):
         ended = e.BackgroundEnded(call_id=CALL, outcome=outcome)
@@ -175,7 +183,7 @@ def test_hooks_that_fail_are_told_in_words() -> None:
     ],
 )
 def test_a_call_that_ran_says_who_allowed_it(decision: e.PermissionDecided, end: str) -> None:
-    (line,) = told(decision, result("ok", metadata={"exit_code": 0}))
+    (line,) = told(decision, result("ok", shown=ShownCommand(exit_code=0)))
     assert line.startswith("ran      npm test                       exit 0")
     assert line.endswith(end)
 
@@ -200,29 +208,57 @@ def test_a_call_that_was_refused_says_by_what(decision: e.PermissionDecided, rea
 @given(
     outcome=st.sampled_from(get_args(e.Outcome)),
     reason=st.sampled_from([None, "NoApprover", "RuleDenied", "InvalidInput", "UnknownTool", "CannotStart"]),
-    metadata=st.fixed_dictionaries(
-        {}, optional={"exit_code": st.integers(0, 255), "added": st.integers(0, 9)}
-    ),
+    shown=st.none() | st.from_type(AnyShown),
     duration_ms=st.none() | st.integers(0, 10**7),
 )
 def test_a_call_that_did_not_run_never_looks_as_if_it_ran(
-    outcome: e.Outcome, reason: str | None, metadata: dict[str, Any], duration_ms: int | None
+    outcome: e.Outcome, reason: str | None, shown: AnyShown | None, duration_ms: int | None
 ) -> None:
-    (line,) = told(
-        result(outcome, reason=reason, metadata=metadata, duration_ms=duration_ms, content="words")
-    )
+    (line,) = told(result(outcome, reason=reason, shown=shown, duration_ms=duration_ms, content="words"))
     if outcome not in ("ok", "error", "timeout") or line.startswith("not run"):
         assert RAN_WORDS.search(line) is None
 
 
 def test_a_change_shows_its_size_and_its_diff_where_wanted() -> None:
     diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old\n+new\x1b[31m\n"
-    changed = result("ok", tool="write_file", metadata={"added": 3, "removed": 1, "diff": diff})
+    changed = result(
+        "ok",
+        tool="write_file",
+        shown=ShownEdit(files=(EditedFile(path="src/a.txt", added=3, removed=1, diff=diff),)),
+    )
     assert told(changed, tool="write_file", given={"path": "src/a.txt"}) == [
         "ran      write src/a.txt                +3 -1"
     ]
     _, *shown = told(changed, tool="write_file", given={"path": "src/a.txt"}, diffs=True)
     assert shown == ["    @@ -1 +1 @@", "    -old", "    +new⟨ESC⟩[31m"]
+
+
+def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is_not() -> None:
+    shown = ShownEdit(
+        files=(
+            EditedFile(path="a", added=1, diff="+a\n"),
+            EditedFile(path="b", added=2, removed=5, cut=True),
+            EditedFile(path="c", added=1, removed=2, cut=True),
+        )
+    )
+    patch = result("ok", tool="apply_patch", shown=shown)
+    assert told(patch, tool="apply_patch", diffs=True) == [
+        "ran      patch                          +4 -7",
+        "    +a",
+        "    … 2 more files",
+    ]
+    replaced = ShownEdit(files=(EditedFile(path="a.bin", added=3, removed=None),))
+    assert told(result("ok", tool="write_file", shown=replaced), tool="write_file") == [
+        "ran      write                          +3"
+    ]
+
+
+def test_what_a_person_said_of_a_call_nobody_saw_end_is_told_and_nobodys_word_is_not() -> None:
+    judgement = ShownJudgement(judgement="did not happen", by="cli_1")
+    said = result("cancelled", reason="JudgedNotHappened", shown=judgement)
+    assert told(said) == ["judged   npm test                       you said: it did not"]
+    nobodys = result("unknown", reason="OutcomeUnknown", shown=ShownJudgement(judgement="unknown"))
+    assert told(nobodys) == ["unknown  npm test                       Bridle stopped while it ran"]
 
 
 def test_words_before_calls_are_told_where_wanted_and_a_failed_attempt_takes_its_words_back() -> None:
@@ -276,7 +312,7 @@ def test_a_failure_that_is_not_the_end_says_what_comes_next(reason: str, message
 @pytest.mark.parametrize(
     "events",
     [
-        (result("ok", metadata={"exit_code": 0}),),
+        (result("ok", shown=ShownCommand(exit_code=0)),),
         (result("error", content=HOSTILE),),
         (result("blocked", content=HOSTILE),),
         (decided("deny", "rule", rule=HOSTILE, origin="x"), result("denied", reason="RuleDenied")),

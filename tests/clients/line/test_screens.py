@@ -8,6 +8,7 @@ from bridle.clients.line.footer import MARK
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash
+from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
@@ -158,7 +159,7 @@ async def test_calls_that_ran_and_calls_that_did_not(columns: int) -> None:
             tool="bash",
             outcome="ok",
             content="",
-            metadata={"exit_code": 1},
+            shown=ShownCommand(exit_code=1),
             duration_ms=4200,
         ),
         e.ToolCallRequested(

@@ -12,6 +12,7 @@ from bridle.clients.line.terminal import Look
 from bridle.clients.line.transcript import transcript
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
+from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import (
@@ -110,7 +111,7 @@ EVENTS: dict[str, tuple[e.AnyEvent, ...]] = {
     "an answer in small pieces": step(*(HOSTILE[at : at + 5] for at in range(0, len(HOSTILE), 5))),
     "thinking": (e.ThinkingDelta(text=HOSTILE), *step(HOSTILE)),
     "a command of the person": ran("bash", "ok", step=0),
-    "a command": ran("bash", "ok", metadata={"exit_code": 0}),
+    "a command": ran("bash", "ok", shown=ShownCommand(exit_code=0)),
     "a failed command": ran("bash", "error"),
     "a call that was blocked": ran(
         "edit_file", "blocked", reason="HookBlocked", evidence=e.Evidence(source="hook", rule=HOSTILE, matched=HOSTILE)

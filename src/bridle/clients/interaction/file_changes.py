@@ -6,11 +6,15 @@ Commands can change files too; what they did is known to undo, not to the events
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.clients.interaction.story import edited_files
 from bridle.protocol import events as e
+
+if TYPE_CHECKING:
+    from bridle.protocol.display_values import EditedFile
 
 
 class FileChange(msgspec.Struct, kw_only=True):
@@ -49,39 +53,22 @@ def changes_of(envelopes: Iterable[e.Envelope]) -> Changes:
                 pass
     changes = Changes()
     for call_id, result in results.items():
-        edits = _edits(result)
+        edits = edited_files(result)
         if edits and call_id in undone:
             changes.undone += 1
         elif edits:
-            _add(changes, edits, result.metadata)
+            _add(changes, edits)
         elif result.tool == "bash" and call_id in mutating and call_id not in undone:
             changes.commands += 1
     return changes
 
 
-def _edits(result: e.ToolResult) -> list[dict[str, Any]]:
-    """The files a call changed, each with what its tool says about it."""
-    metadata = result.metadata
-    if result.outcome != "ok":
-        return []
-    files = metadata.get("files")
-    if isinstance(files, list):
-        return [file for file in cast("list[Any]", files) if isinstance(file, dict) and "path" in file]
-    return [metadata] if isinstance(metadata.get("path"), str) and "added" in metadata else []
-
-
-def _add(changes: Changes, edits: list[dict[str, Any]], metadata: dict[str, Any]) -> None:
-    diff = metadata.get("diff")
-    for index, edit in enumerate(edits):
-        path = str(edit["path"])
-        file = changes.files.setdefault(path, FileChange(path=path))
-        file.added += _number(edit.get("added"))
-        file.removed += _number(edit.get("removed"))
-        file.created = file.created or edit.get("created") is True
-        file.deleted = edit.get("deleted") is True
-        if index == 0 and isinstance(diff, str) and diff:
-            file.diffs.append(diff)
-
-
-def _number(value: object) -> int:
-    return value if type(value) is int else 0
+def _add(changes: Changes, edits: Iterable[EditedFile]) -> None:
+    for edit in edits:
+        file = changes.files.setdefault(edit.path, FileChange(path=edit.path))
+        file.added += edit.added
+        file.removed += edit.removed or 0
+        file.created = file.created or edit.kind == "create"
+        file.deleted = edit.kind == "delete"
+        if edit.diff:
+            file.diffs.append(edit.diff)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.clients.interaction.story import Story, describe_call
+from bridle.clients.interaction.story import Story, describe_call, diff_text
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 from bridle.protocol.messages import ImageBlock
@@ -123,15 +123,15 @@ class _Telling:
 
     def _call(self, result: e.ToolResult, ts_ms: int) -> Call:
         given = self._inputs.pop(result.call_id, {})
-        diff = result.metadata.get("diff")
-        told = self._story.lines(result)
+        what = describe_call(result.tool, given)
+        told = self._story.lines(result) or [what]  # of a command in the background nothing more is told
         return Call(
-            what=describe_call(result.tool, given),
+            what=what,
             told=" ".join(told[-1].split()),
             outcome=result.outcome,
             input=_whole(given),
             output=result.content,
-            diff=diff if isinstance(diff, str) else "",
+            diff=diff_text(result),
             ts_ms=ts_ms,
         )
 

@@ -6,13 +6,16 @@ duration.
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.protocol import events as e
 from bridle.protocol.errors import sentence
 from bridle.protocol.messages import TextBlock
+
+if TYPE_CHECKING:
+    from bridle.protocol.display_values import AnyShown, EditedFile
 
 COMMAND_WIDTH = 60
 REASON_WIDTH = 120
@@ -194,8 +197,8 @@ class Story:
 
     def _result(self, result: e.ToolResult) -> list[str]:
         what = describe_call(result.tool, self._inputs.pop(result.call_id, {}))
-        if (judged := result.metadata.get("judged")) and "judged_by" in result.metadata:
-            return [f"judged   {what:<30} you said: {_SAID.get(str(judged), 'it is not known')}"]
+        if result.reason is not None and (said := _judgement(result)):
+            return [f"judged   {what:<30} you said: {said}"]
         if result.outcome == "unknown":
             return [f"unknown  {what:<30} Bridle stopped while it ran"]
         if result.outcome == "cancelled" and result.call_id not in self._started:
@@ -216,10 +219,8 @@ class Story:
         return [line, *self._diff(result)]
 
     def _diff(self, result: e.ToolResult) -> list[str]:
-        diff = result.metadata.get("diff")
-        if not self._diffs or not isinstance(diff, str):
-            return []
-        return ["    " + line for line in visible(diff).splitlines() if not line.startswith(("---", "+++"))]
+        lines = visible(diff_text(result)).splitlines() if self._diffs else []
+        return ["    " + line for line in lines if not line.startswith(("---", "+++"))]
 
     def _undone(self, applied: e.UndoApplied) -> list[str]:
         done = (
@@ -239,8 +240,7 @@ class Story:
                 why = f": {visible(decided.note, newlines=False)}" if decided and decided.note else ""
                 return f"nobody is here to ask{why}"
             case "PermissionTimeout":
-                waited_s = result.metadata.get("timeout_s", 60)
-                return f"nobody answered in {waited_s:g} s (no one was attached)"
+                return f"nobody answered in {_waited_s(result):g} s (no one was attached)"
             case "PermissionDenied":
                 note = decided.note if decided else None
                 return f'you said no: "{visible(note)}"' if note else "you said no"
@@ -297,23 +297,66 @@ def _short(text: str, width: int = COMMAND_WIDTH) -> str:
 
 
 def _facts(result: e.ToolResult) -> list[str]:
-    facts: list[str] = []
-    metadata = result.metadata
-    if isinstance(code := metadata.get("exit_code"), int):
-        facts.append(f"exit {code}")
-    if metadata.get("blocked") is True:
-        facts.append("the sandbox blocked something")
-    if isinstance(metadata.get("added"), int):
-        facts.append(f"+{metadata['added']} -{metadata.get('removed', 0)}")
-    if result.tool == "read_file" and isinstance(last := metadata.get("last_line"), int):
-        facts.append(counted(last - metadata.get("first_line", 1) + 1 if last else 0, "line"))
+    facts = [] if result.shown is None else _shown_facts(result.shown)
     if result.outcome == "timeout":
         facts.append("stopped: it took too long")
-    elif result.outcome == "error" and "exit_code" not in metadata:
+    elif result.outcome == "error" and not facts:
         facts.append(_short(result.content.strip().partition("\n")[0], REASON_WIDTH))
     if result.duration_ms is not None and result.duration_ms >= 100:
         facts.append(f"{result.duration_ms / 1000:.1f} s")
     return facts
+
+
+def _shown_facts(shown: AnyShown) -> list[str]:
+    from bridle.protocol import display_values as d
+
+    match shown:
+        case d.ShownCommand(exit_code=code, blocked=blocked):
+            told = () if code is None else (f"exit {code}",)
+            return [*told, "the sandbox blocked something"] if blocked else [*told]
+        case d.ShownEdit(files=files):
+            removed = [file.removed for file in files if file.removed is not None]
+            less = f" -{sum(removed)}" if removed else ""  # of what could not be compared nobody can tell
+            return [f"+{sum(file.added for file in files)}{less}"]
+        case d.ShownRead():
+            return [counted(shown.last_line - shown.first_line + 1, "line")]
+        case d.ShownSearch() | d.ShownJudgement() | d.ShownWait():
+            return []
+        case _:
+            assert_never(shown)
+
+
+def edited_files(result: e.ToolResult) -> tuple[EditedFile, ...]:
+    """The files a call changed, each with what its tool says about it."""
+    if result.shown is None or result.outcome != "ok":
+        return ()
+    from bridle.protocol.display_values import ShownEdit
+
+    return result.shown.files if isinstance(result.shown, ShownEdit) else ()
+
+
+def diff_text(result: e.ToolResult) -> str:
+    """What a call changed in files, as one text; empty where it changed none."""
+    files = edited_files(result)
+    cut = sum(file.cut for file in files)
+    return "".join((*(file.diff for file in files), f"… {counted(cut, 'more file')}\n" if cut else ""))
+
+
+def _judgement(result: e.ToolResult) -> str:
+    """What a person said of a call that nobody saw end; empty where nobody was asked."""
+    if result.shown is None:
+        return ""
+    from bridle.protocol.display_values import ShownJudgement
+
+    if not isinstance(result.shown, ShownJudgement) or not result.shown.by:
+        return ""
+    return _SAID.get(result.shown.judgement, "it is not known")
+
+
+def _waited_s(result: e.ToolResult) -> float:
+    from bridle.protocol.display_values import ShownWait
+
+    return result.shown.waited_s if isinstance(result.shown, ShownWait) else 60
 
 
 def _in_the_way(preview: dict[str, Any]) -> list[str]:
