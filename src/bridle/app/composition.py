@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from bridle.app.gates import Gates
     from bridle.app.judging import Scene
     from bridle.base.git_repository import Repository
-    from bridle.base.web import Wanted, WebAnswer
+    from bridle.base.web import RefuseBody, WebAnswer
     from bridle.engine.services import Services, ToolSource
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
@@ -153,7 +153,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     )
     jobs = Jobs(journal.emit)
 
-    async def fetch(url: str, wanted: Wanted) -> WebAnswer:
+    async def fetch(url: str, wanted: RefuseBody) -> WebAnswer:
         return await ground.fetch()(url, wanted, gate().paths.judge_url)
 
     tools = (

@@ -10,9 +10,9 @@ from bridle.base.clock import Clock
 from bridle.base.web import Web
 
 if TYPE_CHECKING:
-    from bridle.base.web import Judge, Wanted, WebAnswer
+    from bridle.base.web import JudgeAddress, RefuseBody, WebAnswer
 
-    JudgedFetch: TypeAlias = Callable[[str, Wanted, Judge], Awaitable[WebAnswer]]
+    JudgedFetch: TypeAlias = Callable[[str, RefuseBody, JudgeAddress], Awaitable[WebAnswer]]
     """Gets a page: see `bridle.base.web.Web.fetch`. The last argument says where a session must not go."""
 
 

@@ -11,7 +11,7 @@ import msgspec
 from bridle.app.trusting import is_trusted_file, written_hook
 from bridle.base.files import repository_root
 from bridle.base.paths import SessionFolders
-from bridle.config.tiers import Written
+from bridle.config.tiers import WrittenEntry
 from bridle.config.workspace import project_folder
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn, SpawnPolicy
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What settings and options say about hooks."""
 
-    written: tuple[Written, ...] = ()
+    written: tuple[WrittenEntry, ...] = ()
     timeout_ms: int | None = None
     failure_policy: str = "closed"
     allow_project_hooks: bool = False

@@ -18,7 +18,7 @@ from bridle.app.models import PROJECT_FILE
 from bridle.base.clock import Clock
 from bridle.base.files import read_limited, repository_root
 from bridle.config.folders import Folders
-from bridle.config.tiers import Tiers, Written, load
+from bridle.config.tiers import Tiers, WrittenEntry, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.consent import Consent
 from bridle.context.instruction_files import (
@@ -32,7 +32,7 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
 from bridle.safety.trust.approvals import Approvals, content_digest, read_lockfile
 from bridle.safety.trust.lockfile import TrustedKind
-from bridle.safety.trust.trust_questions import Before, Reviewed, file_question, launch_question
+from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
@@ -54,7 +54,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     shown: str
     digest: str
     data: bytes = b""
-    reviewed: Reviewed | None = None
+    reviewed: ReviewedText | None = None
     launch: ProgramLaunch | None = None
     when: str = "Bridle starts"
     private: bool = False
@@ -83,7 +83,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         assert self.reviewed is not None, "what is no program is a file"
         before = None
         if last is not None:
-            before = Before(approved_ms=last.approved_ms, text=approvals.text_of(last))
+            before = ApprovedBefore(approved_ms=last.approved_ms, text=approvals.text_of(last))
         reviewed = msgspec.structs.replace(self.reviewed, before=before)
         return file_question(reviewed, sha256=self.digest, now_ms=now_ms)
 
@@ -344,7 +344,7 @@ def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterato
                 yield from _hook_item(path, root, hook.shown, f"{hook.event} happens")
 
 
-def written_hook(entry: Written) -> WrittenHook:
+def written_hook(entry: WrittenEntry) -> WrittenHook:
     """An entry of a settings file as hooks read it."""
     from bridle.safety.hooks.hook_sources import WrittenHook
 
@@ -379,7 +379,7 @@ def _secrets_items(root: str) -> Iterator[Item]:
         path=PROJECT_FILE,
         shown=PROJECT_FILE,
         digest=digest_of(data),
-        reviewed=Reviewed(
+        reviewed=ReviewedText(
             shown=PROJECT_FILE,
             text=text,
             kind="config",
@@ -408,7 +408,7 @@ def _hook_item(path: str, root: str, command: str, when: str) -> Iterator[Item]:
         shown=shown,
         digest=content_digest(contents.data),
         data=contents.data,
-        reviewed=Reviewed(shown=shown, text=text, kind="hook", runs=command, when=when),
+        reviewed=ReviewedText(shown=shown, text=text, kind="hook", runs=command, when=when),
     )
 
 
@@ -424,7 +424,7 @@ def _instruction_item(file: InstructionFile) -> Item:
         shown=file.shown,
         digest=file.sha256,
         data=file.data,
-        reviewed=Reviewed(
+        reviewed=ReviewedText(
             shown=file.shown,
             text=file.text,
             changed_ms=file.changed_ms,
@@ -442,7 +442,7 @@ def _config_item(file: WorkspaceFile) -> Item:
         shown=file.shown,
         digest=file.sha256,
         data=file.data,
-        reviewed=Reviewed(
+        reviewed=ReviewedText(
             shown=file.shown, text=file.data.decode("utf-8", "replace"), kind="config", wishes=file.wishes
         ),
     )
