@@ -18,7 +18,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.commands import CancelTurn
 from bridle.protocol.events import ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import call, say
-from bridle.sandbox.adapter_choice import Way, adapter_for
+from bridle.sandbox.adapter_choice import ConfiningWay, adapter_for
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bridle.sandbox.adapters import Adapter
 
 SPAWNS = 100
-ADAPTERS = ((Way("bubblewrap", "full"), 8, 15), (Way("landlock"), 4, None))
+ADAPTERS = ((ConfiningWay("bubblewrap", "full"), 8, 15), (ConfiningWay("landlock"), 4, None))
 """With how much each may add in the middle, and nineteen times in twenty."""
 FLOOD_MB = 1024
 

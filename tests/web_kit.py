@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from bridle.base.addresses import address_problem, url_problem
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.web import Judge, Wanted, Web, WebAnswer, connect_to
+from bridle.base.web import JudgeAddress, RefuseBody, Web, WebAnswer, connect_to
 from bridle.base.web_text import why_not_text
 
 PUBLIC = "93.184.215.14"
@@ -128,6 +128,8 @@ class Network:
     async def fetch(self, url: str, **options) -> WebAnswer:
         return await self.web(**options).fetch(url, why_not_text)
 
-    async def fetch_wanted(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> WebAnswer:
+    async def fetch_wanted(
+        self, url: str, wanted: RefuseBody, judge_url: JudgeAddress | None = None
+    ) -> WebAnswer:
         """For tools."""
         return await self.web().fetch(url, wanted, judge_url)

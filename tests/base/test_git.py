@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridle.base.git import SUBCOMMANDS, GitRefused, clean_environment, compose, first_commit, git_program
 from bridle.base.git_repository import GitDiff, GitFailed, Repository, run_git
-from bridle.base.git_status import BadStatus, Changed, GitStatus, parse_status
+from bridle.base.git_status import BadStatus, ChangedPath, GitStatus, parse_status
 from bridle.base.processes import CannotStart, Processes
 from git_traps import FILTERS, TRAPS, Scene, Trap
 
@@ -211,7 +211,7 @@ async def test_before_the_first_commit_everything_is_new(scene, start):
     assert await git.head() is None
     assert await git.branch() == "first"
     assert "+words" in (await git.diff()).text
-    assert await git.status() == GitStatus(branch="first", changes=(Changed("a.txt", "A", "."),))
+    assert await git.status() == GitStatus(branch="first", changes=(ChangedPath("a.txt", "A", "."),))
 
 
 async def test_a_status_names_every_kind_of_change(scene, start):
@@ -224,9 +224,9 @@ async def test_a_status_names_every_kind_of_change(scene, start):
         head=scene.git("rev-parse", "HEAD"),
         branch="main",
         changes=(
-            Changed("new name.txt", "R", ".", before="moved.txt"),
-            Changed("notes.txt", ".", "M"),
-            Changed("unknown\n.txt", "?", "?"),
+            ChangedPath("new name.txt", "R", ".", before="moved.txt"),
+            ChangedPath("notes.txt", ".", "M"),
+            ChangedPath("unknown\n.txt", "?", "?"),
         ),
     )
 
@@ -369,23 +369,23 @@ OID = "0" * 40
 
 
 @st.composite
-def changes(draw) -> tuple[Changed, str]:
+def changes(draw) -> tuple[ChangedPath, str]:
     path, xy = draw(PATHS), draw(LETTERS) + draw(LETTERS)
     sub = draw(st.sampled_from(["N...", "SCMU", "S..."]))
     is_sub = sub.startswith("S")
     match draw(st.sampled_from("12u?!")):
         case "1":
             line = f"1 {xy} {sub} 100644 100644 100644 {OID} {OID} {path}\0"
-            return Changed(path, *xy, submodule=is_sub), line
+            return ChangedPath(path, *xy, submodule=is_sub), line
         case "2":
             before = draw(PATHS)
             line = f"2 {xy} {sub} 100644 100644 100644 {OID} {OID} R100 {path}\0{before}\0"
-            return Changed(path, *xy, before=before, submodule=is_sub), line
+            return ChangedPath(path, *xy, before=before, submodule=is_sub), line
         case "u":
             line = f"u {xy} {sub} 100644 100644 100644 100644 {OID} {OID} {OID} {path}\0"
-            return Changed(path, *xy, conflict=True, submodule=is_sub), line
+            return ChangedPath(path, *xy, conflict=True, submodule=is_sub), line
         case mark:
-            return Changed(path, mark, mark), f"{mark} {path}\0"
+            return ChangedPath(path, mark, mark), f"{mark} {path}\0"
 
 
 @given(st.lists(changes(), max_size=6), st.none() | st.tuples(st.integers(0, 99), st.integers(0, 99)))

@@ -11,9 +11,9 @@ from bridle.base.http_framing import (
     MAX_HEAD_BYTES,
     BadAnswer,
     BadRequest,
-    Chunked,
+    ChunkedBody,
     HeadReader,
-    Sized,
+    SizedBody,
     UntilClose,
     request_head,
 )
@@ -42,7 +42,7 @@ def by_h11(stream: bytes) -> tuple[bytes, bool] | None:
 
 
 def by_us(pieces: list[bytes]) -> tuple[bytes, bool] | None:
-    body, reader = b"", Chunked()
+    body, reader = b"", ChunkedBody()
     try:
         for piece in pieces:
             body += reader.feed(piece)
@@ -106,11 +106,11 @@ def test_a_chunked_body_without_its_end_is_not_done(chunks, position):
 )
 def test_what_is_not_a_chunk_is_refused(stream):
     with pytest.raises(BadAnswer):
-        Chunked().feed(stream)
+        ChunkedBody().feed(stream)
 
 
 def test_bytes_after_the_end_are_noticed_and_not_delivered():
-    chunked, sized = Chunked(), Sized(3)
+    chunked, sized = ChunkedBody(), SizedBody(3)
     assert (chunked.feed(b"1\r\na\r\n0\r\n\r\nmore"), chunked.done, chunked.overrun) == (b"a", True, True)
     assert (sized.feed(b"abcmore"), sized.done, sized.overrun) == (b"abc", True, True)
 
@@ -134,13 +134,13 @@ def test_a_head_is_the_same_however_its_bytes_are_cut(cuts):
 @pytest.mark.parametrize(
     ("head", "body", "keep_alive"),
     [
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n", Sized, True),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: Close\r\n", Sized, False),
-        (b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n", Sized, False),
-        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n", Chunked, True),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n", SizedBody, True),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: Close\r\n", SizedBody, False),
+        (b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n", SizedBody, False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n", ChunkedBody, True),
         (b"HTTP/1.1 200 OK\r\n", UntilClose, False),
-        (b"HTTP/1.1 204 No Content\r\n", Sized, True),
-        (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n", Sized, True),
+        (b"HTTP/1.1 204 No Content\r\n", SizedBody, True),
+        (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n", SizedBody, True),
     ],
 )
 def test_the_head_says_how_the_body_ends_and_whether_the_connection_lives_on(head, body, keep_alive):

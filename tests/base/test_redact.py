@@ -22,7 +22,7 @@ from bridle.base.redact import (
     redact_values,
     stored_marker,
 )
-from bridle.base.secret_openings import First, Openings, Prefilter, _scans
+from bridle.base.secret_openings import FirstTexts, Openings, Prefilter, _scans
 from bridle.base.secret_shapes import SHAPES, kinds
 from secret_kit import (
     ALNUM,
@@ -166,8 +166,8 @@ def test_however_a_coloured_text_is_cut_the_stream_gives_what_the_whole_gives(te
     assert "".join(map(stream.feed, in_chunks(text, cuts))) + stream.flush() == whole
     assert redact(whole) == whole
     if whole != text:
-        assert Prefilter(First(0))(json.dumps(text).encode())
-        assert Prefilter(First(sys.maxsize))(text.encode())
+        assert Prefilter(FirstTexts(0))(json.dumps(text).encode())
+        assert Prefilter(FirstTexts(sys.maxsize))(text.encode())
 
 
 def test_a_flood_of_colours_is_passed_on_without_being_kept():
@@ -394,7 +394,7 @@ def test_wherever_a_secret_is_cut_in_two_the_stream_gives_what_the_whole_gives(t
 @pytest.mark.parametrize("text", EXAMPLES)
 @pytest.mark.parametrize("first", [0, sys.maxsize], ids=["scans", "literals"])
 def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(text, first):
-    might_hold_secret = Prefilter(First(first))
+    might_hold_secret = Prefilter(FirstTexts(first))
     for data in (text, json.dumps(text)):
         assert might_hold_secret(data.encode())
         assert might_hold_secret(CLEAN + data.encode() + CLEAN)
@@ -403,13 +403,13 @@ def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(te
 
 @pytest.mark.parametrize("first", [0, sys.maxsize], ids=["scans", "literals"])
 def test_an_id_of_ours_with_the_opening_of_a_key_in_it_is_not_noticed(first):
-    might_hold_secret = Prefilter(First(first))
+    might_hold_secret = Prefilter(FirstTexts(first))
     assert not might_hold_secret(b'{"call_id":"call_01M7SKYQ8XSXYAHNT00HEAH1Q2","tool":"bash"}')
     assert might_hold_secret(b'{"call_id":"call_01M7SKYQ8X","key":"SK' + b"0a1b2c3d" * 4 + b'"}')
 
 
 def test_what_comes_first_is_looked_through_without_compiling_scans():
-    first = First(500)
+    first = FirstTexts(500)
     might_hold_secret = Prefilter(first)
     _scans.cache_clear()
     assert not might_hold_secret(b"Nothing to find in here.")
@@ -423,7 +423,7 @@ def test_what_comes_first_is_looked_through_without_compiling_scans():
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 5000), max_size=12), first=st.integers(0, 2000))
 @example("x" * 199 + " " + SECRETS["discord-token"][0], [202, 210, 228, 235], 10_000)
 def test_the_first_texts_are_redacted_like_those_that_come_later(text, cuts, first):
-    early, late = (StreamRedactor(first=First(size)) for size in (first, 0))
+    early, late = (StreamRedactor(first=FirstTexts(size)) for size in (first, 0))
     pieces = in_chunks(text, cuts)
     assert "".join((*map(early.feed, pieces), early.flush())) == "".join(
         (*map(late.feed, pieces), late.flush())
@@ -465,7 +465,7 @@ def test_a_long_text_is_looked_at_in_pieces_and_gives_what_one_look_gives(text, 
         stream = StreamRedactor()
         assert redact(long) == stream.feed(long) + stream.flush()
         if redact(long) != long:
-            assert Prefilter(First(0))(long.encode("utf-8", "surrogatepass"))
+            assert Prefilter(FirstTexts(0))(long.encode("utf-8", "surrogatepass"))
     if filling == "a word and ":
         assert redact_values(f"{begin} {text}") == f"{begin} {redact_values(text)}"
 
@@ -482,7 +482,7 @@ def test_redacting_twice_changes_nothing(text, marker):
 @settings(max_examples=300, deadline=None)
 @given(text=TEXTS, first=st.sampled_from([0, sys.maxsize]))
 def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text, first):
-    might_hold_secret = Prefilter(First(first))
+    might_hold_secret = Prefilter(FirstTexts(first))
     if redact(text) != text:
         encodable = text.encode("utf-8", "surrogatepass")
         as_json = json.dumps(text)

@@ -16,7 +16,7 @@ from bridle.cli.help import PAGES
 from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
 from bridle.sandbox import landlock
-from bridle.sandbox.adapter_choice import Chooser, Chosen, TriedAdapter, Way
+from bridle.sandbox.adapter_choice import Chooser, ChosenAdapter, ConfiningWay, TriedAdapter
 from bridle.sandbox.limits import UNLIMITED
 from bridle.sandbox.probes import PROBES
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
@@ -32,7 +32,7 @@ def run(place: Place, *words: str, stdin: str = "", **env: str) -> Ran:
 def forget_every_sandbox(place: Place) -> None:
     """As on a machine where looking for a sandbox has found none."""
     chooser = Chooser(Processes(), state=str(place.home / ".local/state/bridle"))
-    chooser._remember(Chosen(None, None))  # pyright: ignore[reportPrivateUsage]
+    chooser._remember(ChosenAdapter(None, None))  # pyright: ignore[reportPrivateUsage]
 
 
 # Running
@@ -219,7 +219,7 @@ def test_one_screen_says_what_holds_commands_and_from_where(place: Place) -> Non
 
 
 def test_where_nothing_holds_commands_the_screen_says_why_and_what_to_do(place: Place) -> None:
-    chosen = Chosen(None, None, (TriedAdapter(Way("bubblewrap"), "it failed (bwrap: no)"),))
+    chosen = ChosenAdapter(None, None, (TriedAdapter(ConfiningWay("bubblewrap"), "it failed (bwrap: no)"),))
     status, text = row_of(chosen, mode="auto", network="inherit", required=False, container="podman")
     assert status == "warn"
     assert text.startswith(
@@ -250,11 +250,13 @@ def test_where_nothing_holds_commands_the_screen_says_why_and_what_to_do(place: 
     ],
 )
 def test_the_row_of_doctor(settings: dict[str, Any], row: tuple[str, str]) -> None:
-    assert row_of(Chosen(None, Way("bubblewrap", "full")), **settings) == row
+    assert row_of(ChosenAdapter(None, ConfiningWay("bubblewrap", "full")), **settings) == row
 
 
 def test_a_sandbox_that_is_required_and_missing_is_a_problem_for_doctor() -> None:
-    status, text = row_of(Chosen(None, None), mode="auto", network="inherit", required=True, container="none")
+    status, text = row_of(
+        ChosenAdapter(None, None), mode="auto", network="inherit", required=True, container="none"
+    )
     assert status == "fail"
     assert text.endswith("and sandbox.required = true")
 
@@ -325,7 +327,11 @@ def test_a_network_that_cannot_be_filtered_is_refused(place: Place) -> None:
     ran = run(place, "--network", "filtered", "--", "true")
     assert (ran.code, ran.err) == (3, f"bridle: {sentence('NoNetworkFilter', {})}\n")
     status, text = row_of(
-        Chosen(None, Way("landlock")), mode="auto", network="filtered", required=False, container="none"
+        ChosenAdapter(None, ConfiningWay("landlock")),
+        mode="auto",
+        network="filtered",
+        required=False,
+        container="none",
     )
     assert (status, text) == ("fail", sentence("NoNetworkFilter", {}))
 

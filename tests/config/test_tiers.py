@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.config.origins import GivenOption, Source
+from bridle.config.origins import GivenOption, SettingsSource
 from bridle.config.setting_table import MODES, SETTINGS, defaults, key_of, path_of
 from bridle.config.tiers import Tiers, load, merge, merged
 from bridle.conformance import vectors
@@ -102,7 +102,7 @@ SCALARS = ("mode", "model", "budget.max_steps", "budget.usd_per_session", "conte
 
 @given(st.lists(TABLE, min_size=1, max_size=4))
 def test_the_origin_is_the_highest_place_that_says_something(tables: list[dict[str, Any]]):
-    sources = [Source("config", str(number), table) for number, table in enumerate(tables)]
+    sources = [SettingsSource("config", str(number), table) for number, table in enumerate(tables)]
     tiers = Tiers(sources)
     for key in SCALARS:
         value, origin = tiers.get(key), tiers.origin(key)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bridle.credentials.encrypted import EncryptedStore
-from bridle.credentials.locks import Keys
+from bridle.credentials.locks import LockKeys
 
 
 def made_key(number: int = 0) -> str:
@@ -28,7 +28,7 @@ class Vault:
         self.notices: list[str] = []
 
     def open(self, *, typed: str | None = None, **env: str) -> EncryptedStore:
-        keys = Keys(
+        keys = LockKeys(
             env=env,
             key_path=str(self.key_path),
             ask=None if typed is None else lambda: typed,

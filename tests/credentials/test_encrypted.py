@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridle.conformance.port_checks import check_credential_store
 from bridle.credentials import seal_format
 from bridle.credentials.encrypted import EncryptedStore
-from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, Keys, SealLock, checked
+from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, SealLock, checked
 from bridle.credentials.records import ApiKey, CredentialError, SignIn, decoded, encoded
 from credentials.credential_kit import Vault, a_secret, made_key
 
@@ -107,7 +107,7 @@ def test_a_wrong_passphrase_is_refused_and_asked_for_again(vault: Vault) -> None
     key = stored(vault, **{PASSPHRASE: phrase})
     assert reason_of(vault, **{PASSPHRASE: a_secret()}) == "CredentialsWrongKey"
     typed = iter(["wrong", phrase])
-    keys = Keys(env={}, key_path=str(vault.key_path), ask=lambda: next(typed))
+    keys = LockKeys(env={}, key_path=str(vault.key_path), ask=lambda: next(typed))
     store = EncryptedStore(str(vault.path), keys)
     with pytest.raises(CredentialError, match="does not open"):
         store.get("work")

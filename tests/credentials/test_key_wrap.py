@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridle.base.files import FileLock
 from bridle.credentials.key_wrap import LocalKeyWrap, NewerWrap, Wrap, decoded, encoded, key_id, unwrap, wrap
-from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, Keys, SealLock
+from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, LockKeys, SealLock
 from bridle.credentials.records import CredentialError
 from credentials.credential_kit import Vault, made_key
 
@@ -23,12 +23,12 @@ CHEAP = SealLock(kind="passphrase", salt="00" * SALT_BYTES, memory_kib=8 * LANES
 
 def key_wrap(vault: Vault, **env: str) -> LocalKeyWrap:
     """What another process with this environment would wrap with."""
-    keys = Keys(env=env, key_path=str(vault.key_path))
+    keys = LockKeys(env=env, key_path=str(vault.key_path))
     store = vault.open(**env)
     return LocalKeyWrap(keys, path="sessions.key", store_lock=store.lock, prove_store=store.unlock)
 
 
-def trusting(keys: Keys, lock: SealLock | None) -> LocalKeyWrap:
+def trusting(keys: LockKeys, lock: SealLock | None) -> LocalKeyWrap:
     """A wrap that is told how the store is locked, and takes the keys for those of the store."""
     return LocalKeyWrap(keys, path="sessions.key", store_lock=lambda: lock, prove_store=lambda: None)
 
@@ -190,9 +190,9 @@ def test_a_typed_passphrase_is_asked_for_once_for_all_wraps_of_a_file(vault: Vau
         typed.append("new")
         return "new"
 
-    keys = Keys(env={}, key_path=str(vault.key_path), ask=ask)
+    keys = LockKeys(env={}, key_path=str(vault.key_path), ask=ask)
     old, new = (msgspec.structs.replace(CHEAP, salt=digit * 2 * SALT_BYTES) for digit in "12")
-    writing = Keys(env={}, key_path=str(vault.key_path))
+    writing = LockKeys(env={}, key_path=str(vault.key_path))
     writing.remember(old, "old")
     writing.remember(new, "new")
     made = trusting(writing, old)
@@ -203,11 +203,11 @@ def test_a_typed_passphrase_is_asked_for_once_for_all_wraps_of_a_file(vault: Vau
 
 
 def test_a_wrong_passphrase_is_told_and_forgotten(vault: Vault) -> None:
-    writing = Keys(env={}, key_path=str(vault.key_path))
+    writing = LockKeys(env={}, key_path=str(vault.key_path))
     writing.remember(CHEAP, "right")
     data = trusting(writing, CHEAP).wrap(os.urandom(32))
     answers = iter(["wrong", "right"])
-    reading = trusting(Keys(env={}, key_path=str(vault.key_path), ask=lambda: next(answers)), None)
+    reading = trusting(LockKeys(env={}, key_path=str(vault.key_path), ask=lambda: next(answers)), None)
     with pytest.raises(CredentialError) as refused:
         reading.unwrap(data)
     assert refused.value.reason == "CredentialsWrongKey"

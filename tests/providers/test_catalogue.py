@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bridle.protocol.messages import Usage
 from bridle.providers.catalogue import TTL_MS, Catalogue, snapshot
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.model_facts import FREE, UNKNOWN, Beyond, ModelFacts
+from bridle.providers.model_facts import FREE, UNKNOWN, ModelFacts, PricesBeyond
 from bridle.providers.model_listing import ModelInfo
 from bridle.providers.presets import PRESETS, preset
 
@@ -91,7 +91,7 @@ def test_prices_of_two_sources_are_never_mixed(known: ModelFacts, words: ModelFa
 
 
 def test_a_long_request_is_paid_at_its_own_price_as_a_whole() -> None:
-    facts = ModelFacts(price_in=1, price_out=10, beyond=Beyond(tokens=1000, price_in=2, price_out=20))
+    facts = ModelFacts(price_in=1, price_out=10, beyond=PricesBeyond(tokens=1000, price_in=2, price_out=20))
     assert facts.cost(Usage(input_tokens=1000, output_tokens=100)) == pytest.approx(0.002)
     assert facts.cost(Usage(input_tokens=1001, output_tokens=100)) == pytest.approx(0.004002)
     assert facts.cost(Usage(input_tokens=1, cache_read_tokens=1000, output_tokens=0)) == pytest.approx(

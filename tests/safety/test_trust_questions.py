@@ -10,14 +10,14 @@ from bridle.base.visible import visible
 from bridle.clients.interaction.trust_question import trust_lines, trust_words
 from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.launches import ProgramLaunch
-from bridle.safety.trust.trust_questions import Before, Reviewed, file_question, launch_question
+from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
 
 NOW_MS = 1_792_000_000_000  # 14 October 2026
 DAY_MS = 86_400_000
 
 
 def asked(text: str, **facts: object) -> list[str]:
-    return told(file_question(Reviewed(shown="AGENTS.md", text=text, **facts), now_ms=NOW_MS))
+    return told(file_question(ReviewedText(shown="AGENTS.md", text=text, **facts), now_ms=NOW_MS))
 
 
 def told(question: TrustQuestion) -> list[str]:
@@ -62,7 +62,7 @@ def test_many_odd_lines_are_not_listed_without_end():
 
 @pytest.mark.requirement("G1.21", "G1.23")
 def test_a_changed_file_is_shown_as_the_change():
-    before = Before(approved_ms=NOW_MS - 2 * DAY_MS, text="# Shop\nBe kind.\n")
+    before = ApprovedBefore(approved_ms=NOW_MS - 2 * DAY_MS, text="# Shop\nBe kind.\n")
     assert asked("# Shop\nBe kind.\nBe brief.\nBe quick.\n", before=before) == [
         "AGENTS.md changed since you trusted it (12 Oct).  +2 \u22120",
         "    1    # Shop",
@@ -74,19 +74,19 @@ def test_a_changed_file_is_shown_as_the_change():
 
 @pytest.mark.requirement("G1.24")
 def test_a_change_of_something_to_type_is_pointed_out():
-    before = Before(approved_ms=NOW_MS, text="Run `make`.\n")
+    before = ApprovedBefore(approved_ms=NOW_MS, text="Run `make`.\n")
     assert asked("Run `curl x | sh`.\n", before=before)[-1] == "! the change touches code or commands"
 
 
 def test_a_change_nobody_can_see_is_still_said():
-    before = Before(approved_ms=NOW_MS, text="one\ntwo\n")
+    before = ApprovedBefore(approved_ms=NOW_MS, text="one\ntwo\n")
     assert asked("one\r\ntwo\r\n", before=before)[1:] == [
         "    …    only line ends or characters that a screen does not show changed"
     ]
 
 
 def test_without_a_copy_of_what_was_trusted_the_whole_file_is_shown():
-    lines = asked("one\ntwo\n", before=Before(approved_ms=NOW_MS - 400 * DAY_MS))
+    lines = asked("one\ntwo\n", before=ApprovedBefore(approved_ms=NOW_MS - 400 * DAY_MS))
     assert lines == [
         "AGENTS.md changed since you trusted it (9 Sep 2025).  2 lines",
         "    1  one",
@@ -141,10 +141,10 @@ def test_a_program_is_shown_with_everything_around_it():
 @settings(max_examples=80, deadline=None)
 @given(st.text(max_size=60), st.one_of(st.none(), st.text(max_size=60)), st.text(min_size=1, max_size=8))
 def test_whatever_a_file_says_it_forges_no_line_and_hides_nothing(text: str, before: str | None, name: str):
-    file = Reviewed(
+    file = ReviewedText(
         shown=name,
         text=text,
-        before=None if before is None else Before(approved_ms=0, text=before),
+        before=None if before is None else ApprovedBefore(approved_ms=0, text=before),
     )
     title, *rows = told(file_question(file, now_ms=NOW_MS))
     assert all(visible(row, newlines=False) == row for row in (title, *rows))

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from bridle.base.processes import CannotStart, Processes
-from bridle.sandbox.adapter_choice import ORDER, Chooser, TriedAdapter, Way, adapter_for
+from bridle.sandbox.adapter_choice import ORDER, Chooser, ConfiningWay, TriedAdapter, adapter_for
 from bridle.sandbox.adapters import Launch
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.plain_spawn import find_program
 
 needs_an_adapter = pytest.mark.skipif(
-    all(adapter_for(Way(name, "full" if name == "bubblewrap" else "")) is None for name in ORDER),
+    all(adapter_for(ConfiningWay(name, "full" if name == "bubblewrap" else "")) is None for name in ORDER),
     reason="nothing on this machine can confine",
 )
 

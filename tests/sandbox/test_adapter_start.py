@@ -23,8 +23,8 @@ from bridle.sandbox.adapter_start import HeldBack, start
 from bridle.sandbox.adapters import Launch, NeverRan
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement, HostContext, Network
-from bridle.sandbox.gate import Gate, Prepared
-from bridle.sandbox.mount_check import Expected, expected_mounts, mounted_now
+from bridle.sandbox.gate import Gate, PreparedMounts
+from bridle.sandbox.mount_check import ExpectedMounts, expected_mounts, mounted_now
 from bridle.sandbox.mount_list import Mount
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.thread_limits import HeldThread, drop_capabilities
@@ -301,7 +301,9 @@ async def test_more_than_a_pipe_of_this_user_holds_is_told_too() -> None:
     def make() -> None:
         pass
 
-    gate = Gate(lambda: Prepared(options, make, lambda: Expected(*[frozenset()] * 3, {}, frozenset())))
+    gate = Gate(
+        lambda: PreparedMounts(options, make, lambda: ExpectedMounts(*[frozenset()] * 3, {}, frozenset()))
+    )
     teller = threading.Thread(target=tell, args=(gate,))
     teller.start()
     while chunk := await asyncio.to_thread(os.read, int(gate.arguments[1]), 1 << 20):
@@ -330,11 +332,11 @@ async def test_nothing_is_mounted_before_there_is_something_to_mount_it_on(box: 
         there.append(mask.exists())
         mask.mkdir(0o1700)
 
-    def prepare() -> Prepared:
+    def prepare() -> PreparedMounts:
         root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         mounts = ["--bind", str(box.workspace), str(box.workspace), "--tmpfs", str(mask)]
         meant = [Mount("/", "read-only"), Mount(str(box.workspace), "writable"), Mount(str(mask), "masked")]
-        return Prepared(
+        return PreparedMounts(
             [*root, *gate.wait, *mounts], make, lambda: expected_mounts(meant, Confinement(), mounted_now())
         )
 

@@ -17,7 +17,7 @@ from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.landlock import Landlock, available
 from bridle.sandbox.plain_spawn import ConfinedProcess
-from bridle.sandbox.proxy import Outside
+from bridle.sandbox.proxy import OutsideNetwork
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.unshare import Unshare, programs
 from bridle.sandbox.way_out import PORT
@@ -56,7 +56,7 @@ class Desk:
             self.processes,
             place=lambda: HostContext(home=str(self.home)),
             choose=choose,
-            outside=Outside(SystemClock(), network.resolve, network.connect),
+            outside=OutsideNetwork(SystemClock(), network.resolve, network.connect),
         )
 
     async def start(self, script: str, *hosts: str, output: bytearray, **policy: object) -> ConfinedProcess:

@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.mount_check import Expected, Now, expected_mounts, first_difference
+from bridle.sandbox.mount_check import ExpectedMounts, MountNow, expected_mounts, first_difference
 from bridle.sandbox.mount_list import Mount
 
 ROOT = "/newroot"
 WRITABLE, READ_ONLY = "rw,nosuid,nodev,relatime", "ro,nosuid,nodev,relatime"
 
 
-def now(device: str, root: str, point: str) -> Now:
-    return Now(point, device, root, point, frozenset({"rw"}))
+def now(device: str, root: str, point: str) -> MountNow:
+    return MountNow(point, device, root, point, frozenset({"rw"}))
 
 
 MACHINE = (now("8:1", "/", "/"), now("8:2", "/", "/home"), now("0:5", "/", "/dev"), now("0:30", "/", "/sys"))
@@ -27,7 +27,7 @@ MOUNTS = (
 )
 
 
-def expected(mounts: tuple[Mount, ...] = MOUNTS, machine: tuple[Now, ...] = MACHINE) -> Expected:
+def expected(mounts: tuple[Mount, ...] = MOUNTS, machine: tuple[MountNow, ...] = MACHINE) -> ExpectedMounts:
     return expected_mounts(mounts, Confinement(scratch="/home/me/scratch"), machine)
 
 
@@ -120,7 +120,7 @@ def test_a_folder_is_found_again_whatever_it_is_called(parts: list[str], held_by
 
     folder = "/" + "/".join(parts)
     holding = "/" + "/".join(parts[:held_by])
-    machine = (now("8:1", "/", "/"), Now(holding, "8:2", "/vol", spelled(holding), frozenset()))
+    machine = (now("8:1", "/", "/"), MountNow(holding, "8:2", "/vol", spelled(holding), frozenset()))
     meant = expected((Mount("/", "read-only"), Mount(folder, "writable")), machine)
     root = spelled("/vol" + folder[len(holding.rstrip("/")) :])
     lines = [

@@ -18,7 +18,7 @@ from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.landlock import Landlock, available
 from bridle.sandbox.plain_spawn import ConfinedProcess, EnvOnlySpawn
-from bridle.sandbox.probe_world import TEMPORARY, World, probe_world
+from bridle.sandbox.probe_world import TEMPORARY, ProbeWorld, probe_world
 from bridle.sandbox.probes import PROBES, PROXY_PROBES, Probe, Result, StartFor, probes_for, run_probes
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 
@@ -130,7 +130,7 @@ async def test_a_proxy_that_judges_nothing_is_found_out(processes: Processes, fo
         return Bubblewrap(BWRAP or "")
 
     class Gullible:
-        def __init__(self, world: World) -> None:
+        def __init__(self, world: ProbeWorld) -> None:
             outside = world.network
 
             async def resolve(host: str) -> list[str]:

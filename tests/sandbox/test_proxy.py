@@ -17,7 +17,7 @@ from bridle.sandbox.proxy import (
     MOST_HOSTS,
     MOST_NOTES,
     HostProxy,
-    Outside,
+    OutsideNetwork,
 )
 from bridle.sandbox.proxy_request import MAX_HEAD_BYTES
 from web_kit import OTHER, PUBLIC, Network, Peer, WebServer, answer, saying
@@ -54,7 +54,7 @@ class Proxied:
 @contextlib.asynccontextmanager
 async def proxied(network: Network, *hosts: str, clock: Clock | None = None) -> AsyncIterator[Proxied]:
     listener = socket.create_server(("127.0.0.1", 0))
-    proxy = HostProxy(hosts, Outside(clock or SystemClock(), network.resolve, network.connect))
+    proxy = HostProxy(hosts, OutsideNetwork(clock or SystemClock(), network.resolve, network.connect))
     proxy.serve(listener)
     try:
         yield Proxied(proxy, listener.getsockname()[1])
@@ -260,7 +260,7 @@ async def test_so_many_are_served_at_once_and_the_others_wait_for_their_turn() -
 
 async def test_after_so_many_connections_no_more_are_taken_and_that_is_said() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
-    proxy = HostProxy((), Outside(SystemClock()), most_in_all=3)
+    proxy = HostProxy((), OutsideNetwork(SystemClock()), most_in_all=3)
     proxy.serve(listener)
     way = Proxied(proxy, listener.getsockname()[1])
     for _ in range(3):

@@ -11,7 +11,7 @@ from bridle.base.clock import Clock
 from bridle.base.files import repository_root
 from bridle.base.paths import SessionFolders
 from bridle.config.folders import Folders
-from bridle.config.tiers import Written
+from bridle.config.tiers import WrittenEntry
 from bridle.config.workspace import project_folder
 from bridle.engine.features import Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.journal import Journal
@@ -105,7 +105,7 @@ def hooks(found: SessionHooks, checks: Callable[[], tuple[ToolLayer, ...]]) -> F
     )
 
 
-def written_hook(entry: Written) -> WrittenHook:
+def written_hook(entry: WrittenEntry) -> WrittenHook:
     """An entry of a settings file as hooks read it."""
     origin = entry.origin
     return WrittenHook(

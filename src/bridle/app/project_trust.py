@@ -28,7 +28,7 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice
 from bridle.safety.trust.approvals import Approvals, content_digest
 from bridle.safety.trust.trust_items import TrustItem, hook_item, launch_item, server_launch
-from bridle.safety.trust.trust_questions import Reviewed
+from bridle.safety.trust.trust_questions import ReviewedText
 
 
 def is_agreed_secret(approvals: Approvals, root: str) -> Callable[[bytes], bool]:
@@ -157,7 +157,7 @@ def _secrets_items(root: str) -> Iterator[TrustItem]:
         path=PROJECT_SECRETS_FILE,
         shown=PROJECT_SECRETS_FILE,
         digest=content_digest(data),
-        reviewed=Reviewed(
+        reviewed=ReviewedText(
             shown=PROJECT_SECRETS_FILE,
             text=text,
             kind="config",
@@ -175,7 +175,7 @@ def _instruction_item(file: InstructionFile) -> TrustItem:
         shown=file.shown,
         digest=file.sha256,
         data=file.data,
-        reviewed=Reviewed(
+        reviewed=ReviewedText(
             shown=file.shown,
             text=file.text,
             changed_ms=file.changed_ms,
@@ -193,7 +193,7 @@ def _config_item(file: WorkspaceFile) -> TrustItem:
         shown=file.shown,
         digest=file.sha256,
         data=file.data,
-        reviewed=Reviewed(
+        reviewed=ReviewedText(
             shown=file.shown, text=file.data.decode("utf-8", "replace"), kind="config", wishes=file.wishes
         ),
     )

@@ -34,7 +34,7 @@ from bridle.tools.jobs import Jobs
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
-    from bridle.base.web import Wanted, WebAnswer
+    from bridle.base.web import RefuseBody, WebAnswer
     from bridle.safety.trust.approved_edits import ApprovedEdits
 
 BROUGHT = ToolOrigin(scope="programmatic")
@@ -115,7 +115,7 @@ def tools(parts: SessionParts) -> Feature:
     """The built-in tools, and the commands they left running."""
     conversation, jobs = parts.journal.conversation, Jobs(parts.journal.emit)
 
-    async def fetch(url: str, wanted: Wanted) -> WebAnswer:
+    async def fetch(url: str, wanted: RefuseBody) -> WebAnswer:
         return await parts.services.fetch()(url, wanted, parts.gates().paths.judge_url)
 
     plan = exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan)

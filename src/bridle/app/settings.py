@@ -10,7 +10,7 @@ import msgspec
 from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin
 from bridle.config.problems import shown
-from bridle.config.tiers import Tiers, Written, load
+from bridle.config.tiers import Tiers, WrittenEntry, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
@@ -84,7 +84,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What settings and options say about hooks."""
 
-    written: tuple[Written, ...] = ()
+    written: tuple[WrittenEntry, ...] = ()
     timeout_ms: int | None = None
     failure_policy: str = "closed"
     allow_project_hooks: bool = False

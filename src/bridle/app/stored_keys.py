@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridle.credentials.encrypted import EncryptedStore
     from bridle.credentials.key_wrap import LocalKeyWrap
     from bridle.credentials.keychain import KeychainStore
-    from bridle.credentials.locks import Keys, LockKind
+    from bridle.credentials.locks import LockKeys, LockKind
     from bridle.credentials.oauth import OAuthClient
     from bridle.credentials.records import Credential
     from bridle.credentials.token_renewal import Renewal
@@ -242,10 +242,10 @@ class StoredKeys:
     def _is_file_missing(self) -> bool:
         return not os.path.lexists(store_path(self._where))
 
-    def _made_keys(self) -> Keys:
-        from bridle.credentials.locks import Keys
+    def _made_keys(self) -> LockKeys:
+        from bridle.credentials.locks import LockKeys
 
-        return Keys(
+        return LockKeys(
             env=self._env,
             key_path=key_path(self._where),
             ask=self._ask,

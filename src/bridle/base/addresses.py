@@ -54,7 +54,7 @@ _CARRIES_IPV4 = frozenset({0, 0xFFFF, 0xFFFF_0000, _NAT64})
 """What stands before an IPv4 address at the end of an IPv6 one: compatible, mapped, translated, NAT64."""
 
 
-class Number(NamedTuple):
+class AddressNumber(NamedTuple):
     """An address as a number of 32 or 128 bits."""
 
     bits: int
@@ -133,7 +133,7 @@ def _host_problem(host: str) -> str | None:
     return _worst(_numbers(plain))
 
 
-def _worst(numbers: Iterable[Number]) -> str | None:
+def _worst(numbers: Iterable[AddressNumber]) -> str | None:
     """What is wrong with the first of these that nobody may be sent to."""
     found = [*numbers]
     if kind := next((kind for number in found if (kind := _kind(number, _RANGES))), None):
@@ -141,7 +141,7 @@ def _worst(numbers: Iterable[Number]) -> str | None:
     return None if all(map(_is_given_out, found)) else "reserved address"
 
 
-def _is_given_out(number: Number) -> bool:
+def _is_given_out(number: AddressNumber) -> bool:
     """Whether anybody can have this address: of IPv6 only 2000::/3, and IPv4 behind a translator."""
     return number.bits == 32 or number.value >> 125 == 1 or number.value >> 32 == _NAT64
 
@@ -171,7 +171,7 @@ def _plain(host: str) -> str:
     return host
 
 
-def _numbers(host: str) -> Iterator[Number]:
+def _numbers(host: str) -> Iterator[AddressNumber]:
     """Every address the host may be read as; none for a name. Raises `_NotAnAddress`."""
     if host.startswith("["):
         yield from _from_ipv6(host[1:-1])
@@ -183,7 +183,7 @@ def _numbers(host: str) -> Iterator[Number]:
     if not readings:
         raise _NotAnAddress
     for value in readings:
-        yield Number(32, value)
+        yield AddressNumber(32, value)
 
 
 def _ipv4(parts: list[str], *, octal: bool) -> int | None:
@@ -205,7 +205,7 @@ def _part(part: str, *, octal: bool) -> int:
     return int(part, 8) if octal and len(part) > 1 and part.startswith("0") else int(part)
 
 
-def _from_ipv6(text: str) -> Iterator[Number]:
+def _from_ipv6(text: str) -> Iterator[AddressNumber]:
     from ipaddress import AddressValueError, IPv6Address
 
     try:
@@ -214,9 +214,9 @@ def _from_ipv6(text: str) -> Iterator[Number]:
         raise _NotAnAddress from None
     if "%" in text:  # a zone: an interface of this machine
         raise _NotAnAddress
-    yield Number(128, value)
+    yield AddressNumber(128, value)
     for embedded in _embedded(value):
-        yield Number(32, embedded)
+        yield AddressNumber(32, embedded)
 
 
 def _embedded(value: int) -> Iterator[int]:
@@ -236,7 +236,7 @@ def _embedded(value: int) -> Iterator[int]:
 _Ranges: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def _kind(number: Number, ranges: _Ranges) -> str | None:
+def _kind(number: AddressNumber, ranges: _Ranges) -> str | None:
     return next((kind for kind, bits, shift, base in _compiled(ranges) if number.bits == bits
                  and number.value >> shift == base), None)  # fmt: skip
 

@@ -17,7 +17,7 @@ MOST_UNREAD_BYTES: Final = 1 << 20
 _CHUNK: Final = 64 * 1024
 
 
-class Inlet:
+class InputPipe:
     """The standard input of a process, kept open. Whoever starts the process opens and ends it."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Inlet:
             self._taken.set_result(None)
 
 
-class Talking(Protocol):
+class TalkingProcess(Protocol):
     """A started process, as far as talking with it goes."""
 
     @property
@@ -131,7 +131,7 @@ class OutputPipe:
             self._room = asyncio.get_running_loop().create_future()
         return self._room
 
-    def follow(self, process: Talking) -> None:
+    def follow(self, process: TalkingProcess) -> None:
         """The process it is from, once that is known."""
         process.when_output_ends(self._end)
 
@@ -161,7 +161,7 @@ class OutputPipe:
 class DuplexProcess:
     """A process and both directions of talking with it. Whoever opened it stops it."""
 
-    def __init__(self, process: Talking, inlet: Inlet, outlet: OutputPipe) -> None:
+    def __init__(self, process: TalkingProcess, inlet: InputPipe, outlet: OutputPipe) -> None:
         self.pid = process.pid
         self.write = inlet.write
         self.close_input = inlet.close
@@ -170,9 +170,9 @@ class DuplexProcess:
         self.stop = process.stop
 
 
-async def open_duplex(start: Callable[[Inlet, OutputPipe], Awaitable[Talking]]) -> DuplexProcess:
+async def open_duplex(start: Callable[[InputPipe, OutputPipe], Awaitable[TalkingProcess]]) -> DuplexProcess:
     """`start` starts the process with these as its `stdin` and `on_output`."""
-    inlet, outlet = Inlet(), OutputPipe()
+    inlet, outlet = InputPipe(), OutputPipe()
     process = await start(inlet, outlet)
     outlet.follow(process)
     return DuplexProcess(process, inlet, outlet)

@@ -300,15 +300,15 @@ def read_each(paths: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:
             continue
 
 
-class Untrusted(OSError):
+class UntrustedFile(OSError):
     """Somebody else could have written a file that is obeyed. `strerror` says why and what to do, as a clause."""
 
 
 def read_trusted(path: str, limit: int, *, strict: bool = True) -> FileContents:
     """Read a file that grants authority as `read_limited` does, if only we or root could have written it.
 
-    Raises `Untrusted` where it belongs to somebody else or others can write it. Where it is not `strict` it may be a
-    link, as people have it who keep their settings elsewhere, and a group may write it: many have one of their own.
+    Raises `UntrustedFile` where it belongs to somebody else or others can write it. Where it is not `strict` it may be
+    a link, as people have it who keep their settings elsewhere, and a group may write it: many have one of their own.
     """
     follow = 0 if not strict else os.O_NOFOLLOW
     try:
@@ -316,7 +316,7 @@ def read_trusted(path: str, limit: int, *, strict: bool = True) -> FileContents:
     except OSError as problem:
         if problem.errno != errno.ELOOP or not strict:
             raise
-        raise Untrusted(errno.ELOOP, "it is a symbolic link; put the file itself there", path) from None
+        raise UntrustedFile(errno.ELOOP, "it is a symbolic link; put the file itself there", path) from None
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
@@ -325,9 +325,9 @@ def read_trusted(path: str, limit: int, *, strict: bool = True) -> FileContents:
             raise OSError(errno.EINVAL, "not a regular file", path)
         if status.st_uid not in (0, os.geteuid()):
             theirs = f"it belongs to user {status.st_uid}; if you wrote it: chown {os.geteuid()} {path}"
-            raise Untrusted(errno.EPERM, theirs, path)
+            raise UntrustedFile(errno.EPERM, theirs, path)
         if status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if strict else 0)):
-            raise Untrusted(
+            raise UntrustedFile(
                 errno.EPERM, f"others can write to it; if it is as you want it: chmod go-w {path}", path
             )
         return _read(fd, limit)

@@ -37,7 +37,7 @@ class GitFailed(Exception):
         self.problem = problem
 
 
-class Running(Protocol):
+class RunningGit(Protocol):
     """A started process, as far as it is needed here."""
 
     async def wait(self) -> int: ...
@@ -59,7 +59,7 @@ class StartGit(Protocol):
         on_output: Callable[[bytes], None],
         on_error: Callable[[bytes], None],
         enclosed: bool,
-    ) -> Running: ...
+    ) -> RunningGit: ...
 
 
 class GitAnswer(NamedTuple):

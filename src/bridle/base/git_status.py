@@ -10,7 +10,7 @@ class BadStatus(ValueError):
     """Not the output of `git status --porcelain=v2 -z`."""
 
 
-class Changed(NamedTuple):
+class ChangedPath(NamedTuple):
     """A path that is not as it was committed.
 
     `staged` and `unstaged` are git's letters (`M A D R C T U`, `.` for nothing, `?` for a path git does not know, `!`
@@ -37,7 +37,7 @@ class GitStatus(NamedTuple):
     upstream: str | None = None
     ahead: int | None = None
     behind: int | None = None
-    changes: tuple[Changed, ...] = ()
+    changes: tuple[ChangedPath, ...] = ()
 
 
 def parse_status(output: bytes) -> GitStatus:
@@ -46,7 +46,7 @@ def parse_status(output: bytes) -> GitStatus:
     if fields.pop():
         raise BadStatus("the last record is cut off")
     status = GitStatus()
-    changes: list[Changed] = []
+    changes: list[ChangedPath] = []
     records = iter(fields)
     for record in records:
         if record.startswith("# "):
@@ -86,15 +86,17 @@ def _count(text: str, sign: str) -> int:
 _WORDS_BEFORE_PATH = {"1": 8, "2": 9, "u": 10}
 
 
-def _changed(record: str) -> Changed:
+def _changed(record: str) -> ChangedPath:
     kind = record[:1]
     if kind in ("?", "!"):
         if record[1:2] != " " or not record[2:]:
             raise BadStatus(f"a record without a path: {record}")
-        return Changed(record[2:], kind, kind)
+        return ChangedPath(record[2:], kind, kind)
     before = _WORDS_BEFORE_PATH.get(kind)
     words = record.split(" ", before) if before is not None else []
     if before is None or len(words) <= before or not words[before] or len(words[1]) != 2:
         raise BadStatus(f"a record of another kind: {record}")
     staged, unstaged = words[1]
-    return Changed(words[before], staged, unstaged, conflict=kind == "u", submodule=words[2].startswith("S"))
+    return ChangedPath(
+        words[before], staged, unstaged, conflict=kind == "u", submodule=words[2].startswith("S")
+    )

@@ -72,7 +72,7 @@ def request_head(
     return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-class Sized:
+class SizedBody:
     """A body of a known length."""
 
     needs_end: Final = True
@@ -106,7 +106,7 @@ class UntilClose:
         return data
 
 
-class Chunked:
+class ChunkedBody:
     """A body in chunks of announced sizes. What `feed` returns depends on the bytes, never on the cuts."""
 
     needs_end: Final = True
@@ -171,7 +171,7 @@ class Chunked:
         self.overrun = len(data) > end + 2
 
 
-Body = Sized | UntilClose | Chunked
+Body = SizedBody | UntilClose | ChunkedBody
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
@@ -239,9 +239,9 @@ class HeadReader:
 def _body(status: int, headers: Mapping[str, str]) -> Body:
     """How the body ends. h11 has refused lengths that are no numbers or contradict each other."""
     if status in (204, 304):
-        return Sized(0)
+        return SizedBody(0)
     if "transfer-encoding" in headers:
-        return Chunked()
+        return ChunkedBody()
     if "content-length" in headers:
-        return Sized(int(headers["content-length"]))
+        return SizedBody(int(headers["content-length"]))
     return UntilClose()

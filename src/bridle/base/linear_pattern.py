@@ -22,11 +22,11 @@ _MOST_BUILDING: Final = 4 * MOST_STATES
 """How many parts of a pattern are built, also those that need no state: what is empty can be repeated without end."""
 _MOST_DEPTH: Final = 50
 
-Test: TypeAlias = Callable[[str], bool]
+CharacterTest: TypeAlias = Callable[[str], bool]
 _WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
 _DIGITS: Final = frozenset(string.digits)
 _BLANKS: Final = frozenset(" \t\n\r\f\v\u00a0\ufeff\u2028\u2029")
-_CLASSES: Final[dict[str, Test]] = {
+_CLASSES: Final[dict[str, CharacterTest]] = {
     "d": _DIGITS.__contains__,
     "D": lambda char: char not in _DIGITS,
     "w": _WORD.__contains__,
@@ -60,7 +60,7 @@ class Effort:
 class _State(NamedTuple):
     """`test` eats a character that it is true of; `at` holds at some places; neither: just go on."""
 
-    test: Test | None
+    test: CharacterTest | None
     at: Literal["", "^", "$", "b", "B"]
     out: list[int]
 
@@ -83,7 +83,7 @@ class _Sequence(NamedTuple):
     of: list[_Node]
 
 
-_Node: TypeAlias = "Test | _Repeat | _At | _Choice | _Sequence"
+_Node: TypeAlias = "CharacterTest | _Repeat | _At | _Choice | _Sequence"
 
 
 class LinearPattern:
@@ -278,7 +278,7 @@ class _Reader:
             raise BadPattern("a count goes from more to less")
         return least, most
 
-    def _escape(self) -> Test:
+    def _escape(self) -> CharacterTest:
         char = self._next()
         if char in _CLASSES:
             return _CLASSES[char]
@@ -296,9 +296,9 @@ class _Reader:
             raise UnsupportedPattern(f'"\\{char}" is not supported')
         return char
 
-    def _set(self) -> Test:
+    def _set(self) -> CharacterTest:
         negated = self._took("^")
-        tests: list[Test] = []
+        tests: list[CharacterTest] = []
         ranges: list[tuple[str, str]] = []
         while not self._took("]"):
             low = self._member(tests)
@@ -316,7 +316,7 @@ class _Reader:
                 ranges.append((low, low))
         return _any_of((*dict.fromkeys(tests), _within(ranges)), negated=negated)
 
-    def _member(self, tests: list[Test]) -> str | None:
+    def _member(self, tests: list[CharacterTest]) -> str | None:
         """One character of a set; None for a class, which goes to `tests` itself."""
         char = self._next()
         if char != "\\":
@@ -328,7 +328,7 @@ class _Reader:
         return "\b" if char == "b" else self._escaped(char)
 
 
-def _within(ranges: Iterable[tuple[str, str]]) -> Test:
+def _within(ranges: Iterable[tuple[str, str]]) -> CharacterTest:
     """Whether a character is in one of the ranges, however many there are."""
     lows, highs = list[str](), list[str]()
     for low, high in sorted(ranges):
@@ -345,6 +345,6 @@ def _within(ranges: Iterable[tuple[str, str]]) -> Test:
     return test
 
 
-def _any_of(tests: Iterable[Test], *, negated: bool) -> Test:
+def _any_of(tests: Iterable[CharacterTest], *, negated: bool) -> CharacterTest:
     found = tuple(tests)
     return lambda char: any(test(char) for test in found) != negated

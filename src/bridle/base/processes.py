@@ -32,7 +32,7 @@ from bridle.base.guardian import ControlGroupKeeper, Guardian
 from bridle.base.own_process import close_to_others
 
 if TYPE_CHECKING:
-    from bridle.base.duplex import Inlet
+    from bridle.base.duplex import InputPipe
     from bridle.base.surviving_processes import ProcessRecord
 
 Output = Callable[[bytes], "asyncio.Future[None] | None"]
@@ -115,7 +115,7 @@ class ProcessGroup:
         self._loop = asyncio.get_running_loop()
         self._pipes: dict[int, Output] = {}
         self._input: tuple[int, memoryview] | None = None
-        self._inlet: Inlet | None = None
+        self._inlet: InputPipe | None = None
         self._output: int | None = None
         self._on_output_end: Callable[[], None] | None = None
         self._exited = False
@@ -181,7 +181,7 @@ class ProcessGroup:
         if self._output not in self._pipes:
             ended()
 
-    def attach(self, pipes: Mapping[int, Output], stdin: "tuple[int, bytes | Inlet] | None") -> None:
+    def attach(self, pipes: Mapping[int, Output], stdin: "tuple[int, bytes | InputPipe] | None") -> None:
         """Read `pipes` into their callbacks and feed `stdin`; the descriptors belong to this object from
         here on."""
         self._output = next(iter(pipes))
@@ -362,7 +362,7 @@ class Processes:
         env: Mapping[str, str],
         on_output: Output,
         on_error: Output | None = None,
-        stdin: "bytes | Inlet | None" = None,
+        stdin: "bytes | InputPipe | None" = None,
         pass_fds: Sequence[int] = (),
         within: Within | None = None,
         ended: Callable[[], None] | None = None,
@@ -373,7 +373,7 @@ class Processes:
 
         Output arrives as it is written, in pieces of at most 64 KB, as fast as it is taken; nothing is kept. Without
         `on_error`, stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
-        one, an `Inlet` one that stays open. `pass_fds` are open in the process under the same numbers, and stay the
+        one, an `InputPipe` one that stays open. `pass_fds` are open in the process under the same numbers, and stay the
         caller's. `within` makes the call that starts it. `ended` is called once nothing of it runs any more.
         `terminate` asks it to end in place of SIGTERM to the group, and says whether it could.
         """
@@ -574,9 +574,9 @@ class _Head:
 class _Pipes:
     """Both ends of the pipes of one process that is about to start."""
 
-    def __init__(self, on_output: Output, on_error: Output | None, data: "bytes | Inlet | None") -> None:
+    def __init__(self, on_output: Output, on_error: Output | None, data: "bytes | InputPipe | None") -> None:
         self.ours: dict[int, Output] = {}
-        self.input: tuple[int, bytes | Inlet] | None = None
+        self.input: tuple[int, bytes | InputPipe] | None = None
         self.stdin = subprocess.DEVNULL
         self.stdout = subprocess.DEVNULL
         self.stderr = subprocess.STDOUT

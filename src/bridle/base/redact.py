@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from bridle.base.regex import compiled_later
-from bridle.base.secret_openings import FIRST, First, Openings
+from bridle.base.secret_openings import FIRST, FirstTexts, Openings
 from bridle.base.secret_shapes import BEFORE, Form, SecretShape
 
 Marker = Callable[[str], str]
@@ -118,7 +118,7 @@ class StreamRedactor:
     """
 
     def __init__(
-        self, marker: Marker = stored_marker, *, known: Iterable[str] = (), first: First = FIRST
+        self, marker: Marker = stored_marker, *, known: Iterable[str] = (), first: FirstTexts = FIRST
     ) -> None:
         self._marker = marker
         self._first = first

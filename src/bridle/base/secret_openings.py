@@ -41,7 +41,7 @@ _SCANNED = 256
 """A scan knows within this many characters from where it matches that it does."""
 
 
-class First:
+class FirstTexts:
     """The first texts of a process: as many as have so many characters together."""
 
     def __init__(self, size: int = _FIRST_SIZE) -> None:
@@ -53,13 +53,13 @@ class First:
         return self._left >= 0
 
 
-FIRST = First()
+FIRST = FirstTexts()
 
 
 class Openings:
     """Where openings stand in a text that follows on `before`. `final`: nothing follows the text."""
 
-    def __init__(self, text: str, before: str, *, final: bool, first: First = FIRST) -> None:
+    def __init__(self, text: str, before: str, *, final: bool, first: FirstTexts = FIRST) -> None:
         self._text = text
         self._final = final
         self._sure = 0  # before it, no opening goes unnoticed that matters
@@ -158,7 +158,7 @@ _ESCAPE_IN_JSON = compiled_later(rb"\\u001[bB]")
 class Prefilter:
     """Says of a text in UTF-8, or of that text inside JSON, whether it might hold a secret. False: there is none."""
 
-    def __init__(self, first: First) -> None:
+    def __init__(self, first: FirstTexts) -> None:
         self._first = first
 
     def __call__(self, data: bytes) -> bool:
@@ -180,7 +180,7 @@ class Prefilter:
         return False
 
 
-might_hold_secret = Prefilter(First())
+might_hold_secret = Prefilter(FirstTexts())
 
 
 def _folded(text: str) -> bytes:

@@ -43,12 +43,12 @@ Resolve: TypeAlias = Callable[[str], Awaitable[list[str]]]
 """All addresses of a name, as text. Raises OSError when there are none."""
 Connect: TypeAlias = Callable[[str, int], Coroutine[Any, Any, socket.socket]]
 """A non-blocking socket connected to exactly this address and port. Raises OSError."""
-Judge: TypeAlias = Callable[[str], str | None]
+JudgeAddress: TypeAlias = Callable[[str], str | None]
 """What is wrong with a URL or an address, in a few words; None when nothing is."""
-Wanted: TypeAlias = Callable[["Headers"], str | None]
+RefuseBody: TypeAlias = Callable[["Headers"], str | None]
 """Why a body with these headers is not wanted, as the end of a sentence; None when it is."""
 Headers: TypeAlias = Mapping[str, str]
-JudgedFetch: TypeAlias = "Callable[[str, Wanted, Judge], Awaitable[WebAnswer]]"
+JudgedFetch: TypeAlias = "Callable[[str, RefuseBody, JudgeAddress], Awaitable[WebAnswer]]"
 """Gets a page: see `Web.fetch`. The last argument says where a session must not go."""
 
 MAX_HOPS: Final = 5
@@ -116,8 +116,8 @@ class Web:
         *,
         env: Mapping[str, str],
         clock: Clock,
-        judge_url: Judge,
-        judge_address: Judge,
+        judge_url: JudgeAddress,
+        judge_address: JudgeAddress,
         resolve: Resolve | None = None,
         connect: Connect | None = None,
         tls: "Callable[[], ssl.SSLContext] | None" = None,
@@ -131,7 +131,7 @@ class Web:
         self._tls = tls or partial(tls_context, env)
         self._context: ssl.SSLContext | None = None
 
-    async def fetch(self, url: str, wanted: Wanted, judge_url: Judge | None = None) -> WebAnswer:
+    async def fetch(self, url: str, wanted: RefuseBody, judge_url: JudgeAddress | None = None) -> WebAnswer:
         """The page at this address. `wanted` is asked before a body is read. Cancelling closes the socket.
 
         `judge_url` takes the place of the one that holds otherwise, at every hop.
@@ -142,7 +142,7 @@ class Web:
         except TimeoutError:
             raise HttpFault("timeout", url, f"it took longer than {TOTAL_S:g} s") from None
 
-    async def _follow(self, text: str, wanted: Wanted, judge: Judge) -> WebAnswer:
+    async def _follow(self, text: str, wanted: RefuseBody, judge: JudgeAddress) -> WebAnswer:
         url = _judged(text, judge)
         for _ in range(MAX_HOPS + 1):
             answer = await self._get(url, wanted)
@@ -158,7 +158,7 @@ class Web:
             url = following
         raise HttpFault("protocol", url.origin, f"it redirects more than {MAX_HOPS} times")
 
-    async def _get(self, url: Url, wanted: Wanted) -> WebAnswer:
+    async def _get(self, url: Url, wanted: RefuseBody) -> WebAnswer:
         """One request and its answer, on a connection of its own that is closed behind it."""
         self._check_proxy(url)
         try:
@@ -234,7 +234,7 @@ class Web:
         return addresses
 
 
-def _judged(text: str, judge: Judge) -> Url:
+def _judged(text: str, judge: JudgeAddress) -> Url:
     """The parsed URL, if its text shows no reason against it: as it was written, and as it will be used."""
     if (problem := judge(text)) is not None:
         raise WebRefused(problem, _without_credentials(text))
@@ -247,7 +247,7 @@ def _judged(text: str, judge: Judge) -> Url:
     return url
 
 
-async def _answer(connection: HttpSocket, url: Url, head: AnswerHead, wanted: Wanted) -> WebAnswer:
+async def _answer(connection: HttpSocket, url: Url, head: AnswerHead, wanted: RefuseBody) -> WebAnswer:
     answer = WebAnswer(_shown(url), head.status, head.headers)
     if head.status // 100 != 2:
         return answer

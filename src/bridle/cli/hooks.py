@@ -24,7 +24,7 @@ from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.context import Actor, HookContext, context_of
 from bridle.safety.hooks.definitions import ABOUT_TOOLS, EVENTS, GATING, Hook, HookEvent, event_named
 from bridle.safety.hooks.hook_answers import HookAnswer, KeptOutput
-from bridle.safety.hooks.hook_process import Ran, run_command, started_by
+from bridle.safety.hooks.hook_process import HookRun, run_command, started_by
 from bridle.safety.hooks.hook_sources import FoundHooks, IgnoredHook, Project, find_hooks
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.trust.approvals import Approvals, is_trusted_file
@@ -230,7 +230,7 @@ def _head(hook: Hook) -> str:
     return f"{hook.event}  {hook.shown}" + (f"  ({hook.where})" if hook.where != hook.shown else "")
 
 
-def _told(hook: Hook, context: HookContext, ran: Ran) -> tuple[list[str], bool]:
+def _told(hook: Hook, context: HookContext, ran: HookRun) -> tuple[list[str], bool]:
     """What a person wants to know of a trial, and whether the hook says no."""
     answer = ran.answer
     if isinstance(answer, HookAnswer):

@@ -17,7 +17,7 @@ from bridle.cli.console import say, say_json, tell
 from bridle.cli.hidden_input import hidden_line, new_passphrase
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
-from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, Keys, LockKind
+from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, LockKind
 from bridle.credentials.records import ApiKey, Credential, CredentialError
 from bridle.protocol.errors import BridleError, UsageError
 
@@ -158,7 +158,7 @@ def _sealed(credentials: list[Credential], phrase: str) -> bytes:
     from bridle.credentials.records import encoded
     from bridle.credentials.seal_format import NONCE_BYTES, seal
 
-    lock = Keys(env={}, key_path="").new_lock("passphrase")
+    lock = LockKeys(env={}, key_path="").new_lock("passphrase")
     plain = encoded({credential.provider: credential for credential in credentials})
     return seal(plain, lock, derived(lock, phrase), os.urandom(NONCE_BYTES))
 

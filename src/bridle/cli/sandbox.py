@@ -31,10 +31,10 @@ from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandboxed import makes_a_repository
-from bridle.sandbox.adapter_choice import GAPS, Chooser, Chosen
+from bridle.sandbox.adapter_choice import GAPS, Chooser, ChosenAdapter
 from bridle.sandbox.confinement import Confinement, confinement_of
 from bridle.sandbox.container import container_around
-from bridle.sandbox.control_group import Most, memory_mib, writable_parents
+from bridle.sandbox.control_group import SharedLimits, memory_mib, writable_parents
 from bridle.sandbox.limits import OPEN_FILES, UNLIMITED
 from bridle.sandbox.plain_spawn import OWN_NETWORK
 
@@ -243,7 +243,7 @@ def _show(parsed: argparse.Namespace, here: SandboxContext) -> int:
     return say("\n".join(visible(line, newlines=False) for line in lines) + "\n")
 
 
-async def _found(state: str) -> tuple[Chosen, str]:
+async def _found(state: str) -> tuple[ChosenAdapter, str]:
     """What holds commands here, tried now where nothing does, so that the reasons can be told."""
     async with contextlib.AsyncExitStack() as stack:
         processes = Processes(adopts_orphans=True)
@@ -256,7 +256,7 @@ async def _found(state: str) -> tuple[Chosen, str]:
         return chosen, await version_of(chosen, processes)
 
 
-def _lines(here: SandboxContext, chosen: Chosen, version: str, tiers: Tiers) -> Iterator[str]:
+def _lines(here: SandboxContext, chosen: ChosenAdapter, version: str, tiers: Tiers) -> Iterator[str]:
     settings, policy = here.settings.sandbox, here.policy
     if policy.mode == "off":
         yield _line(
@@ -283,7 +283,7 @@ def _lines(here: SandboxContext, chosen: Chosen, version: str, tiers: Tiers) -> 
     yield _line("required", *_required(settings))
 
 
-def _writable(confinement: Confinement, here: SandboxContext, chosen: Chosen) -> Iterator[str]:
+def _writable(confinement: Confinement, here: SandboxContext, chosen: ChosenAdapter) -> Iterator[str]:
     covers = getattr(chosen.adapter, "covers", None)
     kept = covers is None or "read_only" in covers
     note = "without what tells programs what to do" if kept else "with what tells programs what to do"
@@ -318,7 +318,7 @@ def _limits(settings: SandboxSettings) -> tuple[str, str]:
     )
     together = UNLIMITED
     if writable_parents() is not None:
-        most = memory_mib(Most(settings.max_processes, settings.max_memory_mib))
+        most = memory_mib(SharedLimits(settings.max_processes, settings.max_memory_mib))
         together = f"of all commands together {settings.max_processes:,} processes and {most:,} MiB of memory"
     return f"no file above {size}", f"at most {OPEN_FILES:,} open files; {together}"
 
@@ -340,13 +340,13 @@ def _line(label: str, value: str, about: str) -> str:
     return f"{label:<{_LABEL}}{value:<{_VALUE - 2}}  {about}".rstrip()
 
 
-def _next(chosen: Chosen) -> str:
+def _next(chosen: ChosenAdapter) -> str:
     if chosen.way is None:
         return "Fix: install bubblewrap."
     return "Check it: bridle sandbox probe        Try it: bridle sandbox run -- CMD"
 
 
-def _data(here: SandboxContext, chosen: Chosen, version: str) -> dict[str, object]:
+def _data(here: SandboxContext, chosen: ChosenAdapter, version: str) -> dict[str, object]:
     policy = here.policy
     confinement = None if policy.mode == "off" else confinement_of(policy, here.place)
     return {
@@ -388,7 +388,7 @@ def sandbox_row(tiers: Tiers, env: Mapping[str, str]) -> tuple[Status, str]:
 
 
 def row_of(
-    chosen: Chosen, *, mode: str, network: str, required: bool, container: str, counted: bool = False
+    chosen: ChosenAdapter, *, mode: str, network: str, required: bool, container: str, counted: bool = False
 ) -> tuple[Status, str]:
     """`counted`: memory and processes of commands are."""
     inside = "" if container == "none" else f", inside {container}"

@@ -12,7 +12,7 @@ from bridle.base.paths import session_folders
 from bridle.base.processes import CannotStart, Processes
 from bridle.config.folders import Folders
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapter_choice import ORDER, Chosen, TriedAdapter, find_program
+from bridle.sandbox.adapter_choice import ORDER, ChosenAdapter, TriedAdapter, find_program
 from bridle.sandbox.confinement import HostContext
 
 _VERSION_S = 5.0
@@ -42,7 +42,7 @@ class SandboxContext(NamedTuple):
         return this_place(self.where, self.env)
 
 
-async def version_of(chosen: Chosen, processes: Processes) -> str:
+async def version_of(chosen: ChosenAdapter, processes: Processes) -> str:
     """The version of what holds commands, as far as it tells one."""
     program = {"bubblewrap": "bwrap", "unshare": "unshare"}.get(chosen.way.name if chosen.way else "")
     path = find_program(program) if program else None

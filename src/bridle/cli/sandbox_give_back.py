@@ -14,7 +14,7 @@ from bridle.cli.console import say
 from bridle.cli.trust import typed_line
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.sandbox.aftermath import PUT_ASIDE, put_aside
-from bridle.sandbox.lookout import Came
+from bridle.sandbox.lookout import MadeFile
 
 _NAME = re.compile(rf"(.+){re.escape(PUT_ASIDE)}-\d+")
 _MOST_LINES = 200
@@ -55,7 +55,7 @@ def _give_back(aside: str, place: str, cwd: str) -> None:
         return
     if _state(aside) != seen:
         raise CommandRefused("GiveBackChanged", path=visible(os.path.relpath(aside, cwd), newlines=False))
-    put_aside(Came(place, "makes room"))
+    put_aside(MadeFile(place, "makes room"))
     os.rename(aside, place)
     say("It is back.\n")
 

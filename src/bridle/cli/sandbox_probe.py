@@ -16,7 +16,7 @@ from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.sandbox.adapter_choice import Chooser, Chosen
+from bridle.sandbox.adapter_choice import Chooser, ChosenAdapter
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.container import container_around
 from bridle.sandbox.probes import ProbeOutcome, Result, StartFor, probes_for, run_probes
@@ -104,7 +104,7 @@ async def _probe(here: SandboxContext, *, only: str | None, as_json: bool) -> in
         await processes.close()
 
 
-async def _chosen(only: str | None, here: SandboxContext, processes: Processes) -> Chosen:
+async def _chosen(only: str | None, here: SandboxContext, processes: Processes) -> ChosenAdapter:
     chooser = Chooser(processes, state=here.where.state, only=only)  # pyright: ignore[reportArgumentType]  a choice of the parser
     return await chooser.choose()
 
@@ -128,7 +128,7 @@ def _start_for(adapter: Adapter, processes: Processes) -> StartFor:
     )
 
 
-def _nothing_to_probe(only: str | None, chosen: Chosen) -> str:
+def _nothing_to_probe(only: str | None, chosen: ChosenAdapter) -> str:
     if only is None:
         return sentence("NoSandbox", {})
     return f"{only} does not work here: {dict(why_not(chosen.attempts)).get(only, 'it is not there')}"

@@ -13,7 +13,7 @@ from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
-    from bridle.base.git_status import Changed
+    from bridle.base.git_status import ChangedPath
 
 MAX_DIFF_BYTES = 32 * 1024
 MAX_NAMES = 20
@@ -50,11 +50,11 @@ async def _changes(repository: Repository, below: str, shows: Callable[[str], bo
     """What changed at or below the path `below`, or anywhere; empty where nothing did."""
     root = await repository.root()
 
-    def is_meant(change: Changed) -> bool:
+    def is_meant(change: ChangedPath) -> bool:
         path = os.path.join(root, change.path)
         return not below or path == below or path.startswith(f"{below}/")
 
-    def may_be_seen(change: Changed) -> bool:
+    def may_be_seen(change: ChangedPath) -> bool:
         return all(shows(os.path.join(root, path)) for path in (change.path, change.before) if path)
 
     changes = list(filter(is_meant, (await repository.status()).changes))
@@ -77,7 +77,7 @@ def _absolute(cwd: str, path: str) -> str:
     return os.path.normpath(os.path.join(cwd, path)) if path else ""
 
 
-def _listed(lead: str, changes: list[Changed]) -> list[str]:
+def _listed(lead: str, changes: list[ChangedPath]) -> list[str]:
     if not changes:
         return []
     names = ", ".join(change.path for change in changes[:MAX_NAMES])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from bridle.base.regex import compiled_later
-from bridle.config.setting_table import LineNumbers, Path
+from bridle.config.setting_table import LineNumbers, SettingPath
 
 _BARE = compiled_later(r"[A-Za-z0-9_-]+")
 _SCALAR = compiled_later(r"[^\s,\]}#][^,\]}#\n]*")
@@ -94,8 +94,8 @@ def _follow(scan: _Text, read: Callable[[_Text], None]) -> None:
 
 
 def _toml(scan: _Text) -> None:
-    counts: dict[Path, int] = {}
-    table: Path = ()
+    counts: dict[SettingPath, int] = {}
+    table: SettingPath = ()
     scan.match(_BLANK)
     while not scan.ended:
         if scan.looking_at("["):
@@ -105,14 +105,14 @@ def _toml(scan: _Text) -> None:
         scan.match(_BLANK)
 
 
-def _header(scan: _Text, counts: dict[Path, int]) -> Path:
+def _header(scan: _Text, counts: dict[SettingPath, int]) -> SettingPath:
     line = scan.line()
     listed = scan.take("[[")
     if not listed:
         scan.need("[")
     names = _dotted(scan)
     scan.need("]]" if listed else "]")
-    path: Path = ()
+    path: SettingPath = ()
     for position, name in enumerate(names, 1):
         path = (*path, name)
         scan.lines.setdefault(path, line)
@@ -124,7 +124,7 @@ def _header(scan: _Text, counts: dict[Path, int]) -> Path:
     return path
 
 
-def _pair(scan: _Text, table: Path) -> None:
+def _pair(scan: _Text, table: SettingPath) -> None:
     line = scan.line()
     path = table
     for name in _dotted(scan):
@@ -161,7 +161,7 @@ def _unescaped(quoted: str) -> str:
     return tomllib.loads(f"name = {quoted}")["name"]
 
 
-def _toml_value(scan: _Text, path: Path) -> None:
+def _toml_value(scan: _Text, path: SettingPath) -> None:
     if scan.looking_at('"""'):
         scan.match(_LONG_BASIC)
     elif scan.looking_at("'''"):
@@ -178,7 +178,7 @@ def _toml_value(scan: _Text, path: Path) -> None:
         scan.match(_SCALAR)
 
 
-def _entry(scan: _Text, path: Path) -> None:
+def _entry(scan: _Text, path: SettingPath) -> None:
     scan.lines[path] = scan.line()
     _toml_value(scan, path)
 
@@ -200,7 +200,7 @@ def _entries(scan: _Text, end: str, blank: re.Pattern[str], entry: Callable[[int
 # JSON
 
 
-def _json_value(scan: _Text, path: Path) -> None:
+def _json_value(scan: _Text, path: SettingPath) -> None:
     scan.match(_JSON_BLANK)
     if scan.looking_at('"'):
         scan.match(_BASIC)
@@ -212,12 +212,12 @@ def _json_value(scan: _Text, path: Path) -> None:
         scan.match(_JSON_SCALAR)
 
 
-def _json_entry(scan: _Text, path: Path) -> None:
+def _json_entry(scan: _Text, path: SettingPath) -> None:
     scan.lines[path] = scan.line()
     _json_value(scan, path)
 
 
-def _json_pair(scan: _Text, table: Path) -> None:
+def _json_pair(scan: _Text, table: SettingPath) -> None:
     import msgspec
 
     line = scan.line()

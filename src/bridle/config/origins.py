@@ -14,8 +14,8 @@ from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import (
     LineNumbers,
     Node,
-    Path,
     Setting,
+    SettingPath,
     Table,
     canonical,
     key_of,
@@ -61,7 +61,7 @@ class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
         return place if self.line is None else f"{place}, line {self.line}"
 
 
-class Source:
+class SettingsSource:
     """Checked values under our names, from one place. Nobody changes them."""
 
     def __init__(
@@ -79,11 +79,11 @@ class Source:
         self.values = values
         self._lines = lines or {}
 
-    def origin(self, path: Path) -> ValueOrigin:
+    def origin(self, path: SettingPath) -> ValueOrigin:
         return ValueOrigin(tier=self.tier, name=self.name, path=self.path, line=line_of(self._lines, path))
 
     def __repr__(self) -> str:  # without values: there may be keys among them
-        return f"Source({self.tier!r}, {self.name!r})"
+        return f"SettingsSource({self.tier!r}, {self.name!r})"
 
 
 class GivenOption(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class GivenOption(msgspec.Struct, frozen=True):
 
 
 class GivenSettings(msgspec.Struct, frozen=True):
-    sources: list[Source]
+    sources: list[SettingsSource]
     problems: list[Problem]
 
 
@@ -125,14 +125,14 @@ def flag_sources(sets: Sequence[str], options: Iterable[GivenOption]) -> GivenSe
     return given
 
 
-class Settable(NamedTuple):
+class NamedSetting(NamedTuple):
     """One setting named by a person: where it stands, and its row in the table."""
 
     path: tuple[str, ...]
     setting: Setting | None
 
 
-def settable(key: str) -> Settable:
+def settable(key: str) -> NamedSetting:
     """The place a dotted key names, under our names. Raises ValueError with a clause that says what is wrong.
 
     A list of tables may be named as a whole; it has no row of its own.
@@ -145,7 +145,7 @@ def settable(key: str) -> Settable:
     path: tuple[str, ...] = ()
     for part in parts:
         if node.setting is not None and node.setting.kind.wanted.startswith("a table"):
-            return Settable((*path, *parts[len(path) :]), None)
+            return NamedSetting((*path, *parts[len(path) :]), None)
         name = canonical(node, part)
         if name is None or node.listed is not None:
             raise ValueError(unknown_clause(node, (*path, part)))
@@ -154,7 +154,7 @@ def settable(key: str) -> Settable:
     if node.setting is None and node.listed is None:
         names = ", ".join(f"{key}.{child}" for child in node.children if child != "*") or f"{key}.NAME"
         raise ValueError(f"{shown(key)} is a section; name one of its settings ({names})")
-    return Settable(path, node.setting)
+    return NamedSetting(path, node.setting)
 
 
 def value_of(text: str, setting: Setting | None) -> Any:
@@ -218,7 +218,7 @@ def _add(given: GivenSettings, tier: SettingsTier, name: str, path: tuple[str, .
     checked = _check(nested(path, value), _reporter(name))
     given.problems.extend(checked.problems)
     if not checked.problems:
-        given.sources.append(Source(tier, name, checked.values))
+        given.sources.append(SettingsSource(tier, name, checked.values))
 
 
 class _CheckedTable(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.config.problems import Problem, shown, shown_names
 from bridle.config.setting_table import nearest
-from bridle.config.settings_file import Parsed, SettingsFile, read
+from bridle.config.settings_file import ParsedFile, SettingsFile, read
 
 DEFAULT = "default"
 SCHEMA_VERSION = 1
@@ -25,7 +25,7 @@ class Preset(msgspec.Struct, frozen=True):
     """What a profile says besides its header, or why there is none."""
 
     place: SettingsFile | None
-    parsed: Parsed
+    parsed: ParsedFile
 
 
 def shipped_folder() -> str:
@@ -42,7 +42,7 @@ def profile_names(config_folder: str) -> list[str]:
 def read_profile(chosen: str, *, config_folder: str, relative_to: str) -> Preset:
     """The profile a person chose: a name, or a path (with a slash, or ending in .toml), which must exist."""
     if chosen == DEFAULT and not os.path.lexists(_own(config_folder, DEFAULT)):
-        return Preset(None, Parsed({}, {}, []))
+        return Preset(None, ParsedFile({}, {}, []))
     path = _path_of(chosen, config_folder, relative_to)
     if path is None:
         return _missing(chosen, profile_names(config_folder))
@@ -75,14 +75,14 @@ def _missing(chosen: str, names: list[str]) -> Preset:
     there = f"there are {shown_names(names)}"
     hint = f"nearest: {close}; {there}" if close else there
     clause = f'there is no profile "{shown(chosen)}" ({hint})'
-    return Preset(None, Parsed({}, {}, [Problem(severity="error", source="profile", problem=clause)]))
+    return Preset(None, ParsedFile({}, {}, [Problem(severity="error", source="profile", problem=clause)]))
 
 
-def _without_header(place: SettingsFile, parsed: Parsed) -> Parsed:
+def _without_header(place: SettingsFile, parsed: ParsedFile) -> ParsedFile:
     version = parsed.values.get("schema_version", SCHEMA_VERSION)
     values = {key: value for key, value in parsed.values.items() if key not in HEADER}
     if type(version) is int and 0 < version <= SCHEMA_VERSION:
-        return Parsed(values, parsed.lines, parsed.problems)
+        return ParsedFile(values, parsed.lines, parsed.problems)
     line = parsed.lines.get(("schema_version",))
     clause = f"schema_version = {shown(str(version))} is not one this Bridle knows (up to {SCHEMA_VERSION})"
-    return Parsed({}, {}, [*parsed.problems, place.error(clause, line)])
+    return ParsedFile({}, {}, [*parsed.problems, place.error(clause, line)])

@@ -18,9 +18,9 @@ import msgspec
 from bridle.base.regex import compiled_later
 from bridle.protocol.events import Mode, Verdict
 
-Path: TypeAlias = tuple[str | int, ...]
+SettingPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands: names, and positions in lists."""
-LineNumbers: TypeAlias = dict[Path, int]
+LineNumbers: TypeAlias = dict[SettingPath, int]
 """The line, counted from 1, of every key and every list entry of a file."""
 Table: TypeAlias = dict[str, Any]
 

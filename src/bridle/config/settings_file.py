@@ -16,7 +16,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import FileContents, PathChanged, Untrusted, open_beneath, read_limited, read_trusted
+from bridle.base.files import (
+    FileContents,
+    PathChanged,
+    UntrustedFile,
+    open_beneath,
+    read_limited,
+    read_trusted,
+)
 from bridle.base.regex import compiled_later
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import LineNumbers, Table
@@ -72,7 +79,7 @@ class SettingsFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.error(problem)
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedFile(msgspec.Struct, frozen=True):
     """What a file says, as it is written there. With an error among the problems the values are empty.
 
     `data` are the very bytes it was read from: whoever agrees to a file agrees to them.
@@ -84,7 +91,7 @@ class Parsed(msgspec.Struct, frozen=True):
     data: bytes = b""
 
 
-def read(place: SettingsFile) -> Parsed:
+def read(place: SettingsFile) -> ParsedFile:
     """What stands at a place where something stands. A foreign path is absolute and resolved up to its workspace.
 
     The person's own file may be a link, and nobody else may be able to write it. A foreign one must be a small regular
@@ -97,7 +104,7 @@ def read(place: SettingsFile) -> Parsed:
             if place.foreign
             else read_trusted(place.path, limit, strict=False)
         )
-    except Untrusted as problem:
+    except UntrustedFile as problem:
         return _refused(place.error(f"is not obeyed: {problem.strerror}"))
     except PathChanged:
         return _refused(place.unusable("is a symbolic link"))
@@ -118,7 +125,7 @@ def _read_foreign(path: str, limit: int) -> FileContents:
         os.close(fd)
 
 
-def parse(data: bytes, place: SettingsFile) -> Parsed:
+def parse(data: bytes, place: SettingsFile) -> ParsedFile:
     """The values and lines of a text, TOML or JSON by the name of its file. A byte order mark is no content."""
     try:
         text = data.decode("utf-8-sig")
@@ -135,7 +142,7 @@ def parse(data: bytes, place: SettingsFile) -> Parsed:
         toml_lines,
     )
 
-    return Parsed(values, json_lines(text) if is_json else toml_lines(text), [])
+    return ParsedFile(values, json_lines(text) if is_json else toml_lines(text), [])
 
 
 class PresentNames(NamedTuple):
@@ -156,8 +163,8 @@ def overlooked(place: SettingsFile, others: Sequence[str]) -> list[Problem]:
     return [place.report("warning", f"is used; {', '.join(others)} beside it is not")] if others else []
 
 
-def _refused(problem: Problem) -> Parsed:
-    return Parsed({}, {}, [problem])
+def _refused(problem: Problem) -> ParsedFile:
+    return ParsedFile({}, {}, [problem])
 
 
 def _toml_values(text: str, place: SettingsFile) -> Table | Problem:

@@ -12,7 +12,17 @@ from bridle.base.redact import redact
 from bridle.base.visible import visible
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, written
-from bridle.config.setting_table import JOINED, SETTINGS, Node, Path, Setting, key_of, node_at, path_of, tree
+from bridle.config.setting_table import (
+    JOINED,
+    SETTINGS,
+    Node,
+    Setting,
+    SettingPath,
+    key_of,
+    node_at,
+    path_of,
+    tree,
+)
 from bridle.config.tiers import Tiers
 
 HIDDEN = "(hidden)"
@@ -41,7 +51,7 @@ def show(tiers: Tiers, *, origin: bool = False) -> list[str]:
     return [f"{line:<{width}}  # {visible(where, newlines=False)}" for line, where in lines]
 
 
-def shown_value(tiers: Tiers, key: str | Path) -> str | None:
+def shown_value(tiers: Tiers, key: str | SettingPath) -> str | None:
     """One value the way `show` writes it; None if it is not set."""
     value = tiers.get(key)
     if value is None:
@@ -67,7 +77,7 @@ def _more(setting: Setting) -> str:
     return f" ({', '.join(setting.kind.choices)})" if setting.kind.choices else ""
 
 
-def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: Path) -> Iterator[SettingRow]:
+def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: SettingPath) -> Iterator[SettingRow]:
     names = values if node.named is not None else [name for name in node.children if name in values]
     for name in names:
         path = (*place, name)

@@ -16,7 +16,7 @@ from bridle.base.files import FileLock, private_folder, write_atomic
 from bridle.config.folders import Folders
 from bridle.config.origins import checked_value, settable, value_of
 from bridle.config.setting_table import Setting, Table, canonical, key_of, node_at
-from bridle.config.settings_file import OWN_NAMES, Parsed, SettingsFile, parse, present, read
+from bridle.config.settings_file import OWN_NAMES, ParsedFile, SettingsFile, parse, present, read
 from bridle.protocol.errors import BridleError, UsageError
 
 LOCK_TIMEOUT_S = 5.0
@@ -98,7 +98,7 @@ def _current(place: SettingsFile) -> Table:
     return _sound(read(place)).values
 
 
-def _sound(parsed: Parsed) -> Parsed:
+def _sound(parsed: ParsedFile) -> ParsedFile:
     for problem in parsed.problems:
         raise problem.error()
     return parsed

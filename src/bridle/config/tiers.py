@@ -21,14 +21,23 @@ import msgspec
 
 from bridle.base.files import repository_root
 from bridle.config.folders import Folders
-from bridle.config.origins import GivenOption, Source, ValueOrigin, environment_sources, flag_sources
+from bridle.config.origins import GivenOption, SettingsSource, ValueOrigin, environment_sources, flag_sources
 from bridle.config.problems import Problem
 from bridle.config.profiles import DEFAULT, read_profile
-from bridle.config.setting_table import JOINED, Path, Table, awaited, defaults, key_of, node_at, path_of
+from bridle.config.setting_table import (
+    JOINED,
+    SettingPath,
+    Table,
+    awaited,
+    defaults,
+    key_of,
+    node_at,
+    path_of,
+)
 from bridle.config.settings_file import (
     LOCAL_NAMES,
     OWN_NAMES,
-    Parsed,
+    ParsedFile,
     SettingsFile,
     SettingsTier,
     overlooked,
@@ -47,10 +56,10 @@ from bridle.config.workspace import (
 
 T = TypeVar("T")
 
-PRESET: Path = ("context", "preset")
+PRESET: SettingPath = ("context", "preset")
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenEntry(msgspec.Struct, frozen=True):
     """An entry of a list whose tiers add up, and where it stands."""
 
     value: Mapping[str, Any]
@@ -62,7 +71,7 @@ class Tiers:
 
     def __init__(
         self,
-        sources: Iterable[Source],
+        sources: Iterable[SettingsSource],
         problems: Iterable[Problem] = (),
         waiting: Iterable[WorkspaceFile] = (),
     ) -> None:
@@ -96,7 +105,7 @@ class Tiers:
         """Everything, as nested read-only mappings and tuples."""
         return self._merged
 
-    def get(self, key: str | Path) -> Any:
+    def get(self, key: str | SettingPath) -> Any:
         """The value of a setting or section; None if nobody set it."""
         value: Any = self._merged
         for part in _path(key):
@@ -105,7 +114,7 @@ class Tiers:
                 return None
         return value
 
-    def origin(self, key: str | Path) -> ValueOrigin | None:
+    def origin(self, key: str | SettingPath) -> ValueOrigin | None:
         """Where the value of a setting comes from; of a section, the highest tier that says something in it.
 
         None where `get` has nothing.
@@ -131,11 +140,11 @@ class Tiers:
             where = SettingsFile(path=origin.path or origin.name, source=origin.name)
             raise where.error(f"{name} cannot be used: {problem}", origin.line).error() from None
 
-    def written(self, key: str) -> tuple[Written, ...]:
+    def written(self, key: str) -> tuple[WrittenEntry, ...]:
         """The entries of a list whose tiers add up, the highest tier first, each with its own origin."""
         path = path_of(key)
         return tuple(
-            Written(cast("Mapping[str, Any]", _frozen(entry)), source.origin((*path, index)))
+            WrittenEntry(cast("Mapping[str, Any]", _frozen(entry)), source.origin((*path, index)))
             for source in reversed(self.sources)
             for index, entry in enumerate(_entries(source.values, path))
             if entry.get("disabled") is not True
@@ -197,7 +206,7 @@ def load(
     )
     choosing = [*user, *explicit, *environment.sources, *flags.sources]
     chosen = _profile_source(choosing, where.config, cwd, problems)
-    own = [Source("defaults", "default", defaults()), *chosen, *user]
+    own = [SettingsSource("defaults", "default", defaults()), *chosen, *user]
     may = _Consent(is_acked, allow_project_hooks, waiting)
     project = _workspace_sources(cwd, merged(source.values for source in own), may, problems)
     problems += [*environment.problems, *flags.problems]
@@ -213,7 +222,7 @@ class _Consent(msgspec.Struct, frozen=True):
     waiting: list[WorkspaceFile]
 
 
-def _with_preset(sources: list[Source]) -> list[Source]:
+def _with_preset(sources: list[SettingsSource]) -> list[SettingsSource]:
     """The preset that the highest tier chooses, right above the defaults: whatever somebody wrote goes before it."""
     chosen = [source.values["context"]["preset"] for source in sources if _held(source.values, PRESET)]
     if not chosen:
@@ -222,10 +231,10 @@ def _with_preset(sources: list[Source]) -> list[Source]:
 
     defaults_source, *written = sources
     values = {"context": preset(chosen[-1])}
-    return [defaults_source, Source("defaults", f"preset {chosen[-1]}", values), *written]
+    return [defaults_source, SettingsSource("defaults", f"preset {chosen[-1]}", values), *written]
 
 
-def _own_source(tier: SettingsTier, folder: str, problems: list[Problem]) -> list[Source]:
+def _own_source(tier: SettingsTier, folder: str, problems: list[Problem]) -> list[SettingsSource]:
     name, others = present(folder, OWN_NAMES)
     if name is None:
         return []
@@ -234,7 +243,7 @@ def _own_source(tier: SettingsTier, folder: str, problems: list[Problem]) -> lis
     return _source(tier, place, read(place), problems)
 
 
-def _explicit_source(path: str | None, cwd: str, problems: list[Problem]) -> list[Source]:
+def _explicit_source(path: str | None, cwd: str, problems: list[Problem]) -> list[SettingsSource]:
     if path is None:
         return []
     place = SettingsFile(path=os.path.abspath(os.path.join(cwd, path)), source=path)
@@ -242,8 +251,8 @@ def _explicit_source(path: str | None, cwd: str, problems: list[Problem]) -> lis
 
 
 def _profile_source(
-    sources: Sequence[Source], config_folder: str, cwd: str, problems: list[Problem]
-) -> list[Source]:
+    sources: Sequence[SettingsSource], config_folder: str, cwd: str, problems: list[Problem]
+) -> list[SettingsSource]:
     """The profile that the highest of these tiers chooses. A path in a file is relative to that file."""
     chosen, relative_to = DEFAULT, cwd
     for source in sources:
@@ -257,7 +266,9 @@ def _profile_source(
     return _source("profile", preset.place, preset.parsed, problems)
 
 
-def _source(tier: SettingsTier, place: SettingsFile, parsed: Parsed, problems: list[Problem]) -> list[Source]:
+def _source(
+    tier: SettingsTier, place: SettingsFile, parsed: ParsedFile, problems: list[Problem]
+) -> list[SettingsSource]:
     problems += parsed.problems
     names = folded(parsed.values, parsed.lines, place.report)
     problems += names.problems
@@ -267,14 +278,14 @@ def _source(tier: SettingsTier, place: SettingsFile, parsed: Parsed, problems: l
     problems += kept.problems
     if tier == "user":
         problems += _exposed_secrets(kept, place)
-    return [Source(tier, place.source, kept.values, path=place.path, lines=kept.lines)]
+    return [SettingsSource(tier, place.source, kept.values, path=place.path, lines=kept.lines)]
 
 
-def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Problem]) -> list[Source]:
+def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Problem]) -> list[SettingsSource]:
     folder = project_folder(cwd)
     if folder is None:
         return []
-    sources: list[Source] = []
+    sources: list[SettingsSource] = []
     tiers: tuple[tuple[SettingsTier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
     for tier, file_names in tiers:
         name, others = present(folder, file_names)
@@ -292,7 +303,7 @@ def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Probl
             may.waiting.append(file)
         kept = validated(allowed.values, allowed.lines, place.report)
         problems += [*parsed.problems, *names.problems, *ignored(place, allowed), *kept.problems]
-        sources.append(Source(tier, place.source, kept.values, path=place.path, lines=kept.lines))
+        sources.append(SettingsSource(tier, place.source, kept.values, path=place.path, lines=kept.lines))
     return sources
 
 
@@ -333,12 +344,12 @@ def _exposed_secrets(checked: CheckedSettings, place: SettingsFile) -> list[Prob
     return [place.report("warning", clause, checked.lines.get(secrets[0]), key_of(secrets[0]))]
 
 
-def _is_secret(path: Path) -> bool:
+def _is_secret(path: SettingPath) -> bool:
     node = node_at(path)
     return node is not None and node.setting is not None and node.setting.secret
 
 
-def _leaves(values: Mapping[str, Any], place: Path) -> Iterator[Path]:
+def _leaves(values: Mapping[str, Any], place: SettingPath) -> Iterator[SettingPath]:
     """The paths of settings; what stands inside a setting's own map is part of its value."""
     for name, value in values.items():
         path = (*place, name)
@@ -349,7 +360,7 @@ def _leaves(values: Mapping[str, Any], place: Path) -> Iterator[Path]:
             yield path
 
 
-def _without(values: Table, path: Path) -> Table:
+def _without(values: Table, path: SettingPath) -> Table:
     name, *rest = path
     assert isinstance(name, str)
     if not rest:
@@ -357,7 +368,7 @@ def _without(values: Table, path: Path) -> Table:
     return {**values, name: _without(values[name], tuple(rest))}
 
 
-def _enabled(value: Any, path: Path) -> Any:
+def _enabled(value: Any, path: SettingPath) -> Any:
     """Without the entries that say `disabled = true`, at the places where an entry may say so."""
     if isinstance(value, list):
         entries = cast("list[Any]", value)
@@ -372,13 +383,13 @@ def _enabled(value: Any, path: Path) -> Any:
     }
 
 
-def _is_disabled(entry: object, path: Path) -> bool:
+def _is_disabled(entry: object, path: SettingPath) -> bool:
     return (
         _may_be_disabled(path) and isinstance(entry, Mapping) and cast("Table", entry).get("disabled") is True
     )
 
 
-def _may_be_disabled(path: Path) -> bool:
+def _may_be_disabled(path: SettingPath) -> bool:
     node = node_at(path)
     return node is not None and "disabled" in node.children
 
@@ -398,7 +409,7 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-def _path(key: str | Path) -> Path:
+def _path(key: str | SettingPath) -> SettingPath:
     return path_of(key) if isinstance(key, str) else key
 
 
@@ -411,7 +422,7 @@ def _child(value: Any, part: str | int) -> Any:
     return None
 
 
-def _held(values: Table, path: Path) -> bool:
+def _held(values: Table, path: SettingPath) -> bool:
     value: Any = values
     for part in path:
         value = _child(value, part)
@@ -420,7 +431,7 @@ def _held(values: Table, path: Path) -> bool:
     return True
 
 
-def _entries(values: Table, path: Path) -> list[Table]:
+def _entries(values: Table, path: SettingPath) -> list[Table]:
     value: Any = values
     for part in path:
         value = _child(value, part)

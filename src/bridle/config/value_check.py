@@ -16,8 +16,8 @@ from bridle.config.setting_table import (
     SETTINGS,
     LineNumbers,
     Node,
-    Path,
     Setting,
+    SettingPath,
     Table,
     canonical,
     folded_name,
@@ -72,7 +72,9 @@ class _Folding:
             listed.append(self._report(self._severity, f"there are {rest} more unknown settings", None, ""))
         return [*listed, *self._twice]
 
-    def table(self, node: Node, values: Mapping[str, Any], place: Path, written_place: Path) -> Table:
+    def table(
+        self, node: Node, values: Mapping[str, Any], place: SettingPath, written_place: SettingPath
+    ) -> Table:
         table: Table = {}
         for spelled, value in values.items():
             name = canonical(node, spelled)
@@ -94,7 +96,7 @@ class _Folding:
             table[name] = self._value(child, value, path, (*written_place, spelled))
         return table
 
-    def _value(self, node: Node, value: object, path: Path, written_path: Path) -> Any:
+    def _value(self, node: Node, value: object, path: SettingPath, written_path: SettingPath) -> Any:
         if isinstance(value, list) and node.listed is not None:
             return self._list(node.listed, cast("list[Any]", value), path, written_path)
         if not isinstance(value, dict):
@@ -104,7 +106,7 @@ class _Folding:
             return self.table(node, table, path, written_path) if node.listed is None else table
         return {folded_name(name): item for name, item in table.items()} if node.setting.folds else table
 
-    def _list(self, node: Node, values: list[Any], path: Path, written_path: Path) -> list[Any]:
+    def _list(self, node: Node, values: list[Any], path: SettingPath, written_path: SettingPath) -> list[Any]:
         entries: list[Any] = []
         for index, value in enumerate(values):
             line = self._lines.get((*written_path, index))
@@ -113,7 +115,7 @@ class _Folding:
             entries.append(self._value(node, value, (*path, index), (*written_path, index)))
         return entries
 
-    def _note_unknown(self, node: Node, path: Path, written_path: Path) -> None:
+    def _note_unknown(self, node: Node, path: SettingPath, written_path: SettingPath) -> None:
         if len(self._unknown) >= SHOWN_NAMES:  # only counted; looking for names costs time
             self._unknown.append(self._unknown[0])
             return
@@ -123,7 +125,7 @@ class _Folding:
         )
 
 
-def unknown_clause(node: Node, path: Path) -> str:
+def unknown_clause(node: Node, path: SettingPath) -> str:
     """Says that a key does not exist, and which one was probably meant: a neighbour, or any other."""
     *place, name = path
     close = nearest(folded_name(str(name)), [child for child in node.children if child not in {"*", "[]"}])
@@ -142,7 +144,7 @@ class _Checking:
         self._lines = lines
         self._report = report
 
-    def section(self, node: Node, values: Table, path: Path) -> Table:
+    def section(self, node: Node, values: Table, path: SettingPath) -> Table:
         kept: Table = {}
         for name, value in values.items():
             child = node.named or node.children[name]
@@ -163,7 +165,7 @@ class _Checking:
         for tool in dict.fromkeys(tool for tool in allowed if tool in disallowed):
             self._error(f"{shown(tool)} is in allowed_tools and in disallowed_tools", ("allowed_tools",))
 
-    def _entries(self, node: Node, values: Iterable[object], path: Path) -> list[Table]:
+    def _entries(self, node: Node, values: Iterable[object], path: SettingPath) -> list[Table]:
         kept: list[Table] = []
         for index, value in enumerate(values):
             place = (*path, index)
@@ -177,7 +179,7 @@ class _Checking:
                 kept.append(entry)
         return kept
 
-    def _takes(self, setting: Setting, value: object, path: Path) -> bool:
+    def _takes(self, setting: Setting, value: object, path: SettingPath) -> bool:
         if setting.instead and self._in_file:
             self._error(f"{key_of(path)} is never read from a settings file; {setting.instead}", path)
             return False
@@ -186,23 +188,23 @@ class _Checking:
         self._error(wrong_value(setting, value, path), path)
         return False
 
-    def _is_of(self, kind: type, value: object, path: Path, wanted: str) -> bool:
+    def _is_of(self, kind: type, value: object, path: SettingPath, wanted: str) -> bool:
         if isinstance(value, kind):
             return True
         self._error(f"{shown(key_of(path))} = {shown(written(value))} is not {wanted}", path)
         return False
 
-    def _error(self, clause: str, path: Path) -> None:
+    def _error(self, clause: str, path: SettingPath) -> None:
         self.problems.append(self._report("error", clause, line_of(self._lines, path), key_of(path)))
 
 
-def wrong_value(setting: Setting, value: object, path: Path) -> str:
+def wrong_value(setting: Setting, value: object, path: SettingPath) -> str:
     """`mode = "yollo" is not a mode (strict, default, …)`, without the value where it may be a secret."""
     value_shown = "…" if setting.secret or setting.private else shown(written(value))
     return f"{shown(key_of(path))} = {value_shown} is not {setting.kind.wanted}"
 
 
-def line_of(lines: LineNumbers, path: Path) -> int | None:
+def line_of(lines: LineNumbers, path: SettingPath) -> int | None:
     """The line of a value, or of the nearest thing around it."""
     while path and path not in lines:
         path = path[:-1]

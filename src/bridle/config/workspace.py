@@ -18,7 +18,7 @@ import msgspec
 
 from bridle.base.files import repository_root
 from bridle.config.problems import Problem, shown, shown_names, written
-from bridle.config.setting_table import LineNumbers, Path, Table, key_of
+from bridle.config.setting_table import LineNumbers, SettingPath, Table, key_of
 from bridle.config.settings_file import SettingsFile
 
 ProjectMaySet: TypeAlias = Literal["always", "after ack", "never"]
@@ -96,7 +96,7 @@ class WorkspaceFile(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.data).hexdigest()
 
 
-class Sifted(msgspec.Struct, frozen=True):
+class SiftedSettings(msgspec.Struct, frozen=True):
     """What a workspace file may say here, and the names of what it may not, by the reason."""
 
     values: Table
@@ -137,13 +137,13 @@ def sifted(
     *,
     acked: bool = False,
     allow_hooks: bool = False,
-) -> Sifted:
+) -> SiftedSettings:
     """Folded values of a workspace file, less what it may not set."""
     sieve = _Sieve(lines, own, acked, allow_hooks)
-    return Sifted(sieve.table(values, ()), sieve.lines, sieve.never, sieve.untrusted, sieve.unflagged)
+    return SiftedSettings(sieve.table(values, ()), sieve.lines, sieve.never, sieve.untrusted, sieve.unflagged)
 
 
-def ignored(place: SettingsFile, sifted: Sifted) -> list[Problem]:
+def ignored(place: SettingsFile, sifted: SiftedSettings) -> list[Problem]:
     """Everything that was left out, named once."""
     found: list[Problem] = []
     if sifted.never:
@@ -252,7 +252,7 @@ class _Sieve:
                 self.never.append(f"{key_of(path)} = {written(value)}" if compared else key_of(path))
                 return False
 
-    def _rules(self, rules: list[Any], path: Path) -> list[Any]:
+    def _rules(self, rules: list[Any], path: SettingPath) -> list[Any]:
         """Rules that only tighten, with their lines; the rest waits for trust."""
         if self._acked:
             return rules
@@ -262,7 +262,7 @@ class _Sieve:
             self._move_lines({index: position for position, (index, _rule) in enumerate(kept)}, path)
         return [rule for _index, rule in kept]
 
-    def _move_lines(self, positions: Mapping[int, int], path: Path) -> None:
+    def _move_lines(self, positions: Mapping[int, int], path: SettingPath) -> None:
         depth = len(path)
         entries = {
             place: line for place, line in self.lines.items() if place[:depth] == path and place != path

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridle.engine.journal import Journal
     from bridle.engine.side_question import AskAside
 
-Why: TypeAlias = Literal["limit", "asked", "refused"]
+CompactionCause: TypeAlias = Literal["limit", "asked", "refused"]
 
 UNKNOWN_WINDOW: Final = 48_000
 """How many tokens a conversation may have where nobody knows what the model takes."""
@@ -150,7 +150,7 @@ class Compactor:
             return Notice(reason="NothingToCompact", message=f"There is too little to summarise yet.{kept}")
         return await self._finished(draft, "asked", keep=words)
 
-    async def _compact(self, why: Why) -> bool:
+    async def _compact(self, why: CompactionCause) -> bool:
         """Whether something could be done."""
         draft = self._draft(why)
         if draft is None:
@@ -197,7 +197,7 @@ class Compactor:
 
     # What to do about it
 
-    def _draft(self, why: Why) -> _Draft | None:
+    def _draft(self, why: CompactionCause) -> _Draft | None:
         """What would be done now; None where nothing could go, or where it would not be worth it."""
         from bridle.context.compaction import plan_clearing, plan_summary  # not before the first one
         from bridle.context.summaries import deterministic_summary
@@ -230,7 +230,7 @@ class Compactor:
         )
         return draft if self._is_worth_it(draft, why, before) else None
 
-    def _goal(self, prefix: PrefixSet, why: Why, *, fixed: int, words: int, scale: float) -> Goal:
+    def _goal(self, prefix: PrefixSet, why: CompactionCause, *, fixed: int, words: int, scale: float) -> Goal:
         from bridle.context.compaction import Goal
 
         settings, limit = self._settings, self.limit(prefix)
@@ -261,7 +261,7 @@ class Compactor:
         entries = self._conversation.entries
         return messages_tokens(entry.message for entry in entries if entry.mark.source == "summary")
 
-    def _is_worth_it(self, draft: _Draft, why: Why, before: int) -> bool:
+    def _is_worth_it(self, draft: _Draft, why: CompactionCause, before: int) -> bool:
         most = self._settings.max_messages
         if most is not None and len(draft.entries) > most and draft.event.dropped.messages > 1:
             return True
@@ -270,7 +270,7 @@ class Compactor:
     def _after(self, draft: _Draft, event: Compacted) -> int:
         return math.ceil((prefix_tokens(draft.prefix) + event.tokens_after) * draft.scale)
 
-    async def _finished(self, draft: _Draft, why: Why, *, keep: str = "") -> Compacted:
+    async def _finished(self, draft: _Draft, why: CompactionCause, *, keep: str = "") -> Compacted:
         """The compaction with the summary it gets, and with what it means for a whole request."""
         from bridle.context.summaries import model_summary
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 from bridle.base import files
-from bridle.credentials.locks import Keys, LockKind, SealLock
+from bridle.credentials.locks import LockKeys, LockKind, SealLock
 from bridle.credentials.records import Credential, CredentialError, decoded, encoded
 from bridle.credentials.seal_format import NONCE_BYTES, Header, NewerSeal, header_of, key_id, seal, unseal
 
@@ -25,7 +25,7 @@ class EncryptedStore:
     def __init__(
         self,
         path: str,
-        keys: Keys,
+        keys: LockKeys,
         *,
         random: Callable[[int], bytes] = os.urandom,
         made: Callable[[], None] = lambda: None,

@@ -26,18 +26,18 @@ from bridle.credentials.helper_protocol import (
     BEAT_S,
     Channel,
     Errand,
-    Find,
+    FindKey,
     HelperGone,
     HelperReply,
     HelperRequest,
-    Impossible,
     KeyFound,
-    Named,
-    Names,
+    ListNames,
     NotSent,
     ReplyFault,
     ReplyHead,
     SendRequest,
+    StoredNames,
+    UnsendableRequest,
     engines_end,
 )
 from bridle.protocol.errors import ProviderError
@@ -143,16 +143,16 @@ class Forwarder:
 
     async def find(self) -> None:
         """Has the credential found, and renewed where it must be."""
-        reply, channel = await self._exchange(Find())
+        reply, channel = await self._exchange(FindKey())
         channel.abort()
         assert isinstance(reply, KeyFound)
         self.source = reply.source
 
     async def names(self) -> frozenset[str]:
         """The providers that have a stored credential."""
-        reply, channel = await self._exchange(Names())
+        reply, channel = await self._exchange(ListNames())
         channel.abort()
-        assert isinstance(reply, Named)
+        assert isinstance(reply, StoredNames)
         return frozenset(reply.names)
 
     async def post_stream(
@@ -214,7 +214,7 @@ class Forwarder:
             except HelperGone:
                 running.lose("it ended")
                 continue
-            if not isinstance(reply, (KeyFound, Named, ReplyHead)):
+            if not isinstance(reply, (KeyFound, StoredNames, ReplyHead)):
                 channel.abort()
                 raise _failure(reply)
             return reply, channel
@@ -361,7 +361,7 @@ def _failure(reply: HelperReply | bytes) -> Exception:
             return ProviderError(reply.reason, **reply.data)
         case ReplyFault():
             return HttpFault(reply.kind, reply.origin, reply.problem)
-        case Impossible():
+        case UnsendableRequest():
             return ValueError(reply.problem)
         case _:
             return ValueError("the credential helper said something out of place")

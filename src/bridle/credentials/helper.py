@@ -25,19 +25,19 @@ from bridle.credentials.helper_protocol import (
     BEAT_S,
     Channel,
     Errand,
-    Find,
+    FindKey,
     HelperGone,
     HelperReply,
     HelperRequest,
-    Impossible,
     KeyFound,
-    Named,
-    Names,
+    ListNames,
     NotSent,
     ReplyEnd,
     ReplyFault,
     ReplyHead,
     SendRequest,
+    StoredNames,
+    UnsendableRequest,
     helpers_end,
 )
 from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
@@ -71,7 +71,7 @@ class _Key:
         self.secrets = tuple(secret for secret in (key, *others) if secret)
 
 
-class Holder:
+class CredentialHolder:
     """Finds the credential of an errand. What was found last is used until it is looked for again."""
 
     def __init__(
@@ -152,9 +152,9 @@ class Holder:
                 self._store = KeychainStore(os.path.join(os.fsdecode(vault.state), "keyring.lock"))
             else:
                 from bridle.credentials.encrypted import EncryptedStore
-                from bridle.credentials.locks import Keys
+                from bridle.credentials.locks import LockKeys
 
-                keys = Keys(env=self._env, key_path=os.fsdecode(vault.key_path))
+                keys = LockKeys(env=self._env, key_path=os.fsdecode(vault.key_path))
                 self._store = EncryptedStore(os.fsdecode(vault.path), keys)
         return self._store
 
@@ -166,7 +166,7 @@ class Helper:
         env = {name: os.fsdecode(value) for name, value in errand.env.items()}
         self._errand = errand
         self._connections = HttpConnections(env=env, clock=clock)
-        self._holder = Holder(errand, env, self._connections, clock)
+        self._holder = CredentialHolder(errand, env, self._connections, clock)
 
     async def answer(self, sock: socket.socket) -> None:
         """One request on its socket. When the engine gives it up, the connection to the provider is closed."""
@@ -192,11 +192,11 @@ class Helper:
     ) -> None:
         try:
             match request:
-                case Find():
+                case FindKey():
                     key = await self._holder.find()
                     await channel.say(KeyFound(key.source if key is not None else None))
-                case Names():
-                    await channel.say(Named(await asyncio.to_thread(self._holder.names)))
+                case ListNames():
+                    await channel.say(StoredNames(await asyncio.to_thread(self._holder.names)))
                 case SendRequest():
                     await self._forward(request, body, channel)
                 case bytes():
@@ -214,7 +214,7 @@ class Helper:
         except HttpFault as fault:
             await channel.say(ReplyFault(fault.kind, fault.origin, masked(fault.problem, secrets)))
         except ValueError as problem:
-            await channel.say(Impossible(masked(str(problem), secrets)))
+            await channel.say(UnsendableRequest(masked(str(problem), secrets)))
 
     async def _send(
         self,

@@ -68,11 +68,11 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 # Requests
 
 
-class Find(msgspec.Struct, frozen=True, tag="find"):
+class FindKey(msgspec.Struct, frozen=True, tag="find"):
     """Find the credential, and renew a sign-in that ends."""
 
 
-class Names(msgspec.Struct, frozen=True, tag="names"):
+class ListNames(msgspec.Struct, frozen=True, tag="names"):
     """Which providers have a stored credential?"""
 
 
@@ -87,7 +87,7 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     limit_bytes: int = 0
 
 
-HelperRequest: TypeAlias = Find | Names | SendRequest
+HelperRequest: TypeAlias = FindKey | ListNames | SendRequest
 
 # Replies
 
@@ -98,7 +98,7 @@ class KeyFound(msgspec.Struct, frozen=True, tag="found"):
     source: str | None
 
 
-class Named(msgspec.Struct, frozen=True, tag="named"):
+class StoredNames(msgspec.Struct, frozen=True, tag="named"):
     names: tuple[str, ...]
 
 
@@ -129,13 +129,15 @@ class NotSent(msgspec.Struct, frozen=True, tag="refusal"):
     data: Mapping[str, Any]
 
 
-class Impossible(msgspec.Struct, frozen=True, tag="impossible"):
+class UnsendableRequest(msgspec.Struct, frozen=True, tag="impossible"):
     """The request must not be sent as it is. Nothing was sent."""
 
     problem: str
 
 
-HelperReply: TypeAlias = KeyFound | Named | ReplyHead | ReplyEnd | ReplyFault | NotSent | Impossible
+HelperReply: TypeAlias = (
+    KeyFound | StoredNames | ReplyHead | ReplyEnd | ReplyFault | NotSent | UnsendableRequest
+)
 
 Spoken = TypeVar("Spoken")
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bridle.credentials.locks import KEY_BYTES, Keys, SealLock, checked
+from bridle.credentials.locks import KEY_BYTES, LockKeys, SealLock, checked
 from bridle.credentials.records import CredentialError
 
 FORMAT = 1
@@ -140,7 +140,7 @@ class LocalKeyWrap:
 
     def __init__(
         self,
-        keys: Keys,
+        keys: LockKeys,
         *,
         path: str,
         store_lock: Callable[[], SealLock | None],

@@ -101,7 +101,7 @@ def _from_base64(text: bytes) -> bytes | None:
     return key if binascii.b2a_base64(key, newline=False).rstrip(b"=") == plain else None
 
 
-class Keys:
+class LockKeys:
     """Finds the key of a lock. A key made of a passphrase is kept for the life of this object: making it is slow.
 
     `ask` asks a person for the passphrase of a file; None where nobody can be asked. `notice` gets what a person

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base.clock import Clock, Timer
 from bridle.engine.journal import Journal
-from bridle.protocol.commands import Answer, AnswerPermission, AnswerQuestion, AnswerTrust
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnswerTrust, PermissionChoice
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
 
@@ -37,7 +37,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came back: the answer, who gave it, and the reason when nobody did, after waiting in vain for so long."""
 
-    answer: Answer
+    answer: PermissionChoice
     answered_by: str | None = None
     note: str = ""
     reason: Literal["PermissionDenied", "PermissionTimeout", "NoApprover"] | None = None

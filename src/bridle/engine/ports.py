@@ -15,7 +15,7 @@ from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from bridle.base.duplex import Inlet
+    from bridle.base.duplex import InputPipe
 
 
 class AskPerson(Protocol):
@@ -286,7 +286,7 @@ TakeOutput: TypeAlias = Callable[[bytes], "Future[None] | None"]
 class Spawn(Protocol):
     """The only way to start a process. `adapter` names what confines commands here; empty while nobody knows.
 
-    `stdin` is sent and closed; an `Inlet` stays open. A process that is talked with for long is opened by
+    `stdin` is sent and closed; an `InputPipe` stays open. A process that is talked with for long is opened by
     `services.Server`.
     """
 
@@ -302,5 +302,5 @@ class Spawn(Protocol):
         call_id: str,
         on_output: TakeOutput,
         on_error: TakeOutput | None = None,
-        stdin: bytes | Inlet | None = None,
+        stdin: bytes | InputPipe | None = None,
     ) -> Process: ...

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.duplex import DuplexProcess, Inlet, OutputPipe, open_duplex
+from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
 from bridle.base.supervision import ProcessState, Supervisor
 from bridle.base.visible import visible
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
@@ -141,7 +141,7 @@ class Server:
         self._last_words.clear()
         door = self._door
 
-        def start(inlet: Inlet, outlet: OutputPipe) -> Awaitable[Process]:
+        def start(inlet: InputPipe, outlet: OutputPipe) -> Awaitable[Process]:
             return door.spawn(
                 self._argv,
                 cwd=door.cwd,

@@ -13,7 +13,7 @@ from bridle.protocol import late
 from bridle.protocol.events import InputMode, Mode
 from bridle.protocol.messages import InputBlock
 
-Answer: TypeAlias = Literal["once", "pattern", "tool", "always", "deny"]
+PermissionChoice: TypeAlias = Literal["once", "pattern", "tool", "always", "deny"]
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True, omit_defaults=True):
@@ -80,7 +80,7 @@ class AnswerPermission(Command, frozen=True):
 
     session: str
     call_id: str
-    answer: Answer
+    answer: PermissionChoice
     note: str = ""
     digest: str = ""
 

@@ -88,7 +88,7 @@ def read_frame(reader: msgspec.json.Decoder[T], data: str) -> T:
     except RecursionError:
         raise AnswerFault("it is nested too deeply") from None
     # Servers that cut text by UTF-16 units send half a character as an escape of its own, which only the
-    # standard library reads; the halves meet again in `Texts`.
+    # standard library reads; the halves meet again in `StreamedText`.
     import json
 
     try:
@@ -102,7 +102,7 @@ def read_frame(reader: msgspec.json.Decoder[T], data: str) -> T:
 TextKind: TypeAlias = Literal["text", "thinking"]
 
 
-class Texts:
+class StreamedText:
     """Text as it comes: neighbours of one kind joined, and no half of a character let through."""
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ def encoded(value: Mapping[str, Any]) -> bytes:
 # Calls
 
 
-class Gathered:
+class GatheredText:
     """Text that comes in small pieces and is wanted whole, within the room of its answer."""
 
     def __init__(self, room: AnswerRoom) -> None:
@@ -195,7 +195,7 @@ class PartialCall:
         self.id = ""
         self.tool = ""
         self._room = room
-        self._arguments = Gathered(room)
+        self._arguments = GatheredText(room)
 
     @property
     def arguments(self) -> str:
@@ -221,7 +221,7 @@ class PartialCall:
 
 
 def ending(
-    texts: Texts,
+    texts: StreamedText,
     calls: Iterable[PartialCall],
     *,
     stop: StopReason,

@@ -34,9 +34,9 @@ from bridle.providers.answers import (
     NO_ANSWER,
     REPORTED,
     AnswerFault,
-    Gathered,
+    GatheredText,
     PartialCall,
-    Texts,
+    StreamedText,
     count,
     ending,
     read_frame,
@@ -243,11 +243,11 @@ class _Thinking:
         self.block = block
         self.place = place
         self._room = room
-        self._added: dict[str, Gathered] = {}
+        self._added: dict[str, GatheredText] = {}
 
     def add(self, field: str, text: str) -> None:
         if field not in self._added:
-            self._added[field] = Gathered(self._room)
+            self._added[field] = GatheredText(self._room)
         self._added[field].add(text)
 
     def whole(self) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class AnthropicDecoder:
         self._stop: str | None = None
         self._usage: dict[str, Any] = {}
         self._answered = False
-        self._texts = Texts()
+        self._texts = StreamedText()
 
     @property
     def is_told(self) -> bool:

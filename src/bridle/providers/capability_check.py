@@ -23,7 +23,7 @@ SMALL_CONTEXT: Final = 16 * 1024
 """A window below this is soon full of tools and files."""
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
+class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model as a server on this machine serves it; `how` is what raises its context."""
 
     title: str
@@ -31,7 +31,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     how: str = ""
 
 
-LookUpServed: TypeAlias = Callable[[str, str], Awaitable[Served | None]]
+LookUpServed: TypeAlias = Callable[[str, str], Awaitable[ServedModel | None]]
 FactsOf: TypeAlias = Callable[[str, str], ModelFacts]
 
 
@@ -82,7 +82,7 @@ def _has_image(conversation: Conversation) -> bool:
     )
 
 
-def _warn(step: Step, served: Served | None) -> None:
+def _warn(step: Step, served: ServedModel | None) -> None:
     """Said where the server serves less than the model could have, and that is little."""
     if served is None:
         return

@@ -40,7 +40,7 @@ class KeptListing(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[ModelInfo, ...]
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeardFacts(msgspec.Struct, frozen=True):
     """What providers said: the last listing of each, and what servers on this machine said of a model at an address."""
 
     kept: dict[str, KeptListing | None] = {}
@@ -65,12 +65,12 @@ class Catalogue:
         *,
         now_ms: Callable[[], int],
         said: Mapping[str, ModelFacts] | None = None,
-        heard: Heard | None = None,
+        heard: HeardFacts | None = None,
     ) -> None:
         self._folder = folder
         self._now_ms = now_ms
         self._said = said or {}
-        self._heard = heard or Heard()
+        self._heard = heard or HeardFacts()
         self._kept, self._looked = self._heard.kept, self._heard.looked
 
     def with_settings(self, sections: Mapping[str, Mapping[str, Any]]) -> Catalogue:

@@ -21,7 +21,7 @@ from bridle.protocol.messages import Usage
 from bridle.providers.model_directory import DEMO, Models
 
 if TYPE_CHECKING:
-    from bridle.providers.capability_check import Served
+    from bridle.providers.capability_check import ServedModel
     from bridle.providers.catalogue import Catalogue
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.model_facts import ModelFacts
@@ -125,20 +125,20 @@ class KnownModels:
         kept = self.catalogue.kept(endpoint)
         return snapshot().date if kept is None else iso_ms(kept.fetched_ms)[:10]
 
-    async def look(self, provider: str, model: str) -> Served | None:
+    async def look(self, provider: str, model: str) -> ServedModel | None:
         """Asks whoever can say more about a model that is about to be used; None where nothing new was said."""
         if provider == DEMO:
             return None
         endpoint = self._endpoint(provider)
         if endpoint.local:
-            from bridle.providers.capability_check import Served
+            from bridle.providers.capability_check import ServedModel
             from bridle.providers.local_servers import look_at
 
             info = await look_at(endpoint, model, self.models.connections)
             if info is None:
                 return None
             self.catalogue.learn(endpoint, model, info)
-            return Served(title=endpoint.title, info=info, how=endpoint.context_hint)
+            return ServedModel(title=endpoint.title, info=info, how=endpoint.context_hint)
         if endpoint.lists_prices:
             await self._refresh_prices(endpoint)
         return None

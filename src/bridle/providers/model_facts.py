@@ -35,7 +35,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ) / PER
 
 
-class Beyond(Prices, frozen=True, kw_only=True):
+class PricesBeyond(Prices, frozen=True, kw_only=True):
     """The prices of a request that reads more than so many tokens: of all of it, not of what is beyond."""
 
     tokens: int
@@ -48,7 +48,7 @@ class ModelFacts(Prices, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     tools: bool | None = None
     images: bool | None = None
-    beyond: Beyond | None = None
+    beyond: PricesBeyond | None = None
 
     def cost(self, usage: Usage) -> float | None:
         """What a request with this usage costs, in dollars; None where that is not known."""

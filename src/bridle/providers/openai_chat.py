@@ -34,7 +34,7 @@ from bridle.providers.answers import (
     REPORTED,
     AnswerFault,
     PartialCall,
-    Texts,
+    StreamedText,
     count,
     ending,
     is_object,
@@ -216,7 +216,7 @@ class ChatDecoder:
         self._finish: str | None = None
         self._usage: dict[str, Any] | None = None
         self._answered = False
-        self._texts = Texts()
+        self._texts = StreamedText()
 
     @property
     def is_told(self) -> bool:

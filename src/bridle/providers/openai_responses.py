@@ -34,8 +34,8 @@ from bridle.providers.answers import (
     REPORTED,
     AnswerFault,
     PartialCall,
+    StreamedText,
     TextKind,
-    Texts,
     count,
     ending,
     read_frame,
@@ -222,7 +222,7 @@ class ResponsesDecoder:
         self._places = _Places(self.room)
         self._spoken: set[int | None] = set()  # places of items whose text came piece by piece
         self._ended: set[int] = set()  # places of items that are complete
-        self._texts = Texts()
+        self._texts = StreamedText()
 
     @property
     def is_told(self) -> bool:

@@ -45,7 +45,7 @@ class HookWord(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-Hear: TypeAlias = Callable[[ToolCall, str], Awaitable[HookWord | None]]
+HearHooks: TypeAlias = Callable[[ToolCall, str], Awaitable[HookWord | None]]
 """Asks hooks before a person is asked, with the line that says why; None leaves it to the person."""
 ForeseeChanges: TypeAlias = Callable[[ToolCall], Awaitable[tuple[FileChange, ...]]]
 """What a call would make of files, for whoever is asked about it."""
@@ -72,7 +72,7 @@ def permitted(
     ask_person: AskPermission,
     record: RecordDecision,
     *,
-    hear: Hear | None = None,
+    hear: HearHooks | None = None,
     changes: ForeseeChanges = _nothing_known,
 ) -> ToolLayer:
     """Behind this layer a call has been allowed, and the log says by what or by whom."""
@@ -106,7 +106,7 @@ def permitted(
 
 
 async def _heard(
-    hear: Hear | None, call: ToolCall, query: CallFacts, decision: Decision, permissions: Permissions
+    hear: HearHooks | None, call: ToolCall, query: CallFacts, decision: Decision, permissions: Permissions
 ) -> HookWord | None:
     """A hook's word, if it has one that counts here: what is asked anew each time or of a person, no hook allows."""
     if hear is None:

@@ -29,7 +29,7 @@ from bridle.base.private_places import PrivatePlaces
 from bridle.base.regex import compiled_later
 from bridle.base.secret_files import SECRET_FILES, SECRET_NAMES, is_policy_file, is_secret_like
 from bridle.shell.classification import ENDLESS
-from bridle.shell.command_facts import Below, Part, PathUse
+from bridle.shell.command_facts import FilesBelow, Part, PathUse
 
 MAX_MATCHES = 200
 """A pattern that means more files than this is about files nobody knows."""
@@ -309,7 +309,9 @@ def tracked_files(folder: str) -> list[str] | None:
     return None if b"link" in data[at:] or b"sdir" in data[at:] else found
 
 
-def _found(use: PathUse, path: str, below: Below, cwd: str, place: SessionPlaces) -> Iterator[TouchedFile]:
+def _found(
+    use: PathUse, path: str, below: FilesBelow, cwd: str, place: SessionPlaces
+) -> Iterator[TouchedFile]:
     """The folder a search goes through, and what it may find there that is not simply a file of that folder.
 
     Links, what looks like it holds secrets, and names that would be read as something else.

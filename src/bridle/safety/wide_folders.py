@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from bridle.base.files import Untrusted, private_folder, read_trusted, write_atomic
+from bridle.base.files import UntrustedFile, private_folder, read_trusted, write_atomic
 from bridle.base.paths import is_beneath, is_beneath_any
 
 FILE = "wide_folders.json"
@@ -62,7 +62,7 @@ class AcceptedFolders:
         self.problem = None
         try:
             return msgspec.json.decode(read_trusted(self.path, MAX_BYTES).data, type=list[str])
-        except Untrusted as problem:
+        except UntrustedFile as problem:
             self.problem = problem.strerror
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             pass

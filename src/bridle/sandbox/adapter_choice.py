@@ -52,7 +52,7 @@ _TRY = ["/bin/sh", "-c", 'echo x >"$1" && if echo x >"$2"; then exit 9; fi', "sh
 """Writes where it may, and then where it must not be able to."""
 
 
-class Way(NamedTuple):
+class ConfiningWay(NamedTuple):
     """One way to confine: an adapter, and which of its variants."""
 
     name: AdapterName
@@ -62,15 +62,15 @@ class Way(NamedTuple):
 class TriedAdapter(NamedTuple):
     """What came of trying a way; `problem` is empty where it held."""
 
-    way: Way
+    way: ConfiningWay
     problem: str = ""
 
 
-class Chosen(NamedTuple):
+class ChosenAdapter(NamedTuple):
     """`adapter` is None where nothing can confine. `attempts` tells why, or what was passed over; not if remembered."""
 
     adapter: Adapter | None
-    way: Way | None
+    way: ConfiningWay | None
     attempts: tuple[TriedAdapter, ...] = ()
 
 
@@ -88,7 +88,7 @@ class Chooser:
         self._processes = processes
         self._state = state
         self._only: AdapterName | None = only
-        self._chosen: Chosen | None = None
+        self._chosen: ChosenAdapter | None = None
         self._answer: _Answer | None = None
         self._lock = asyncio.Lock()
 
@@ -100,7 +100,7 @@ class Chooser:
         self._answer = self._answer or (None if self._only else self._remembered())
         return "" if self._answer is None else self._answer.name or UNCONFINED
 
-    async def choose(self) -> Chosen:
+    async def choose(self) -> ChosenAdapter:
         """The strongest way that held when it was tried.
 
         Raises `CannotStart` where there was too little of something to try: that says nothing about what would hold.
@@ -125,7 +125,7 @@ class Chooser:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
-    async def attempt(self, way: Way) -> TriedAdapter:
+    async def attempt(self, way: ConfiningWay) -> TriedAdapter:
         """Tries one way with a real process."""
         adapter = adapter_for(way)
         return TriedAdapter(way, "it is not there" if adapter is None else await self.try_adapter(adapter))
@@ -141,15 +141,15 @@ class Chooser:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def _tried(self) -> Chosen:
+    async def _tried(self) -> ChosenAdapter:
         attempts: list[TriedAdapter] = []
         for way in _ways(self._names()):
             if attempts and attempts[-1].problem == _NO_ANSWER and attempts[-1].way.name == way.name:
                 continue  # another variant of it would not answer either
             attempts.append(await self.attempt(way))
             if not attempts[-1].problem:
-                return Chosen(adapter_for(way), way, tuple(attempts))
-        return Chosen(None, None, tuple(attempts))
+                return ChosenAdapter(adapter_for(way), way, tuple(attempts))
+        return ChosenAdapter(None, None, tuple(attempts))
 
     async def _held(self, adapter: Adapter, ground: _Ground) -> str:
         from bridle.sandbox.adapter_start import HeldBack, start
@@ -208,7 +208,7 @@ class Chooser:
         known = answer.format == _FORMAT and answer.circumstances == _circumstances()
         return answer if known and (answer.name is None or answer.name in ORDER) else None
 
-    def _remember(self, chosen: Chosen) -> None:
+    def _remember(self, chosen: ChosenAdapter) -> None:
         name, variant = chosen.way or (None, "")
         answer = _Answer(format=_FORMAT, circumstances=_circumstances(), name=name, variant=variant)
         with contextlib.suppress(OSError):  # then it is found out again
@@ -238,7 +238,7 @@ class _Ground:
         return ""
 
 
-def adapter_for(way: Way) -> Adapter | None:
+def adapter_for(way: ConfiningWay) -> Adapter | None:
     """The adapter, ready to be used; None where this machine does not have it."""
     match way.name:
         case "bubblewrap":
@@ -262,25 +262,25 @@ def adapter_for(way: Way) -> Adapter | None:
             return SandboxExec() if sys.platform == "darwin" and os.access(PROGRAM, os.X_OK) else None
 
 
-def _ways(names: Iterable[AdapterName]) -> Iterator[Way]:
+def _ways(names: Iterable[AdapterName]) -> Iterator[ConfiningWay]:
     """Everything worth trying here, strongest first."""
     for name in names:
         if name == "bubblewrap":
             from bridle.sandbox.bubblewrap import VARIANTS
 
-            ways = [Way(name, variant) for variant in VARIANTS]
+            ways = [ConfiningWay(name, variant) for variant in VARIANTS]
         else:
-            ways = [Way(name)]
+            ways = [ConfiningWay(name)]
         if adapter_for(ways[0]) is not None:
             yield from ways
 
 
-def _from(answer: _Answer) -> Chosen | None:
+def _from(answer: _Answer) -> ChosenAdapter | None:
     if answer.name is None:
-        return Chosen(None, None)
-    way = Way(cast("AdapterName", answer.name), answer.variant)
+        return ChosenAdapter(None, None)
+    way = ConfiningWay(cast("AdapterName", answer.name), answer.variant)
     adapter = adapter_for(way)
-    return Chosen(adapter, way) if adapter is not None else None
+    return ChosenAdapter(adapter, way) if adapter is not None else None
 
 
 def _circumstances() -> str:

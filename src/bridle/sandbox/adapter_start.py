@@ -13,7 +13,7 @@ from bridle.sandbox.adapters import Launch, NeverRan
 from bridle.sandbox.limits import GO, CommandLimits
 
 if TYPE_CHECKING:
-    from bridle.base.duplex import Inlet
+    from bridle.base.duplex import InputPipe
 
 _END_S = 2.0
 
@@ -42,7 +42,7 @@ async def start(
     env: Mapping[str, str],
     on_output: Output,
     on_error: Output | None = None,
-    stdin: bytes | Inlet | None = None,
+    stdin: bytes | InputPipe | None = None,
     ended: Callable[[], None] = _nothing,
     limits: CommandLimits = CommandLimits(),  # noqa: B008  frozen
 ) -> ProcessGroup:
@@ -131,7 +131,7 @@ async def _end(process: ProcessGroup) -> None:
         await _kill(process)
 
 
-def _after_go(stdin: bytes | Inlet | None) -> bytes | Inlet:
+def _after_go(stdin: bytes | InputPipe | None) -> bytes | InputPipe:
     """The input behind the word that lets a command begin, which is sent when we wait next: it is counted by then."""
     if stdin is None or isinstance(stdin, bytes):
         return GO + (stdin or b"")

@@ -17,10 +17,10 @@ from bridle.base.files import open_beneath, read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
 from bridle.base.paths import is_beneath_any
 from bridle.base.stand_ins import is_stand_in
-from bridle.sandbox.confinement import Confinement, UnheldEntry, Watched
+from bridle.sandbox.confinement import Confinement, UnheldEntry, WatchedGitSettings
 
 if TYPE_CHECKING:
-    from bridle.sandbox.lookout import Came
+    from bridle.sandbox.lookout import MadeFile
 
 PUT_ASIDE = ".put-aside"
 _MAX_BYTES = 4_096
@@ -74,7 +74,7 @@ def _is_as_it_was(kept: UnheldEntry) -> bool:
         return False
 
 
-def _names_new_programs(watched: Watched) -> bool:
+def _names_new_programs(watched: WatchedGitSettings) -> bool:
     try:
         now = read_limited(watched.path, MAX_CONFIG_BYTES)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def _names_new_programs(watched: Watched) -> bool:
     return now.truncated or not unproven_settings(os.fsdecode(now.data)) <= before
 
 
-def put_aside(came: Came) -> str:
+def put_aside(came: MadeFile) -> str:
     """Renames what came to be and puts back what was there. Its new path; empty where there is nothing any more.
 
     Raises `OSError` where that cannot be: the folder is somebody else's, or nothing in it can be changed.

@@ -52,7 +52,7 @@ class NotHere(Exception):
     """This machine has nothing of the kind, so there is nothing to try; the text says what is missing."""
 
 
-class Untried(Exception):
+class NotTried(Exception):
     """It was to be tried and could not be; the text says why."""
 
 
@@ -368,7 +368,7 @@ def read_process_memory(facts: ProbeFacts) -> str | None:
             with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
                 memory.seek(int(first, 16))
                 return _planted(memory.read(int(last, 16) - int(first, 16)).decode("latin-1"), facts)
-    raise Untried("its memory could not be found")
+    raise NotTried("its memory could not be found")
 
 
 def end_process(facts: ProbeFacts) -> None:
@@ -389,7 +389,7 @@ def outlive(facts: ProbeFacts) -> None:
         os._exit(0)
     os.close(begun)
     if not os.read(ready, 1):
-        raise Untried("no process could be left behind")
+        raise NotTried("no process could be left behind")
 
 
 def open_terminal(_facts: ProbeFacts) -> str:
@@ -659,7 +659,7 @@ def claim_without_namespaces(facts: ProbeFacts) -> str | None:
     events = [json.loads(line) for line in _read(f"{home}/1").splitlines()]
     told = {event["eventType"]: event["event"]["payload"] for event in events if "event" in event}
     if "ToolResult" not in told:
-        raise Untried(_read(f"{home}/2").strip().rpartition("\n")[2] or "no session began")
+        raise NotTried(_read(f"{home}/2").strip().rpartition("\n")[2] or "no session began")
     claimed = told["SessionCreated"].get("sandbox", "")
     held_by = told["ToolResult"].get("shown", {}).get("sandbox", "")
     if claimed != held_by:
@@ -674,7 +674,7 @@ def claim_without_namespaces(facts: ProbeFacts) -> str | None:
 def _make_repository(path: str, facts: ProbeFacts, more: str = "") -> None:
     """One that makes git run the canary when somebody only looks."""
     if not facts["git"]:
-        raise Untried("git is not installed")
+        raise NotTried("git is not installed")
     for name in ("objects", "refs/heads"):
         os.makedirs(f"{path}/{name}", exist_ok=True)
     _write(f"{path}/HEAD", "ref: refs/heads/main\n")
@@ -733,7 +733,7 @@ def _ask(*lines: str, answers: int = 1) -> str:
     """Says this to the proxy. Raises where it does not answer as often with success."""
     host, _, port = os.environ.get("HTTPS_PROXY", "").removeprefix("http://").partition(":")
     if not port:
-        raise Untried("there is no proxy")
+        raise NotTried("there is no proxy")
     answer = b""
     with socket.create_connection((host, int(port)), timeout=5) as proxy:
         proxy.sendall("\r\n".join((*lines, "", "")).encode())
@@ -760,7 +760,7 @@ def _libc() -> ctypes.CDLL:
 def _number(call: str) -> int:
     machines = ("x86_64", "aarch64")
     if platform.machine() not in machines:
-        raise Untried(f"not known how to try it on {platform.machine()}")
+        raise NotTried(f"not known how to try it on {platform.machine()}")
     return _NUMBERS[call][machines.index(platform.machine())]
 
 
@@ -782,7 +782,7 @@ def main(name: str, facts: ProbeFacts) -> dict[str, str | None]:
         return {"got": attempt(facts)}
     except NotHere as reason:
         return {"not_here": str(reason)}
-    except Untried as reason:
+    except NotTried as reason:
         return {"untried": str(reason)}
     except OSError as error:
         return {"refused": error.strerror or str(error)}

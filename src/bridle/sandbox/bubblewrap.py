@@ -18,7 +18,7 @@ from bridle.base.files import private_folder
 from bridle.sandbox.adapters import CannotConfine, Launch
 from bridle.sandbox.caches import cache_variables
 from bridle.sandbox.confinement import Confinement, Network
-from bridle.sandbox.gate import Gate, Prepared
+from bridle.sandbox.gate import Gate, PreparedMounts
 from bridle.sandbox.gentle_end import terminate_inside
 from bridle.sandbox.masks import Masks
 from bridle.sandbox.mount_check import expected_mounts, mounted_now
@@ -70,7 +70,7 @@ class Bubblewrap:
     ) -> Launch:
         masks = Masks()
 
-        def prepare() -> Prepared:
+        def prepare() -> PreparedMounts:
             confinement = look()
             mounts = mounts_of(confinement)
             if confinement.scratch:  # bubblewrap looks for what it binds before it comes to the wait
@@ -81,7 +81,7 @@ class Bubblewrap:
                 make_room(mounts, confinement)
                 _hold(masks, confinement.absent)
 
-            return Prepared(
+            return PreparedMounts(
                 [*self._options(mounts, confinement, gate.wait), "--chdir", cwd],
                 make,
                 lambda: expected_mounts(mounts, confinement, mounted_now()),

@@ -50,7 +50,7 @@ class UnheldEntry(msgspec.Struct, frozen=True, kw_only=True):
     mode: int = 0o644
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
+class WatchedGitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of git that may be changed, only not to name programs; None: they are not there."""
 
     path: str
@@ -101,7 +101,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Are not there and cannot be masked; `aftermath` puts them aside if a command made them."""
     kept: tuple[UnheldEntry, ...] = ()
     """Cannot be held; `aftermath` puts them back as they were."""
-    watched: tuple[Watched, ...] = ()
+    watched: tuple[WatchedGitSettings, ...] = ()
     """May be changed; `aftermath` puts them back if they name programs then that they did not name before."""
     working_trees: tuple[WorkingTree, ...] = ()
     """`aftermath` looks whether a submodule came to them that names programs, and puts its repository aside."""
@@ -211,7 +211,7 @@ class _Protection:
         self.filled: dict[str, bytes] = {}
         self.unwanted: dict[str, None] = {}
         self.kept: dict[str, UnheldEntry] = {}
-        self.watched: dict[str, Watched] = {}
+        self.watched: dict[str, WatchedGitSettings] = {}
         self._writable = writable
         self._opened = frozenset(opened)
         self._real = real
@@ -273,13 +273,13 @@ class _Protection:
         if not self._may_be_written(path):
             return
         if not os.path.lexists(path):
-            self.watched[path] = Watched(path=path, content=None)
+            self.watched[path] = WatchedGitSettings(path=path, content=None)
             return
         content = None if os.path.islink(path) else _whole(path)
         if content is None:
             self.add(path)
         else:
-            self.watched[path] = Watched(path=path, content=content)
+            self.watched[path] = WatchedGitSettings(path=path, content=content)
 
     def held(self) -> list[str]:
         """The folders on the way to what is protected: whoever moves one of them away moves the protection with it."""

@@ -27,20 +27,20 @@ _SHARE = 0.9
 """No command needs all of the machine's memory; without some left nobody could stop it."""
 
 
-class Most(NamedTuple):
+class SharedLimits(NamedTuple):
     """How much the commands of an engine may use together."""
 
     processes: int
     memory_mib: int
 
 
-def memory_mib(most: Most) -> int:
+def memory_mib(most: SharedLimits) -> int:
     """What is really allowed of a machine's memory."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return min(most.memory_mib, int(machine * _SHARE))
 
 
-class Parents(NamedTuple):
+class GroupParents(NamedTuple):
     """The folders in which groups may be made: one for both controllers, or one for each in the older form."""
 
     processes: str
@@ -51,7 +51,7 @@ class Parents(NamedTuple):
 class ControlGroup:
     """The group of this process. Harmless where there is none: `holds` says so."""
 
-    def __init__(self, parents: Parents | None, most: Most) -> None:
+    def __init__(self, parents: GroupParents | None, most: SharedLimits) -> None:
         self._folders: tuple[str, ...] = ()
         self._events: dict[str, tuple[str, str]] = {}
         self._met: dict[str, int] = {}
@@ -101,7 +101,7 @@ class ControlGroup:
                 os.rmdir(folder)
         self._folders = ()
 
-    def _make(self, parents: Parents) -> None:
+    def _make(self, parents: GroupParents) -> None:
         name = f"{_NAME}{_our_world()}.{os.getpid()}.{birth_of(os.getpid())}.{os.urandom(4).hex()}"
         folders = tuple(dict.fromkeys(os.path.join(parent, name) for parent in parents[:2]))
         for parent in dict.fromkeys(parents[:2]):
@@ -126,7 +126,7 @@ class ControlGroup:
         self._folders = folders
 
 
-def writable_parents(own: str = "/proc/self/cgroup", root: str = _ROOT) -> Parents | None:
+def writable_parents(own: str = "/proc/self/cgroup", root: str = _ROOT) -> GroupParents | None:
     """Where this process may make groups that count both; None where it may not."""
     try:
         lines = read_limited(own, _MAX_BYTES).data.decode().splitlines()
@@ -139,7 +139,7 @@ def writable_parents(own: str = "/proc/self/cgroup", root: str = _ROOT) -> Paren
         here = os.path.normpath(f"{root}/{path}")
         for parent in (os.path.dirname(here), here):  # a group that has processes can hand nothing on
             if _hands_on(parent, root) and os.access(os.path.join(parent, "cgroup.procs"), os.W_OK):
-                return Parents(parent, parent, older=False)
+                return GroupParents(parent, parent, older=False)
     found = {
         kind: os.path.normpath(f"{root}/{kind}/{path}")
         for kinds, path in groups.items()
@@ -147,7 +147,7 @@ def writable_parents(own: str = "/proc/self/cgroup", root: str = _ROOT) -> Paren
         if kind in ("pids", "memory")
     }
     if len(found) == 2 and all(os.access(folder, os.W_OK) for folder in found.values()):
-        return Parents(found["pids"], found["memory"], older=True)
+        return GroupParents(found["pids"], found["memory"], older=True)
     return None
 
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from bridle.sandbox.adapters import NeverRan
 from bridle.sandbox.limits import CommandLimits
-from bridle.sandbox.mount_check import Expected, first_difference, read_table
+from bridle.sandbox.mount_check import ExpectedMounts, first_difference, read_table
 
 _NEW_ROOT = "/newroot"
 """Where bubblewrap puts a command's file system together."""
@@ -38,7 +38,7 @@ _PIPE_BYTES = 64 * 1024
 _CHILD = re.compile(rb'"child-pid": (\d+)\b')
 
 
-class Prepared(NamedTuple):
+class PreparedMounts(NamedTuple):
     """What bubblewrap is to do, as options of it, and what its mounts will look like then.
 
     `make` makes the folders on which something is mounted by the options that come after the `wait` of the gate.
@@ -46,15 +46,15 @@ class Prepared(NamedTuple):
 
     options: Sequence[str]
     make: Callable[[], None]
-    expected: Callable[[], Expected]
+    expected: Callable[[], ExpectedMounts]
 
 
-class Mounted(NamedTuple):
+class MountedCommand(NamedTuple):
     """The process that will become the command, its mounts as the kernel lists them, and as they were meant."""
 
     child: int
     table: bytes
-    expected: Expected
+    expected: ExpectedMounts
 
 
 class Gate:
@@ -63,7 +63,7 @@ class Gate:
     `prepare` is called once it has been started. `wait` stands among the options it gives.
     """
 
-    def __init__(self, prepare: Callable[[], Prepared]) -> None:
+    def __init__(self, prepare: Callable[[], PreparedMounts]) -> None:
         self._prepare = prepare
         self._ours: list[int] = []
         self._made, made = socket.socketpair()
@@ -111,7 +111,7 @@ class Gate:
         for fd in ours:
             os.close(fd)
 
-    async def mounted(self) -> Mounted:
+    async def mounted(self) -> MountedCommand:
         """Has the mounts made, and looks at them once they are there. Raises `NeverRan` if bubblewrap has ended."""
         prepared = self._prepare()
         self._tell(prepared.options)
@@ -133,7 +133,7 @@ class Gate:
 
         loop.add_writer(self._copy, look)  # called as well when nobody is left to read
         try:
-            return Mounted(*await seen, expected)
+            return MountedCommand(*await seen, expected)
         finally:
             if self._copy in self._ours:
                 loop.remove_writer(self._copy)

@@ -13,10 +13,10 @@ import os
 from bridle.base.files import read_limited
 from bridle.base.stand_ins import CLOCK_TICK_NS, is_stand_in, noted, take_away
 from bridle.sandbox.aftermath import put_aside
-from bridle.sandbox.lookout import Came, Lookout
+from bridle.sandbox.lookout import Lookout, MadeFile
 
 
-def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tuple[Came, str | OSError]]:
+def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tuple[MadeFile, str | OSError]]:
     """Takes away the masks that nobody holds, and puts aside what came beside them: each with its new path, or with
     why it has none.
 
@@ -27,10 +27,10 @@ def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tup
     began = [
         began_ns for began_ns in (*map(_taken_away, paths), *map(_noted_ns, read)) if began_ns is not None
     ]
-    came: list[Came] = []
+    came: list[MadeFile] = []
     redirection = os.path.join(workspace, ".git", "commondir")
     if os.path.lexists(redirection) and not is_stand_in(redirection):
-        came.append(Came(redirection, "leads git elsewhere"))
+        came.append(MadeFile(redirection, "leads git elsewhere"))
     if began:
         came += Lookout((workspace,)).left_since(min(began) - CLOCK_TICK_NS)
     found = [(what, aside) for what in came if (aside := _aside(what))]
@@ -40,7 +40,7 @@ def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tup
     return found
 
 
-def _aside(what: Came) -> str | OSError:
+def _aside(what: MadeFile) -> str | OSError:
     try:
         return put_aside(what)
     except OSError as problem:

@@ -46,7 +46,7 @@ _PARTIAL_CLONE = ("[remote ", "promisor", "partialclonefilter")
 Kind = Literal["file", "folder", "repository", "bare"]
 
 
-class Obeyed(NamedTuple):
+class ObeyedFile(NamedTuple):
     """A file that later runs obey: how the kernel describes it, and what it holds if that is known."""
 
     signature: tuple[int, ...]
@@ -55,12 +55,12 @@ class Obeyed(NamedTuple):
     link: str = ""
 
 
-class Came(NamedTuple):
+class MadeFile(NamedTuple):
     """What a command made. `before` is what was there, if that is known; `why` reads behind "it"."""
 
     path: str
     why: str
-    before: Obeyed | None = None
+    before: ObeyedFile | None = None
 
 
 class _Folder(NamedTuple):
@@ -85,7 +85,7 @@ class Lookout:
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = tuple(root for root in roots if not _is_bare(root))
         self._folders: dict[str, _Folder] = {}
-        self._obeyed: dict[str, Obeyed | None] = {}
+        self._obeyed: dict[str, ObeyedFile | None] = {}
         self._repositories: dict[str, frozenset[str]] = {}
         self._theirs: set[str] = set()
         self._running: list[int] = []
@@ -103,11 +103,11 @@ class Lookout:
         self._running.append(began)
         return began
 
-    def end(self, began: int, *, held: Collection[str] = (), agreed: Collection[str] = ()) -> list[Came]:
+    def end(self, began: int, *, held: Collection[str] = (), agreed: Collection[str] = ()) -> list[MadeFile]:
         """What the command made that it may not. `held` no command can change, `agreed` a person let it change."""
         first = min(self._running)
         self._running.remove(began)
-        came: list[Came] = []
+        came: list[MadeFile] = []
         above = ""
         for met in self._walk(LATER_S, held, since_ns=first):
             if above and met.path.startswith(above):
@@ -118,10 +118,10 @@ class Lookout:
             if met.theirs or is_beneath_any(met.path, agreed):
                 self._learn(met)
             elif met.path in self._theirs and self._is_orphaned(met.path):
-                came.append(Came(met.path, _OBEYED))
+                came.append(MadeFile(met.path, _OBEYED))
             elif changed_ns < first:
                 if self._was_moved(met):
-                    came.append(Came(_entry(met), _OBEYED))
+                    came.append(MadeFile(_entry(met), _OBEYED))
                 else:
                     self._learn(met)
             elif changed_ns >= began and (found := self._judge(met, agreed)):
@@ -134,18 +134,18 @@ class Lookout:
         """The command did not start after all."""
         self._running.remove(began)
 
-    def left_since(self, since_ns: int) -> list[Came]:
+    def left_since(self, since_ns: int) -> list[MadeFile]:
         """Repositories that name programs since then, and files that later runs obey, where nobody knows what was
         there before. Held at the top, some of these cannot be of a command."""
-        found: list[Came] = []
+        found: list[MadeFile] = []
         held = {os.path.join(root, name) for root in self._roots for name in ALWAYS_PROTECTED}
         for met in self._walk(FIRST_S, held):
             if met.kind == "folder" or is_beneath_any(met.path, held) or _changed_ns(met) < since_ns:
                 continue
             if met.kind == "file":
-                found.append(Came(met.path, _OBEYED))
+                found.append(MadeFile(met.path, _OBEYED))
             elif reasons := _reasons(met.path, met.kind, self._roots):
-                found.append(Came(_entry(met), _words(reasons)))
+                found.append(MadeFile(_entry(met), _words(reasons)))
         return found[:_MAX_OBEYED]
 
     def learn(self, paths: Iterable[str]) -> None:
@@ -154,12 +154,12 @@ class Lookout:
             if self._begun and is_beneath_any(path, self._roots):
                 self._obeyed[path] = _read(path)
 
-    def _judge(self, met: _Met, agreed: Collection[str]) -> Came | None:
+    def _judge(self, met: _Met, agreed: Collection[str]) -> MadeFile | None:
         if met.kind in ("repository", "bare"):
             reasons = _reasons(met.path, met.kind, self._roots)
             new = reasons - self._repositories.get(met.path, frozenset())
             if new:
-                return Came(_entry(met), _words(new))
+                return MadeFile(_entry(met), _words(new))
             self._learn(met)
             return None
         if met.path not in self._obeyed:
@@ -168,7 +168,7 @@ class Lookout:
             if met.kind == "file" and self._is_the_same(met):
                 self._learn(met)
                 return None
-            return Came(met.path, _OBEYED)
+            return MadeFile(met.path, _OBEYED)
         if met.kind == "folder":
             return None
         known = self._obeyed[met.path]
@@ -176,7 +176,7 @@ class Lookout:
         unread = now is None or (now.content is None and not now.link)
         if not unread and known is not None and now is not None and now[2:] == known[2:]:
             return None
-        return Came(met.path, _OBEYED, known)
+        return MadeFile(met.path, _OBEYED, known)
 
     def _is_the_same(self, met: _Met) -> bool:
         """Whether it is a file that was there, untouched: it was made just before, and moved with its folder."""
@@ -332,7 +332,7 @@ def _inside(folder: str, theirs: bool) -> Iterator[_Met]:
             yield _Met(os.path.join(above, name), "file", theirs)
 
 
-def _read(path: str, known: Obeyed | None = None) -> Obeyed | None:
+def _read(path: str, known: ObeyedFile | None = None) -> ObeyedFile | None:
     """The file as it is; `known`, if that is how it is still. None if it is gone or no file."""
     try:
         status = os.lstat(path)
@@ -341,11 +341,11 @@ def _read(path: str, known: Obeyed | None = None) -> Obeyed | None:
             return known
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISLNK(status.st_mode):
-            return Obeyed(signature, mode, None, os.readlink(path))
+            return ObeyedFile(signature, mode, None, os.readlink(path))
         contents = read_limited(path, _MAX_BYTES)
     except OSError:
         return None
-    return Obeyed(signature, mode, None if contents.truncated else contents.data)
+    return ObeyedFile(signature, mode, None if contents.truncated else contents.data)
 
 
 def _changed_ns(met: _Met) -> int:

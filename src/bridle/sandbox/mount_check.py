@@ -63,7 +63,7 @@ _NEW = frozenset({"tmpfs", "proc", "devpts", "mqueue"})
 _PAGE = 16 * 1024
 
 
-class Now(NamedTuple):
+class MountNow(NamedTuple):
     """A mount as it is outside. `root` and `point` are spelled as the kernel does."""
 
     path: str
@@ -76,7 +76,7 @@ class Now(NamedTuple):
         return f"{self.device}:{self.root}:{self.point}"
 
 
-class Expected(NamedTuple):
+class ExpectedMounts(NamedTuple):
     """How the kernel names the mounts of a command if they are those that were meant."""
 
     writable: frozenset[str]
@@ -91,7 +91,7 @@ class Expected(NamedTuple):
     """Where something new and empty must be."""
 
 
-def mounted_now() -> tuple[Now, ...]:
+def mounted_now() -> tuple[MountNow, ...]:
     """Every mount of this process, those that cover others later."""
     return _mounted(read_table("/proc/self/mountinfo"))
 
@@ -108,13 +108,15 @@ def read_table(path: str) -> bytes:
     return bytes(table)
 
 
-def expected_mounts(mounts: Sequence[Mount], confinement: Confinement, now: Sequence[Now]) -> Expected:
+def expected_mounts(
+    mounts: Sequence[Mount], confinement: Confinement, now: Sequence[MountNow]
+) -> ExpectedMounts:
     """What the mounts of a command are to look like on this machine."""
     return _expected(tuple(mounts), confinement.scratch, tuple(now))
 
 
 @lru_cache(maxsize=8)
-def _expected(mounts: tuple[Mount, ...], scratch: str, now: tuple[Now, ...]) -> Expected:
+def _expected(mounts: tuple[Mount, ...], scratch: str, now: tuple[MountNow, ...]) -> ExpectedMounts:
     """Mostly the same from one command to the next."""
     root, *others = mounts
     holding = {mount.path: mount for mount in now}
@@ -131,7 +133,7 @@ def _expected(mounts: tuple[Mount, ...], scratch: str, now: tuple[Now, ...]) -> 
     }
     open_ones = [mount.path for mount in others if mount.kind == "writable"]
     beneath = now if root.kind == "writable" else [mount for mount in now if _is_below_any(mount, open_ones)]
-    return Expected(
+    return ExpectedMounts(
         writable=frozenset(
             (
                 *map(str, beneath),
@@ -147,7 +149,7 @@ def _expected(mounts: tuple[Mount, ...], scratch: str, now: tuple[Now, ...]) -> 
     )
 
 
-def first_difference(table: str, expected: Expected, *, beneath: str = "") -> str:
+def first_difference(table: str, expected: ExpectedMounts, *, beneath: str = "") -> str:
     """Where the mounts of a `mountinfo` differ from what was expected; empty if they do not.
 
     Only mounts at or below `beneath` count, and it stands for the root of the file system.
@@ -183,7 +185,7 @@ def _is_replaced(place: str) -> bool:
 
 
 def arguments_of_check(
-    mounts: Sequence[Mount], confinement: Confinement, now: Sequence[Now]
+    mounts: Sequence[Mount], confinement: Confinement, now: Sequence[MountNow]
 ) -> tuple[str, str, str]:
     """The three arguments of `check_mounts` for these mounts."""
     expected = expected_mounts(mounts, confinement, now)
@@ -196,11 +198,11 @@ def _is_blank(mount: Mount, scratch: str) -> bool:
     return mount.kind in {"masked", "empty", "room"} or (mount.kind == "temporary" and not scratch)
 
 
-def _is_below_any(mount: Now, folders: Iterable[str]) -> bool:
+def _is_below_any(mount: MountNow, folders: Iterable[str]) -> bool:
     return any(mount.path.startswith(f"{folder}/") for folder in folders)
 
 
-def _name(source: str, point: str, holding: Mapping[str, Now]) -> str:
+def _name(source: str, point: str, holding: Mapping[str, MountNow]) -> str:
     """How the kernel will name a mount of `source` that is put at `point`."""
     device, root, below = "", "", source
     for path in _self_and_parents(source):
@@ -222,12 +224,12 @@ def _list(names: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _mounted(table: bytes) -> tuple[Now, ...]:
-    found: list[Now] = []
+def _mounted(table: bytes) -> tuple[MountNow, ...]:
+    found: list[MountNow] = []
     for line in os.fsdecode(table).split("\n"):
         if line:
             _id, _parent, device, root, point, flags, *_ = line.split(" ", 6)
-            found.append(Now(_plain(point), device, root, point, frozenset(flags.split(","))))
+            found.append(MountNow(_plain(point), device, root, point, frozenset(flags.split(","))))
     return tuple(found)
 
 

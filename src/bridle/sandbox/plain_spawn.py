@@ -15,7 +15,7 @@ from bridle.engine.ports import Hosts, SpawnPolicy
 from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:
-    from bridle.base.duplex import Inlet
+    from bridle.base.duplex import InputPipe
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -115,7 +115,7 @@ class EnvOnlySpawn:
         call_id: str,
         on_output: Output,
         on_error: Output | None = None,
-        stdin: bytes | Inlet | None = None,
+        stdin: bytes | InputPipe | None = None,
     ) -> ConfinedProcess:
         if policy.network == "filtered" and policy.mode != "off":
             raise CannotStart(argv[0], "no network filter")

@@ -24,7 +24,7 @@ from bridle.base.processes import Processes, ProcessGroup
 from bridle.base.stand_ins import is_stand_in
 from bridle.base.web import connect_to
 from bridle.sandbox.confinement import HostContext
-from bridle.sandbox.proxy import Outside
+from bridle.sandbox.proxy import OutsideNetwork
 
 TEMPORARY = "/tmp"  # noqa: S108  a folder of our own in it
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  a file of our own in it
@@ -83,7 +83,7 @@ class ProbePaths(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class World:
+class ProbeWorld:
     """The world while it lives. Made by `probe_world`."""
 
     def __init__(
@@ -93,7 +93,7 @@ class World:
         variable: str,
         token: str,
         process: ProcessGroup,
-        doors: Doors,
+        doors: OtherSockets,
         shared: str,
     ) -> None:
         self.paths = paths
@@ -135,7 +135,7 @@ class World:
         )
 
     @property
-    def network(self) -> Outside:
+    def network(self) -> OutsideNetwork:
         """The network around this world, for whoever lets commands into it. Only one address leads to a stranger: all
         others to a server on this machine."""
         answers = {name: [*each] for name, each in ALLOWED_HOSTS.items()}
@@ -154,7 +154,7 @@ class World:
             ours.setblocking(False)
             return ours
 
-        return Outside(SystemClock(), resolve, connect)
+        return OutsideNetwork(SystemClock(), resolve, connect)
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -237,7 +237,7 @@ class World:
 @contextlib.asynccontextmanager
 async def probe_world(
     folder: str, processes: Processes, *, temporary: str = TEMPORARY, repository: bool = True
-) -> AsyncGenerator[World]:
+) -> AsyncGenerator[ProbeWorld]:
     """Makes a world in a new folder inside `folder`, and takes it away again.
 
     The names in it are short: the path of a socket has at most 107 characters. `temporary` is the temporary folder of
@@ -250,7 +250,7 @@ async def probe_world(
         _furnish(paths, token)
         if not repository:
             shutil.rmtree(f"{paths.work}/.git")
-        with contextlib.closing(Doors(paths)) as doors:
+        with contextlib.closing(OtherSockets(paths)) as doors:
             process = await processes.start(
                 ["sleep", _LONGEST_S],
                 cwd="/",
@@ -258,7 +258,7 @@ async def probe_world(
                 on_output=lambda _data: None,
             )
             async with process:
-                world = World(
+                world = ProbeWorld(
                     paths, variable=variable, token=token, process=process, doors=doors, shared=shared
                 )
                 with contextlib.closing(world):
@@ -271,7 +271,7 @@ async def probe_world(
                 os.unlink(shared)
 
 
-class Doors:
+class OtherSockets:
     """Sockets of other programs: nobody has any business at them."""
 
     def __init__(self, paths: ProbePaths) -> None:

@@ -18,7 +18,7 @@ from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
 from bridle.engine.ports import Process, SpawnPolicy
 from bridle.sandbox.confinement import Confinement, Network
-from bridle.sandbox.probe_world import ALLOWED_HOSTS, World, probe_world
+from bridle.sandbox.probe_world import ALLOWED_HOSTS, ProbeWorld, probe_world
 
 _OWN_PLACES = (
     os.path.realpath(os.path.join(os.path.dirname(__file__), *[".."] * 3)),
@@ -30,7 +30,7 @@ ProbeOutcome: TypeAlias = Literal[
 ]
 StartProbe: TypeAlias = Callable[..., Awaitable[Process]]
 """Called like a `Spawn`."""
-StartFor: TypeAlias = Callable[[World], StartProbe]
+StartFor: TypeAlias = Callable[[ProbeWorld], StartProbe]
 """Starts commands as the engine would for the person of that world."""
 
 TIMEOUT_S = 15.0
@@ -277,7 +277,7 @@ def _not_covered(probe: Probe, network: str, covers: Collection[str] | None) -> 
 
 
 async def _tried(
-    probe: Probe, world: World, start: StartProbe, network: Network, processes: Processes
+    probe: Probe, world: ProbeWorld, start: StartProbe, network: Network, processes: Processes
 ) -> Result:
     output, error = _Beginning(), _Beginning()
     policy = SpawnPolicy(
@@ -314,7 +314,7 @@ async def _tried(
     return _judged(probe, process.returncode or 0, said, error.data.decode("utf-8", "replace"))
 
 
-async def _watch(probe: Probe, world: World, processes: Processes) -> None:
+async def _watch(probe: Probe, world: ProbeWorld, processes: Processes) -> None:
     """Looks while the attempt holds on to what it planted."""
     if probe.meanwhile:
         await world.planted()
@@ -333,7 +333,7 @@ async def _ended(process: Process) -> bool:
     return False
 
 
-async def _leaks(probe: Probe, world: World, said: str) -> str:
+async def _leaks(probe: Probe, world: ProbeWorld, said: str) -> str:
     """What got out, in words; empty if nothing did."""
     told = world.changes()
     if world.token in said:

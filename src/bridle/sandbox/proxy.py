@@ -38,7 +38,7 @@ _CHUNK = 64 * 1024
 _MAX_TRIED = 8
 
 
-class Outside(NamedTuple):
+class OutsideNetwork(NamedTuple):
     """The network as the proxy has it. `resolve` is asked once for each connection, `connect` gets what was judged."""
 
     clock: Clock
@@ -49,7 +49,9 @@ class Outside(NamedTuple):
 class HostProxy:
     """For one command. It serves whoever connects to `listener`, until it is closed or had so many connections."""
 
-    def __init__(self, hosts: Sequence[str], outside: Outside, *, most_in_all: int = MOST_IN_ALL) -> None:
+    def __init__(
+        self, hosts: Sequence[str], outside: OutsideNetwork, *, most_in_all: int = MOST_IN_ALL
+    ) -> None:
         self._rules = [host_rule(text) for text in hosts]
         self._outside = outside
         self._tasks: set[asyncio.Task[None]] = set()

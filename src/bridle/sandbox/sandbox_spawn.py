@@ -29,14 +29,14 @@ from bridle.sandbox.plain_spawn import (
 )
 
 if TYPE_CHECKING:
-    from bridle.base.duplex import Inlet
+    from bridle.base.duplex import InputPipe
     from bridle.engine.ports import Hosts
     from bridle.sandbox.adapters import Adapter, Launch
     from bridle.sandbox.confinement import Confinement, HostContext
     from bridle.sandbox.control_group import ControlGroup
     from bridle.sandbox.limits import CommandLimits
-    from bridle.sandbox.lookout import Came, Lookout
-    from bridle.sandbox.proxy import Outside
+    from bridle.sandbox.lookout import Lookout, MadeFile
+    from bridle.sandbox.proxy import OutsideNetwork
     from bridle.sandbox.way_out import WayOut
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
@@ -89,7 +89,7 @@ class SandboxSpawn:
         known: Callable[[], str] = _not_known,
         failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
-        outside: Outside | None = None,
+        outside: OutsideNetwork | None = None,
         notes: str = "",
     ) -> None:
         self._processes = processes
@@ -145,7 +145,7 @@ class SandboxSpawn:
         call_id: str,
         on_output: Output,
         on_error: Output | None = None,
-        stdin: bytes | Inlet | None = None,
+        stdin: bytes | InputPipe | None = None,
         agree: Callable[[str], None] = _agree,
     ) -> ConfinedProcess:
         """As `Spawn` says. `agree` is told what will hold the command before it runs, and may raise `CannotStart`."""
@@ -198,7 +198,7 @@ class SandboxSpawn:
         policy: SpawnPolicy,
         on_output: Output,
         on_error: Output | None,
-        stdin: bytes | Inlet | None,
+        stdin: bytes | InputPipe | None,
     ) -> ConfinedProcess:
         """Starts it in a border. Where that failed and the command certainly did not run, it is tried again.
 
@@ -282,9 +282,9 @@ class SandboxSpawn:
         most = (policy.max_processes, policy.max_memory_mib)
         found = self._groups.get(most)
         if found is None:
-            from bridle.sandbox.control_group import ControlGroup, Most, writable_parents
+            from bridle.sandbox.control_group import ControlGroup, SharedLimits, writable_parents
 
-            found = self._groups[most] = ControlGroup(writable_parents(), Most(*most))
+            found = self._groups[most] = ControlGroup(writable_parents(), SharedLimits(*most))
         return found
 
     def _looked(self, confinement: Confinement) -> Confinement:
@@ -342,7 +342,7 @@ class ClaimedSpawn:
         call_id: str,
         on_output: Output,
         on_error: Output | None = None,
-        stdin: bytes | Inlet | None = None,
+        stdin: bytes | InputPipe | None = None,
     ) -> ConfinedProcess:
         return await self._spawn(
             argv,
@@ -385,7 +385,7 @@ class _Border:
         *,
         lookout: Callable[[tuple[str, ...]], Lookout],
         policy: SpawnPolicy,
-        outside: Outside | None,
+        outside: OutsideNetwork | None,
         group: ControlGroup,
     ) -> None:
         self._group = group
@@ -412,10 +412,10 @@ class _Border:
         if self._adapter.name not in OWN_NETWORK:
             raise CannotStart(argv[0], "no network filter")
         from bridle.base.clock import SystemClock
-        from bridle.sandbox.proxy import Outside
+        from bridle.sandbox.proxy import OutsideNetwork
         from bridle.sandbox.way_out import WayOut, proxy_variables
 
-        way_out = WayOut(policy.hosts, self._outside or Outside(SystemClock()))
+        way_out = WayOut(policy.hosts, self._outside or OutsideNetwork(SystemClock()))
         try:
             launch = way_out.through(self._launch(argv, policy))
         except BaseException:
@@ -483,7 +483,7 @@ class _Border:
             if sealed.working_trees and not self._policy.git_tree and _git_moved(sealed, began):
                 self._tell_stayed(sealed, began)
 
-    def _without_committed(self, came: Sequence[Came]) -> list[Came]:
+    def _without_committed(self, came: Sequence[MadeFile]) -> list[MadeFile]:
         """What is not as git has it in a commit; what is, is said."""
         from bridle.sandbox.commits import is_committed
 
@@ -505,7 +505,7 @@ class _Border:
                 f"git checkout HEAD -- {' '.join(map(quote, names))}]\n"
             )
 
-    def _put_aside(self, came: Sequence[Came]) -> None:
+    def _put_aside(self, came: Sequence[MadeFile]) -> None:
         from shlex import quote
 
         from bridle.sandbox.aftermath import put_aside

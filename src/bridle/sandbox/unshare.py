@@ -20,7 +20,7 @@ from bridle.sandbox.caches import cache_variables
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.gentle_end import terminate_inside
 from bridle.sandbox.masks import Masks
-from bridle.sandbox.mount_check import CHECK, DEVICES, Now, arguments_of_check, mounted_now
+from bridle.sandbox.mount_check import CHECK, DEVICES, MountNow, arguments_of_check, mounted_now
 from bridle.sandbox.mount_list import Mount, make_room, mounts_of
 from bridle.sandbox.plain_spawn import find_program
 
@@ -145,7 +145,7 @@ class Unshare:
         )
 
 
-def _steps(every: Sequence[Mount], confinement: Confinement, now: Sequence[Now]) -> Iterator[str]:
+def _steps(every: Sequence[Mount], confinement: Confinement, now: Sequence[MountNow]) -> Iterator[str]:
     root, *mounts = every
     outside = {mount.path: ",".join(sorted(mount.flags & _KEPT_FLAGS)) for mount in now}
     blank = [mount.path for mount in mounts if mount.kind not in _REAL]

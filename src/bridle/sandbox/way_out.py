@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.sandbox.adapters import CannotConfine, Launch
-from bridle.sandbox.proxy import HostProxy, Outside
+from bridle.sandbox.proxy import HostProxy, OutsideNetwork
 
 if TYPE_CHECKING:
     from bridle.engine.ports import Hosts
@@ -52,7 +52,7 @@ _HERE = "localhost,127.0.0.1,::1"
 class WayOut:
     """For one command. Belongs to the running loop; `close` it when the command is over, or never began."""
 
-    def __init__(self, hosts: Sequence[str], outside: Outside) -> None:
+    def __init__(self, hosts: Sequence[str], outside: OutsideNetwork) -> None:
         self._proxy = HostProxy(hosts, outside)
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)

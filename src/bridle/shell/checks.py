@@ -16,22 +16,22 @@ import msgspec
 
 from bridle.shell import languages
 from bridle.shell.classification import ENDLESS, Classification
-from bridle.shell.options import Split, split_words
+from bridle.shell.options import SplitWords, split_words
 from bridle.shell.programs import HARMLESS_VALUES, HARMLESS_VARIABLES, Program
 from bridle.shell.searches import found_below
 from bridle.shell.shell_words import UNKNOWN, FoundFiles, Word, names
 
 
-class Inner(msgspec.Struct, frozen=True):
+class InnerCommand(msgspec.Struct, frozen=True):
     """A command another one runs: its words, or with `script` a text the shell reads again."""
 
     words: tuple[Word, ...]
     script: bool = False
 
 
-ProgramCheck: TypeAlias = Callable[[Classification, Split, Program], Sequence[Inner]]
+ProgramCheck: TypeAlias = Callable[[Classification, SplitWords, Program], Sequence[InnerCommand]]
 
-_NOTHING: tuple[Inner, ...] = ()
+_NOTHING: tuple[InnerCommand, ...] = ()
 
 _FIND_FLAGS = names(
     "-print -print0 -ls -prune -quit -empty -readable -writable -executable -nouser -nogroup -depth -d "
@@ -63,7 +63,7 @@ _TAR = (
 )
 
 
-def _find(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _find(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     words = list(judgement.words[1:])
     while words and words[0].known in ("-H", "-L", "-P", "-O1", "-O2", "-O3"):
         if words.pop(0).text == "-L":
@@ -80,8 +80,10 @@ def _find(judgement: Classification, _split: Split, _program: Program) -> Sequen
     return _find_expression(judgement, words, roots or [Word(".", ".", starts=".")])
 
 
-def _find_expression(judgement: Classification, words: list[Word], roots: list[Word]) -> Sequence[Inner]:
-    inner: list[Inner] = []
+def _find_expression(
+    judgement: Classification, words: list[Word], roots: list[Word]
+) -> Sequence[InnerCommand]:
+    inner: list[InnerCommand] = []
     names: list[str] = []
     acts = any(word.text in _FIND_RUNS for word in words)
     found = found_below(roots, _acting(words)) if acts else None
@@ -96,7 +98,7 @@ def _find_expression(judgement: Classification, words: list[Word], roots: list[W
         if name in _FIND_RUNS:
             end = _action_end(words)
             filled = [piece for word in words[:end] for piece in _found(word, roots, names, found)]
-            inner.append(Inner(tuple(filled)))
+            inner.append(InnerCommand(tuple(filled)))
             words = words[end + 1 :]
             continue
         if name == "-delete":
@@ -188,7 +190,7 @@ def _filled(word: Word) -> Word:
     return msgspec.structs.replace(word, text=None, starts=word.known.partition("{}")[0] or "./")
 
 
-def _fd(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _fd(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     for at, word in enumerate(judgement.words):
         if word.text in _FD_RUNS:
             before = split_words(_FD_BEFORE, judgement.words[1:at])
@@ -198,7 +200,7 @@ def _fd(judgement: Classification, split: Split, _program: Program) -> Sequence[
                 judgement.use(path, "read")
             words = tuple(_filled(inner) for inner in judgement.words[at + 1 :])
             placed = any(inner.text is None for inner in words)
-            return [Inner(words if placed else (*words, UNKNOWN))]
+            return [InnerCommand(words if placed else (*words, UNKNOWN))]
     return _NOTHING
 
 
@@ -212,7 +214,7 @@ _FD_BEFORE = Program(
 )
 
 
-def _sed(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _sed(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     program = Program(
         options="-nErsuz -e: -f! -i^? -l: --quiet --silent --regexp-extended --separate --unbuffered --null-data "
         "--posix --debug --sandbox --expression: --line-length: --in-place^? --file!:"
@@ -237,13 +239,13 @@ def _sed(judgement: Classification, _split: Split, _program: Program) -> Sequenc
     return _NOTHING
 
 
-def _sed_proven(script: Word, split: Split) -> bool:
+def _sed_proven(script: Word, split: SplitWords) -> bool:
     if script.text is None or script.glob:
         return False
     return split.has("--sandbox") or languages.sed_only_prints(script.text)
 
 
-def _awk(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _awk(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     split = split_words(
         Program(
             options="-F: -v: -b -S --field-separator: --assign: --sandbox --posix --traditional --csv -k"
@@ -269,10 +271,10 @@ def _awk(judgement: Classification, _split: Split, _program: Program) -> Sequenc
 
 def _expression(
     proven: Callable[[str], bool], *, file_option: str
-) -> Callable[[Classification, Split, Program], Sequence[Inner]]:
+) -> Callable[[Classification, SplitWords, Program], Sequence[InnerCommand]]:
     """For programs whose first argument is an expression in a language of their own."""
 
-    def check(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+    def check(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
         if split.has(file_option, "--from-file"):
             judgement.unproven("its expression is in a file")
             return _NOTHING
@@ -285,14 +287,14 @@ def _expression(
     return check
 
 
-def _printf(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _printf(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     words = [word for word in judgement.words[1:] if word.text != "--"]
     if words and (words[0].text is None or words[0].glob or not languages.printf_only_prints(words[0].text)):
         judgement.unproven("its format is not proven harmless")
     return _NOTHING
 
 
-def _test(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _test(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     """Only an operator that is known to be one is harmless: `-v` evaluates its operand, `-eq` too in `[[`."""
     words = list(judgement.words[1:])
     double = judgement.name == "[["
@@ -338,7 +340,7 @@ def _test_proven(judgement: Classification, words: list[Word], *, double: bool) 
             return False
 
 
-def _tar(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _tar(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     words = list(judgement.words[1:])
     if words and words[0].text and not words[0].text.startswith("-"):
         letters = words[0].text
@@ -360,7 +362,9 @@ def _tar(judgement: Classification, _split: Split, _program: Program) -> Sequenc
     return _NOTHING
 
 
-def _tar_mode(judgement: Classification, split: Split, archives: list[Word], folders: list[Word]) -> None:
+def _tar_mode(
+    judgement: Classification, split: SplitWords, archives: list[Word], folders: list[Word]
+) -> None:
     if split.has("-t", "--list", "-d", "--diff", "--compare"):
         for word in archives:
             judgement.use(word, "read")
@@ -382,7 +386,7 @@ def _tar_mode(judgement: Classification, split: Split, archives: list[Word], fol
         judgement.unproven("what it does is not known")
 
 
-def _dd(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _dd(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     for word in judgement.words[1:]:
         name, _, value = word.known.partition("=")
         if word.text is None or word.glob:
@@ -400,13 +404,15 @@ def _dd(judgement: Classification, _split: Split, _program: Program) -> Sequence
     return _NOTHING
 
 
-def _date(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _date(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if any(not word.starts.startswith("+") for word in split.arguments):
         judgement.unproven("it may set the clock")
     return _NOTHING
 
 
-def _second_is_written(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _second_is_written(
+    judgement: Classification, split: SplitWords, _program: Program
+) -> Sequence[InnerCommand]:
     if any(word.split or word.glob for word in split.arguments):
         judgement.unproven("which file it writes is not known")
     for word in split.arguments[1:]:
@@ -415,13 +421,13 @@ def _second_is_written(judgement: Classification, split: Split, _program: Progra
     return _NOTHING
 
 
-def _no_directives(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _no_directives(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if any(word.starts[:1] in ("+", "@") for word in split.arguments):
         judgement.unproven("its arguments may be commands")
     return _NOTHING
 
 
-def _compress(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _compress(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if split.has("-c", "--stdout", "--to-stdout", "-l", "--list", "-t", "--test") or not split.arguments:
         return _NOTHING
     judgement.at_least("writes")
@@ -430,7 +436,7 @@ def _compress(judgement: Classification, split: Split, _program: Program) -> Seq
     return _NOTHING
 
 
-def _unzip(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _unzip(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if not split.has("-l", "-p", "-c", "-t", "-Z", "-v"):
         judgement.at_least("writes", "unpacks {}")
         if not split.has("-d"):
@@ -438,14 +444,16 @@ def _unzip(judgement: Classification, split: Split, _program: Program) -> Sequen
     return _NOTHING
 
 
-def _variables(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _variables(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     names = [word.text for word in split.arguments]
     if any(name is None or not _NAME.fullmatch(name) or name.endswith("_proxy") for name in names):
         judgement.unproven("it changes the shell's variables")
     return _NOTHING
 
 
-def _harmless_assignments(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _harmless_assignments(
+    judgement: Classification, split: SplitWords, _program: Program
+) -> Sequence[InnerCommand]:
     for word in split.arguments:
         name, equals, value = word.known.partition("=")
         if word.text is None or word.glob or not equals or not is_harmless_variable(name, value):
@@ -458,20 +466,20 @@ def is_harmless_variable(name: str, value: str | None) -> bool:
     return name in HARMLESS_VARIABLES or (value is not None and HARMLESS_VALUES.get(name) == value)
 
 
-def _set(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _set(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     options = [used.values[0].text for used in split.used if used.name == "-o" and used.values]
     if any(option not in ("pipefail", "errexit", "nounset") for option in options):
         judgement.at_least("executes", "changes how the shell works")
     return _NOTHING
 
 
-def _top(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _top(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if not (split.has("-b") and split.has("-n")):
         judgement.unproven("it goes on until it is stopped")
     return _NOTHING
 
 
-def _ip(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _ip(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     words = [word.text for word in split.arguments]
     known = {"addr", "address", "a", "route", "r", "link", "l", "neigh", "n", "rule", "maddress"}
     if words and (
@@ -481,7 +489,7 @@ def _ip(judgement: Classification, split: Split, _program: Program) -> Sequence[
     return _NOTHING
 
 
-def _status_only(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _status_only(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if any(word.text not in ("status", "show") for word in split.arguments):
         judgement.unproven("it may change the machine")
     return _NOTHING
@@ -490,7 +498,7 @@ def _status_only(judgement: Classification, split: Split, _program: Program) -> 
 def _needs(*options: str) -> ProgramCheck:
     """Without one of these options the program does something else."""
 
-    def check(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+    def check(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
         if not split.has(*options):
             judgement.unproven("what it does is not known")
         return _NOTHING
@@ -498,7 +506,7 @@ def _needs(*options: str) -> ProgramCheck:
     return check
 
 
-def _move(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _move(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     """What is moved is gone from where it was."""
     sources = split.arguments if split.has("-t", "--target-directory") else split.arguments[:-1]
     for word in sources:
@@ -506,14 +514,14 @@ def _move(judgement: Classification, split: Split, _program: Program) -> Sequenc
     return _NOTHING
 
 
-def _links(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _links(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     """Listing folder after folder through links leads anywhere."""
     if split.has("-R", "--recursive") and split.has("-L", "--dereference"):
         judgement.use(UNKNOWN, "read")
     return _NOTHING
 
 
-def _web_addresses(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _web_addresses(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     """Where a file is expected an address will do."""
     addresses = [word.starts for word in split.arguments if ":" in word.starts]
     if addresses:
@@ -525,7 +533,7 @@ def _web_addresses(judgement: Classification, split: Split, _program: Program) -
 _PS_VALUES = frozenset("oOpPuUCtTGgNskq")
 
 
-def _ps(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _ps(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     """An `e` without a dash, or an `E`, shows the environment of processes, and with it their secrets."""
     value = False
     for word in judgement.words[1:]:
@@ -544,24 +552,24 @@ def _ps(judgement: Classification, _split: Split, _program: Program) -> Sequence
     return _NOTHING
 
 
-def _recursive(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _recursive(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     judgement.whole_folders = split.has("-r", "-R", "--recursive")
     return _NOTHING
 
 
-def _remote_paths(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _remote_paths(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if any(":" in word.starts.partition("/")[0] for word in split.arguments):
         judgement.at_least("network", "copies over the network")
     return _NOTHING
 
 
-def _one_argument(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _one_argument(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if len(split.arguments) != 1 or split.arguments[0].split:
         judgement.at_least("writes", "changes the repository")
     return _NOTHING
 
 
-def _ssh(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _ssh(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     for word in split.arguments[:1]:
         if word.text is not None:
             judgement.urls.append(word.text)
@@ -580,7 +588,7 @@ _SYSTEM_PROGRAMS = (
 )
 
 
-def _ldd(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _ldd(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     """It starts the loader that a file names, so it is no more than a look only where nobody but the system writes."""
     for word in split.arguments:
         if word.text is None or word.glob or not normpath(word.text).startswith(_SYSTEM_PROGRAMS):
@@ -588,7 +596,7 @@ def _ldd(judgement: Classification, split: Split, _program: Program) -> Sequence
     return _NOTHING
 
 
-def _rg(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _rg(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if split.has("--files") and split.arguments:
         judgement.use(split.arguments[0], "read")
     return _NOTHING
@@ -605,7 +613,7 @@ _BYTE_COUNTS = {
 }  # fmt: skip
 
 
-def _bounded(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _bounded(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     """So many bytes of something endless are as good as a file of that size."""
     options = _BYTE_COUNTS[judgement.name]
     counts = [used.values[0].known for used in split.used if used.name in options and used.values]
@@ -627,7 +635,7 @@ def _size(text: str) -> float:
     return int(number) * (1000 if decimal == "B" else 1024) ** _UNITS.index(unit.upper())
 
 
-def _seq(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _seq(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     formats = [used.values[0].known for used in split.used if used.name in ("-f", "--format") and used.values]
     words = [word.known for word in judgement.words[1:]]
     numbers = [word for word in words if _NUMBER.fullmatch(word)]  # `-1` looks like an option
@@ -652,13 +660,13 @@ def _numbers_between(first: float = 1, second: float | None = None, third: float
 _FOLLOWING = {"tail": ("-f", "-F", "--retry"), "journalctl": ("-f",), "dmesg": ("-w",)}
 
 
-def _follows(judgement: Classification, split: Split, _program: Program) -> Sequence[Inner]:
+def _follows(judgement: Classification, split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     if split.has(*_FOLLOWING[judgement.name], "--follow"):
         judgement.unproven("it waits for more")
     return _NOTHING
 
 
-def _endless(judgement: Classification, _split: Split, _program: Program) -> Sequence[Inner]:
+def _endless(judgement: Classification, _split: SplitWords, _program: Program) -> Sequence[InnerCommand]:
     judgement.unproven("it never ends")
     return _NOTHING
 

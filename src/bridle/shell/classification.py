@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from bridle.base.command_class import CommandClass
-from bridle.shell.command_facts import SEVERITY, Below, PathUse
+from bridle.shell.command_facts import SEVERITY, FilesBelow, PathUse
 from bridle.shell.programs import Program
 from bridle.shell.shell_words import OPEN_DESCRIPTOR, FoundFiles, Word
 from bridle.shell.simple_commands import PossibleFolders
@@ -84,7 +84,7 @@ class Classification(msgspec.Struct):
             self.uses.append(PathUse(path=path, access=access, pattern=word.glob, split=split))
 
     def _use_found(self, found: FoundFiles) -> None:
-        below = Below(
+        below = FilesBelow(
             names=found.names,
             bare=found.bare,
             tracked=found.tracked,

@@ -18,7 +18,7 @@ SEVERITY: tuple[CommandClass, ...] = (
 """From harmless to worst; a script is as bad as its worst part."""
 
 
-class Below(msgspec.Struct, frozen=True, kw_only=True):
+class FilesBelow(msgspec.Struct, frozen=True, kw_only=True):
     """Which files below a folder are meant: those named like one of `names`, all where there are none.
 
     The rest is as in `shell_words.FoundFiles`.
@@ -43,7 +43,7 @@ class PathUse(msgspec.Struct, frozen=True, kw_only=True):
     access: Literal["read", "write", "delete", "run"]
     pattern: bool = False
     split: bool = False
-    below: Below | None = None
+    below: FilesBelow | None = None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ from copy import copy
 import msgspec
 
 from bridle.base.command_class import CommandClass
-from bridle.shell.checks import CHECKS, OWN_WORDS, Inner, is_harmless_variable
+from bridle.shell.checks import CHECKS, OWN_WORDS, InnerCommand, is_harmless_variable
 from bridle.shell.classification import Classification, host_of, shown_name, worse
 from bridle.shell.command_facts import Part
 from bridle.shell.git_checks import judge_git
 from bridle.shell.grant_keys import key_of
-from bridle.shell.options import Split, split_words
+from bridle.shell.options import SplitWords, split_words
 from bridle.shell.programs import (
     BUILTINS,
     KEYED_BY_SUBCOMMAND,
@@ -25,7 +25,7 @@ from bridle.shell.programs import (
     wrappers,
 )
 from bridle.shell.refusals import (
-    Leaf,
+    FinalProgram,
     ScriptRefusal,
     code_words,
     is_code_runner,
@@ -98,7 +98,7 @@ class _Judge:
     def __init__(self, script: ParsedScript, place: ScriptPlace, nesting: int) -> None:
         self.script, self.place, self.nesting = script, place, nesting
         self.findings = Findings()
-        self.leaves: dict[int, list[Leaf]] = {}
+        self.leaves: dict[int, list[FinalProgram]] = {}
         for command in script.commands:
             self.leaves[id(command)] = []
             self._command(command)
@@ -175,7 +175,7 @@ class _Judge:
         if name_word.text is None or name_word.glob or not name_word.text:
             judgement.at_least("executes", "runs a program whose name is not known yet")
             self.findings.hide(UNNAMED)
-            self._leaf(command, Leaf("", tuple(judgement.words)))
+            self._leaf(command, FinalProgram("", tuple(judgement.words)))
             self._add(command, judgement, _NO_PROGRAM)
             return
         if name_word.text in self.script.defined:
@@ -184,7 +184,7 @@ class _Judge:
             return
         name = self._program_name(judgement, name_word)
         if name is None:
-            self._leaf(command, Leaf(name_word.text.rpartition("/")[2], tuple(judgement.words)))
+            self._leaf(command, FinalProgram(name_word.text.rpartition("/")[2], tuple(judgement.words)))
             self._finish(command, judgement, _NO_PROGRAM)
             return
         judgement.name = name
@@ -217,12 +217,12 @@ class _Judge:
             self.findings.hide(UNNAMED)
         if judgement.name == "parallel" and (not split.rest or split.rest[0].known.startswith(":::")):
             self.findings.hide(READS)
-        apply_options(judgement, Split(used=split.used), wrapper)
+        apply_options(judgement, SplitWords(used=split.used), wrapper)
         judgement.at_least(wrapper.base, wrapper.does if wrapper.base != "read_only" else "")
         inner = wrapped(judgement, wrapper, split, self._fed(command, judgement, depth))
         if inner is None or not inner.words:
             program = programs().get(judgement.name, wrapper)
-            self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
+            self._leaf(command, FinalProgram(judgement.name, tuple(judgement.words)))
             self._finish(command, judgement, program)
             return
         self._trust_path(judgement)
@@ -233,10 +233,12 @@ class _Judge:
         own_input = any(redirection.operator.startswith("<") for redirection in command.redirections)
         return found_by(command.fed_by) if judgement.name == "xargs" and not own_input else None
 
-    def _inner(self, command: SimpleCommand, judgement: Classification, inner: Inner, depth: int) -> None:
+    def _inner(
+        self, command: SimpleCommand, judgement: Classification, inner: InnerCommand, depth: int
+    ) -> None:
         """Goes on with the command inside; what was found so far stays with it."""
         if inner.script:
-            self._leaf(command, Leaf(judgement.name, tuple(judgement.words)))
+            self._leaf(command, FinalProgram(judgement.name, tuple(judgement.words)))
             self._script(command, judgement, inner.words)
             return
         inside = _about(judgement, inner.words)
@@ -248,7 +250,7 @@ class _Judge:
         if len(words) == 2 and tells_version(judgement.name, words[1].known):
             return False
         runs_input = reads_code(judgement.name, words)
-        self._leaf(command, Leaf(judgement.name, tuple(words), runs_input))
+        self._leaf(command, FinalProgram(judgement.name, tuple(words), runs_input))
         for index, word in enumerate(words[1:], 1):
             text = word.text
             if text is None or not text.startswith(("-", "+")):
@@ -320,7 +322,7 @@ class _Judge:
 
     def _program(self, command: SimpleCommand, judgement: Classification, depth: int) -> None:
         name, words = judgement.name, judgement.words
-        self._leaf(command, Leaf(name, tuple(words), reads_code(name, words)))
+        self._leaf(command, FinalProgram(name, tuple(words), reads_code(name, words)))
         if name in ("source", ".") and (reads_code(name, words) or any(w.text is None for w in words[1:2])):
             self.findings.hide(READS)
         asks_version = len(words) == 2 and tells_version(name, words[1].known)
@@ -364,11 +366,11 @@ class _Judge:
         depth: int,
     ) -> None:
         split = (
-            Split()
+            SplitWords()
             if program.check in OWN_WORDS
             else split_words(program, rest, single_dash=program.single_dash)
         )
-        inner: Sequence[Inner] = ()
+        inner: Sequence[InnerCommand] = ()
         if program.check == "fd" and any(
             word.text in ("-x", "-X", "--exec", "--exec-batch") for word in rest
         ):
@@ -393,7 +395,7 @@ class _Judge:
         program = programs().get(name) or wrappers().get(name)
         if name not in KEYED_BY_SUBCOMMAND and name not in have_subcommands():
             return program, words
-        skipped = split_words(program, words, leading=True) if program else Split(rest=words)
+        skipped = split_words(program, words, leading=True) if program else SplitWords(rest=words)
         rest = skipped.rest
         if rest and rest[0].text is not None and not rest[0].glob:
             judgement.subcommand = rest[0].text
@@ -403,7 +405,7 @@ class _Judge:
             if len(texts) == length and entry is not None:
                 if skipped.problem and entry.base == "read_only":
                     judgement.unproven(skipped.problem)
-                apply_options(judgement, Split(used=skipped.used), program or entry)
+                apply_options(judgement, SplitWords(used=skipped.used), program or entry)
                 return entry, rest[length:]
         return program, words
 
@@ -442,7 +444,7 @@ class _Judge:
         self._trust_path(judgement)
         self._add(command, judgement, program)
 
-    def _leaf(self, command: SimpleCommand, leaf: Leaf) -> None:
+    def _leaf(self, command: SimpleCommand, leaf: FinalProgram) -> None:
         self.leaves[id(command)].append(leaf)
 
     def _add(self, command: SimpleCommand, judgement: Classification, program: Program) -> None:

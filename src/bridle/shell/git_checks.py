@@ -12,7 +12,7 @@ import msgspec
 from bridle.base.command_class import CommandClass
 from bridle.base.git_config import is_harmless_setting
 from bridle.shell.classification import Classification
-from bridle.shell.options import Split, split_words
+from bridle.shell.options import SplitWords, split_words
 from bridle.shell.programs import Program, git_subcommands
 from bridle.shell.shell_words import Word
 from bridle.shell.table_git import DESTRUCTIVE_OPTIONS, GLOBAL_OPTIONS
@@ -37,7 +37,7 @@ _ARGUMENT_OF = {"-u": "clone", "-c": "clone", "-x": "rebase", "run": "bisect", "
 
 
 def judge_git(
-    judgement: Classification, apply: Callable[[Classification, Split, Program], None]
+    judgement: Classification, apply: Callable[[Classification, SplitWords, Program], None]
 ) -> Program | None:
     """Looks at a whole git command. `apply` notes what options mean. Gives back the subcommand's entry, if known."""
     split = split_words(_GLOBAL, judgement.words[1:], leading=True)
@@ -65,7 +65,7 @@ def _base(program: Program, words: list[Word]) -> CommandClass:
     return "read_only" if looks else program.base
 
 
-def _enter(judgement: Classification, split: Split) -> None:
+def _enter(judgement: Classification, split: SplitWords) -> None:
     """`-C folder` moves git, and with it every path after it."""
     for used in split.used:
         if used.name != "-C" or not used.values:
@@ -85,7 +85,7 @@ def _enter(judgement: Classification, split: Split) -> None:
         judgement.unproven("where it runs is not known")
 
 
-_Apply: TypeAlias = Callable[[Classification, Split, Program], None]
+_Apply: TypeAlias = Callable[[Classification, SplitWords, Program], None]
 
 
 def _paths(judgement: Classification, words: list[Word], program: Program, apply: _Apply) -> None:
@@ -101,9 +101,9 @@ def _paths(judgement: Classification, words: list[Word], program: Program, apply
         _use_path(judgement, word)
 
 
-def _options_only(split: Split) -> Split:
+def _options_only(split: SplitWords) -> SplitWords:
     """The options alone: what the arguments of git are is decided here."""
-    return Split(used=split.used, problem=split.problem)
+    return SplitWords(used=split.used, problem=split.problem)
 
 
 def _use_path(judgement: Classification, word: Word) -> None:

@@ -22,7 +22,7 @@ class ProgramOption(msgspec.Struct, frozen=True):
     value: str = ""
 
 
-class Used(msgspec.Struct, frozen=True):
+class UsedOption(msgspec.Struct, frozen=True):
     """An option as it was used."""
 
     name: str
@@ -30,10 +30,10 @@ class Used(msgspec.Struct, frozen=True):
     values: tuple[Word, ...] = ()
 
 
-class Split(msgspec.Struct):
+class SplitWords(msgspec.Struct):
     """Options and arguments. `problem` says why they are not proven to be all there is."""
 
-    used: list[Used] = []
+    used: list[UsedOption] = []
     arguments: list[Word] = []
     rest: list[Word] = []
     problem: str | None = None
@@ -64,7 +64,7 @@ def options_of(spec: str, *, single_dash: bool = False) -> dict[str, ProgramOpti
 
 def split_words(
     program: Program, words: Sequence[Word], *, leading: bool = False, single_dash: bool = False
-) -> Split:
+) -> SplitWords:
     """The words after the program's name. With `leading`, options end at the first argument and the rest is `rest`."""
     return _Splitting(program, words, leading=leading, single_dash=single_dash).split()
 
@@ -73,10 +73,10 @@ class _Splitting:
     def __init__(self, program: Program, words: Sequence[Word], *, leading: bool, single_dash: bool) -> None:
         self.program, self.words, self.leading, self.single_dash = program, words, leading, single_dash
         self.options = options_of(program.options, single_dash=single_dash)
-        self.result = Split()
+        self.result = SplitWords()
         self.at = 0
 
-    def split(self) -> Split:
+    def split(self) -> SplitWords:
         result = self.result
         while self.at < len(self.words):
             word = self.words[self.at]
@@ -177,4 +177,4 @@ class _Splitting:
                 self._problem(f"the value of {name} is not known")
             values.append(value)
             self.at += 1
-        self.result.used.append(Used(name, option, tuple(values)))
+        self.result.used.append(UsedOption(name, option, tuple(values)))

@@ -227,7 +227,7 @@ def _spelled(text: str) -> list[str]:
 # what was fetched is run
 
 
-class Leaf(msgspec.Struct, frozen=True):
+class FinalProgram(msgspec.Struct, frozen=True):
     """One program a command ends in, wrappers taken off. `reads_code` when it runs what comes on its input."""
 
     name: str
@@ -293,19 +293,19 @@ def is_code_runner(name: str) -> bool:
 
 
 def refused_feed(
-    leaves: Iterable[Leaf], upstream: Iterable[Leaf], *, by_argument: bool
+    leaves: Iterable[FinalProgram], upstream: Iterable[FinalProgram], *, by_argument: bool
 ) -> ScriptRefusal | None:
     """What comes through a pipe: fetched on one side, run on the other, from input or as an argument."""
     runs = by_argument or any(leaf.reads_code for leaf in leaves)
     return _FETCH_AND_RUN if runs and any(is_fetch(leaf) for leaf in upstream) else None
 
 
-def refused_inner(inner: Iterable[Leaf], *, run: bool) -> ScriptRefusal | None:
+def refused_inner(inner: Iterable[FinalProgram], *, run: bool) -> ScriptRefusal | None:
     """What a substitution gives: fetched inside, run outside."""
     return _FETCH_AND_RUN if run and any(is_fetch(leaf) for leaf in inner) else None
 
 
-def is_fetch(leaf: Leaf) -> bool:
+def is_fetch(leaf: FinalProgram) -> bool:
     return leaf.name in FETCHERS
 
 

@@ -18,7 +18,15 @@ import msgspec
 from bridle.shell.accounting import Claim, account, is_operator
 from bridle.shell.command_facts import ScriptShape
 from bridle.shell.searches import found_by
-from bridle.shell.shell_words import ExpansionSpan, Known, UnreadableScript, Value, Word, names, read_word
+from bridle.shell.shell_words import (
+    ExpansionSpan,
+    KnownVariables,
+    UnreadableScript,
+    Value,
+    Word,
+    names,
+    read_word,
+)
 from bridle.shell.simple_commands import Assignment, ParsedScript, PossibleFolders, Redirection, SimpleCommand
 from bridle.shell.values import HeldValues, Values, evaluates_operands, fields, in_both, is_ordinary, turns
 
@@ -601,11 +609,11 @@ class _Reader:
             self.script.composed.add(word.text)
         return word
 
-    def _known(self, folders: PossibleFolders) -> Known:
+    def _known(self, folders: PossibleFolders) -> KnownVariables:
         if self.places_assigned:
-            return Known(None, None, self.values.held or {})
+            return KnownVariables(None, None, self.values.held or {})
         pwd = next(iter(folders)) if len(folders) == 1 else None
-        return Known(self.home, None if pwd is None else _bytes_as_text(pwd), self.values.held or {})
+        return KnownVariables(self.home, None if pwd is None else _bytes_as_text(pwd), self.values.held or {})
 
     def _inside(self, node: Node, command: SimpleCommand, folders: PossibleFolders) -> None:
         self._find_spans(node, {}, command, folders)
@@ -773,7 +781,7 @@ class _Reader:
 
     def _heredoc_extent(self, start: Node, operator: str) -> tuple[int, int, int]:
         """Where the shell sees body and closing line, found again without the parser."""
-        word = read_word(self.source, start.start_byte, start.end_byte, {}, Known(None, None))
+        word = read_word(self.source, start.start_byte, start.end_byte, {}, KnownVariables(None, None))
         line_end = self.source.find("\n", start.end_byte)
         if word.text is None or not word.text or "\n" in word.text or line_end < 0:
             raise UnreadableScript("a here-document is not understood")

@@ -73,7 +73,7 @@ class Value(msgspec.Struct, frozen=True):
     found: FoundFiles | None = None
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownVariables(msgspec.Struct, frozen=True):
     """Variables whose values are known: None where one is not. Everything here is one character per byte."""
 
     home: str | None
@@ -130,7 +130,9 @@ _BLANKS = re.compile(r"[ \t\n\\]")
 _WILD = re.compile(r"[*?\[\\]")
 
 
-def read_word(source: str, start: int, end: int, spans: Mapping[int, ExpansionSpan], known: Known) -> Word:
+def read_word(
+    source: str, start: int, end: int, spans: Mapping[int, ExpansionSpan], known: KnownVariables
+) -> Word:
     """The word that fills `source[start:end]` exactly, or `UnreadableScript`."""
     slice_ = source[start:end]
     if _EASY.fullmatch(slice_):
@@ -157,7 +159,7 @@ class _Reading:
     """
 
     def __init__(
-        self, source: str, start: int, end: int, spans: Mapping[int, ExpansionSpan], known: Known
+        self, source: str, start: int, end: int, spans: Mapping[int, ExpansionSpan], known: KnownVariables
     ) -> None:
         self.source, self.start, self.end, self.spans, self.known = source, start, end, spans, known
         self.at = start

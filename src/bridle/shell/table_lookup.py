@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridle.base.command_class import CommandClass
 from bridle.shell.classification import Classification
-from bridle.shell.options import Split
+from bridle.shell.options import SplitWords
 from bridle.shell.programs import Program
 from bridle.shell.shell_words import UNKNOWN, Word
 
@@ -12,7 +12,7 @@ _EFFECTS: dict[str, CommandClass] = {"!": "executes", "@": "network", "^": "writ
 _PATTERN_OPTIONS = ("-e", "-f", "--regexp", "--file", "--files", "--type-list", "--from-file")
 
 
-def apply_table(judgement: Classification, split: Split, program: Program) -> None:
+def apply_table(judgement: Classification, split: SplitWords, program: Program) -> None:
     apply_options(judgement, split, program)
     arguments = split.arguments[program.before :]
     if len(split.arguments) > program.at_most or (program.arguments == "none" and split.arguments):
@@ -33,7 +33,7 @@ def apply_table(judgement: Classification, split: Split, program: Program) -> No
                     judgement.use(word, "read")
 
 
-def apply_options(judgement: Classification, split: Split, program: Program) -> None:
+def apply_options(judgement: Classification, split: SplitWords, program: Program) -> None:
     if split.problem and not program.lenient:
         judgement.unproven(split.problem)
     for used in split.used:
@@ -52,14 +52,14 @@ def apply_options(judgement: Classification, split: Split, program: Program) -> 
                 judgement.at_least("writes", "writes {}")
 
 
-def _pattern(judgement: Classification, split: Split, arguments: list[Word]) -> None:
+def _pattern(judgement: Classification, split: SplitWords, arguments: list[Word]) -> None:
     unsure = any(word.text is None and not word.starts for word in arguments[:1]) and arguments[0].split
     files = arguments if split.has(*_PATTERN_OPTIONS) or unsure else arguments[1:]
     for word in files:
         judgement.use(word, "read")
 
 
-def _copy(judgement: Classification, split: Split, arguments: list[Word]) -> None:
+def _copy(judgement: Classification, split: SplitWords, arguments: list[Word]) -> None:
     into = split.has("-t", "--target-directory")
     for word in arguments if into else arguments[:-1]:
         judgement.use(word, "read")
@@ -67,7 +67,7 @@ def _copy(judgement: Classification, split: Split, arguments: list[Word]) -> Non
         judgement.use(word, "write")
 
 
-def _addresses(judgement: Classification, split: Split, arguments: list[Word]) -> None:
+def _addresses(judgement: Classification, split: SplitWords, arguments: list[Word]) -> None:
     given = [used.values[0] for used in split.used if used.name == "--url" and used.values]
     for word in [*given, *arguments]:
         if word.text is not None and not word.text.startswith("+"):

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bridle.shell.checks import Inner, is_harmless_variable
+from bridle.shell.checks import InnerCommand, is_harmless_variable
 from bridle.shell.classification import Classification, shown_name
-from bridle.shell.options import Split
+from bridle.shell.options import SplitWords
 from bridle.shell.programs import Program
 from bridle.shell.shell_words import UNKNOWN, FoundFiles, Word
 
 
 def wrapped(
-    judgement: Classification, wrapper: Program, split: Split, fed: FoundFiles | None = None
-) -> Inner | None:
+    judgement: Classification, wrapper: Program, split: SplitWords, fed: FoundFiles | None = None
+) -> InnerCommand | None:
     """The command inside, or None where there is none. Notes what the wrapper itself changes.
 
     `fed` are files whose names come in through a pipe, if that is all that does.
@@ -25,14 +25,14 @@ def wrapped(
     return _WRAPPED.get(wrapper.check, _plain)(judgement, split, split.rest[wrapper.before :])
 
 
-def _plain(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
-    return Inner(tuple(rest))
+def _plain(judgement: Classification, split: SplitWords, rest: Sequence[Word]) -> InnerCommand | None:
+    return InnerCommand(tuple(rest))
 
 
-def _env(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
+def _env(judgement: Classification, split: SplitWords, rest: Sequence[Word]) -> InnerCommand | None:
     for used in split.used:
         if used.name in ("-S", "--split-string"):
-            return Inner((*used.values, *rest), script=True)
+            return InnerCommand((*used.values, *rest), script=True)
         if used.name in ("-C", "--chdir"):
             judgement.folders = frozenset({None})
     words = list(rest)
@@ -41,19 +41,21 @@ def _env(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner
         if not is_harmless_variable(name, value if words[0].text is not None else None):
             judgement.at_least("executes", f"sets {shown_name(name)}")
         words.pop(0)
-    return Inner(tuple(words))
+    return InnerCommand(tuple(words))
 
 
-def _command_builtin(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
+def _command_builtin(
+    judgement: Classification, split: SplitWords, rest: Sequence[Word]
+) -> InnerCommand | None:
     if split.has("-v", "-V"):
         judgement.does = "finds a program"
         return None
-    return Inner(tuple(rest))
+    return InnerCommand(tuple(rest))
 
 
 def _xargs(
-    judgement: Classification, split: Split, rest: Sequence[Word], fed: FoundFiles | None
-) -> Inner | None:
+    judgement: Classification, split: SplitWords, rest: Sequence[Word], fed: FoundFiles | None
+) -> InnerCommand | None:
     """Words nobody knows are added, or put where the placeholder stands; or files that are known to be found."""
     added = UNKNOWN
     nul = split.has("-0", "--null")
@@ -67,8 +69,8 @@ def _xargs(
         marks = ["{}"]
     words = tuple(rest) or (Word("echo", "echo", starts="echo"),)
     if marks:
-        return Inner(tuple(_placed(w, added, marks[0]) for w in words))
-    return Inner((*words, added))
+        return InnerCommand(tuple(_placed(w, added, marks[0]) for w in words))
+    return InnerCommand((*words, added))
 
 
 def _placed(word: Word, added: Word, mark: str) -> Word:
@@ -79,8 +81,8 @@ def _placed(word: Word, added: Word, mark: str) -> Word:
     return msgspec.structs.replace(word, text=None, starts="", split=False)
 
 
-def _script_words(judgement: Classification, split: Split, rest: Sequence[Word]) -> Inner | None:
-    return Inner(tuple(rest), script=True)
+def _script_words(judgement: Classification, split: SplitWords, rest: Sequence[Word]) -> InnerCommand | None:
+    return InnerCommand(tuple(rest), script=True)
 
 
 _WRAPPED = {

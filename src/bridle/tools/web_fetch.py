@@ -17,9 +17,9 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
 
 if TYPE_CHECKING:
-    from bridle.base.web import Wanted, WebAnswer
+    from bridle.base.web import RefuseBody, WebAnswer
 
-    Fetch: TypeAlias = Callable[[str, Wanted], Awaitable[WebAnswer]]
+    Fetch: TypeAlias = Callable[[str, RefuseBody], Awaitable[WebAnswer]]
     """Gets a page: see `bridle.base.web.Web.fetch`, which is the contract. Raises `WebRefused` and `HttpFault`."""
 
 MAX_CHARACTERS = 1_000_000
@@ -34,7 +34,7 @@ class WebFetchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     raw: Annotated[bool, Meta(description="HTML as it is, not as Markdown.")] = False
 
 
-async def no_web(url: str, _wanted: Wanted) -> WebAnswer:
+async def no_web(url: str, _wanted: RefuseBody) -> WebAnswer:
     """Where nobody brought a way to the web."""
     from bridle.base.http_dial import HttpFault
 

@@ -11,7 +11,7 @@ from bridle.clients.interaction.composer import Composer, Send, shown
 from bridle.clients.interaction.keys import KeyDecoder, Paste, Press
 from bridle.clients.interaction.question_card import Question, Setting, permission_question
 from bridle.clients.line.key_router import GRACE_S, QUIET_S, Desk, Effect
-from bridle.protocol.commands import Answer
+from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.events import Offer, PermissionRequested
 
 SENTENCE = "y p t a n: please add jumps to the quick fox, y\r"
@@ -82,7 +82,7 @@ class Bench:
         ("no\r", "deny"),
     ],
 )
-def test_a_deliberate_key_on_its_own_line_answers(typed: str, answer: Answer) -> None:
+def test_a_deliberate_key_on_its_own_line_answers(typed: str, answer: PermissionChoice) -> None:
     bench = Bench()
     question = command("rm -rf build")
     bench.ask(question)

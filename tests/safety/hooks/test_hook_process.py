@@ -10,7 +10,7 @@ from bridle.conformance.fake_clock import FakeClock
 from bridle.safety.hooks.context import VARIABLE_BYTES, Actor, as_stdin, as_variables, context_of
 from bridle.safety.hooks.definitions import Hook
 from bridle.safety.hooks.hook_answers import CUT, LIMIT_BYTES, HookAnswer, UnusableAnswer
-from bridle.safety.hooks.hook_process import KILL_AFTER_S, Ran, run_command
+from bridle.safety.hooks.hook_process import KILL_AFTER_S, HookRun, run_command
 from cli_kit import SignOfLife
 
 from .conftest import Bench, Ready
@@ -27,7 +27,7 @@ def context(bench: Bench, **more: object):
     return context_of("PreToolUse", actor, 3, **facts)
 
 
-async def run(bench: Bench, hook: Hook, **more: float) -> Ran:
+async def run(bench: Bench, hook: Hook, **more: float) -> HookRun:
     return await run_command(hook, context(bench), start=bench.start, clock=bench.clock, **more)
 
 

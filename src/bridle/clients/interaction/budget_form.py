@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bridle.base.visible import visible
 from bridle.clients.interaction.budget_question import budget_words
 from bridle.clients.interaction.question_card import Choice, Question
-from bridle.protocol.commands import Answer
+from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
 
 
@@ -23,7 +23,7 @@ def budget_question(question_id: str, asked: BudgetQuestion) -> Question:
     )
 
 
-def budget_answer(asked: BudgetQuestion, answer: Answer) -> BudgetAnswer:
+def budget_answer(asked: BudgetQuestion, answer: PermissionChoice) -> BudgetAnswer:
     match answer:
         case "once":
             return BudgetAnswer(choice="raise" if asked.raise_to_usd is not None else "unlimited")

@@ -14,7 +14,7 @@ import msgspec
 from bridle.base.phrases import counted
 from bridle.clients.interaction.cells import chopped, width_of, wrapped
 from bridle.clients.interaction.question_card import Choice, Question, Row
-from bridle.protocol.commands import Answer
+from bridle.protocol.commands import PermissionChoice
 
 _LEAST_PAGE: Final = 5
 _AROUND_A_PAGE: Final = 4
@@ -41,7 +41,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """The person's answer. `words` answer an open question; `stop` also stops the turn."""
 
     question: Question
-    answer: Answer = "deny"
+    answer: PermissionChoice = "deny"
     note: str = ""
     words: str = ""
     stop: bool = False

@@ -19,10 +19,10 @@ from bridle.clients.interaction.orphan_question import (
     undo_choice,
 )
 from bridle.clients.interaction.question_card import Choice, Question, Row
-from bridle.protocol.commands import Answer
+from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
 
-_JUDGEMENTS: Final[dict[Answer, Literal["happened", "did_not", "unknown", "undo", "later"]]] = {
+_JUDGEMENTS: Final[dict[PermissionChoice, Literal["happened", "did_not", "unknown", "undo", "later"]]] = {
     "once": "happened",
     "pattern": "did_not",
     "deny": "unknown",

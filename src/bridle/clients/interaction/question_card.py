@@ -11,7 +11,7 @@ from bridle.base.line_diff import DiffLine, folded
 from bridle.base.lookalikes import lookalike_words, mark_lookalikes
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.protocol.commands import Answer
+from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.events import KEY_COVERS, CommandPart, FileChange, Offer, PermissionRequested
 from bridle.protocol.questions import AnyQuestion
 
@@ -37,7 +37,7 @@ class Choice(msgspec.Struct, frozen=True):
     """A key and what it does. One without words works but is not listed."""
 
     key: str
-    answer: Answer
+    answer: PermissionChoice
     words: str = ""
 
 

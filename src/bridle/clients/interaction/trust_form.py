@@ -7,7 +7,7 @@ from typing import Final
 from bridle.base.line_diff import DiffLine
 from bridle.clients.interaction.question_card import Choice, Question, Row, RowStyle
 from bridle.clients.interaction.trust_question import numbered, trust_words
-from bridle.protocol.commands import Answer
+from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.questions import TrustAnswer, TrustQuestion
 
 _GLIMPSE: Final = 10
@@ -34,7 +34,7 @@ def trust_question(question_id: str, asked: TrustQuestion) -> Question:
     )
 
 
-def trust_answer(answer: Answer) -> TrustAnswer:
+def trust_answer(answer: PermissionChoice) -> TrustAnswer:
     return TrustAnswer(use=answer != "deny")
 
 

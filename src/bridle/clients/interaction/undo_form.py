@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridle.clients.interaction.question_card import Choice, Question, Row
 from bridle.clients.interaction.undo_question import conflict_words, undo_headline, undo_lines
-from bridle.protocol.commands import Answer
+from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.questions import ConflictAnswer, ConflictQuestion, UndoAnswer, UndoQuestion
 
 
@@ -25,7 +25,7 @@ def undo_question(question_id: str, asked: UndoQuestion) -> Question:
     )
 
 
-def undo_answer(answer: Answer) -> UndoAnswer:
+def undo_answer(answer: PermissionChoice) -> UndoAnswer:
     match answer:
         case "once":
             return UndoAnswer(choice="go")
@@ -52,7 +52,7 @@ def conflict_question(question_id: str, asked: ConflictQuestion) -> Question:
     )
 
 
-def conflict_answer(answer: Answer) -> ConflictAnswer:
+def conflict_answer(answer: PermissionChoice) -> ConflictAnswer:
     match answer:
         case "once":
             return ConflictAnswer(choice="skip")

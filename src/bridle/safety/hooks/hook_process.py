@@ -43,7 +43,7 @@ class StartHook(Protocol):
     ) -> Process: ...
 
 
-class Ran(NamedTuple):
+class HookRun(NamedTuple):
     """How a hook's program ended. `problem` is set when it could not be started or had to be killed."""
 
     exit_code: int
@@ -92,14 +92,14 @@ def started_by(spawn: Spawn, env: Mapping[str, str], policy: SpawnPolicy | None 
 
 async def run_command(
     hook: Hook, context: HookContext, *, start: StartHook, clock: Clock, kill_after_s: float = KILL_AFTER_S
-) -> Ran:
+) -> HookRun:
     """Runs the program to its end or its deadline. Cancelling the caller ends the program's whole group."""
     stdout, stderr = _Beginning(), _Beginning()
     begun = clock.monotonic()
 
-    def ran(exit_code: int, problem: str = "", *, timed_out: bool = False) -> Ran:
+    def ran(exit_code: int, problem: str = "", *, timed_out: bool = False) -> HookRun:
         took_ms = round((clock.monotonic() - begun) * 1000)
-        return Ran(exit_code, stdout.kept, stderr.kept, took_ms, problem, timed_out)
+        return HookRun(exit_code, stdout.kept, stderr.kept, took_ms, problem, timed_out)
 
     try:
         process = await start(

@@ -14,7 +14,14 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.files import FileLock, Untrusted, private_folder, read_limited, read_trusted, write_atomic
+from bridle.base.files import (
+    FileLock,
+    UntrustedFile,
+    private_folder,
+    read_limited,
+    read_trusted,
+    write_atomic,
+)
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock, decode, encode
 
@@ -65,7 +72,7 @@ class Approvals:
         """Why the file approves nothing although it stands there: others could have written it."""
         try:
             read_trusted(self.path, 0)
-        except Untrusted as problem:
+        except UntrustedFile as problem:
             return _unsafe(problem)
         except OSError:
             return None
@@ -189,7 +196,7 @@ def read_lockfile(path: str) -> TrustLock:
     """
     try:
         contents = read_trusted(path, MAX_BYTES)
-    except Untrusted as problem:
+    except UntrustedFile as problem:
         raise _unsafe(problem) from None
     except OSError as problem:
         raise BridleError("BadLockfile", path=path, problem=problem.strerror or str(problem)) from None
@@ -227,7 +234,7 @@ def is_trusted_file(approvals: Approvals, root: str) -> Callable[[str, str], boo
     return trusted
 
 
-def _unsafe(problem: Untrusted) -> BridleError:
+def _unsafe(problem: UntrustedFile) -> BridleError:
     return BridleError("TrustFileUnsafe", path=problem.filename, problem=problem.strerror)
 
 

@@ -19,7 +19,7 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice
 from bridle.safety.trust.approvals import Approvals, content_digest
 from bridle.safety.trust.lockfile import TrustedKind
-from bridle.safety.trust.trust_questions import Before, Reviewed, file_question, launch_question
+from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
@@ -37,7 +37,7 @@ class TrustItem(msgspec.Struct, frozen=True, kw_only=True):
     shown: str
     digest: str
     data: bytes = b""
-    reviewed: Reviewed | None = None
+    reviewed: ReviewedText | None = None
     launch: ProgramLaunch | None = None
     when: str = "Bridle starts"
     private: bool = False
@@ -66,7 +66,7 @@ class TrustItem(msgspec.Struct, frozen=True, kw_only=True):
         assert self.reviewed is not None, "what is no program is a file"
         before = None
         if last is not None:
-            before = Before(approved_ms=last.approved_ms, text=approvals.text_of(last))
+            before = ApprovedBefore(approved_ms=last.approved_ms, text=approvals.text_of(last))
         reviewed = msgspec.structs.replace(self.reviewed, before=before)
         return file_question(reviewed, sha256=self.digest, now_ms=now_ms)
 
@@ -147,7 +147,7 @@ def hook_item(path: str, root: str, command: str, when: str) -> Iterator[TrustIt
         shown=shown,
         digest=content_digest(contents.data),
         data=contents.data,
-        reviewed=Reviewed(shown=shown, text=text, kind="hook", runs=command, when=when),
+        reviewed=ReviewedText(shown=shown, text=text, kind="hook", runs=command, when=when),
     )
 
 

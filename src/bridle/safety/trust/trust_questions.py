@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _SUSPECT_LINES: Final = 10
 
 
-class Before(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovedBefore(msgspec.Struct, frozen=True, kw_only=True):
     """What was approved at the same place; `text` is None where no copy of it is left."""
 
     approved_ms: int
     text: str | None = None
 
 
-class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
+class ReviewedText(msgspec.Struct, frozen=True, kw_only=True):
     """A text that wants to be obeyed. `shown` is its path as people read it, `wishes` what its settings ask for.
 
     `runs` is the command that would run it, where it is a program, and `when` says at which moment.
@@ -35,7 +35,7 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     shown: str
     text: str
     kind: TrustedKind = "instructions"
-    before: Before | None = None
+    before: ApprovedBefore | None = None
     changed_ms: int | None = None
     owner: str = ""
     wishes: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
 
 
-def file_question(file: Reviewed, *, sha256: str = "", now_ms: int) -> TrustQuestion:
+def file_question(file: ReviewedText, *, sha256: str = "", now_ms: int) -> TrustQuestion:
     """The question about a file: as a whole where it is new, as a change where an older content was approved."""
     from bridle.base.line_diff import DiffLine, line_diff, lines_of
     from bridle.protocol.questions import TrustQuestion
