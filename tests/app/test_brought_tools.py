@@ -255,7 +255,7 @@ async def test_a_tool_that_was_taken_out_while_a_person_thought_does_not_run():
     assert "took it out or changed it" in result.content
 
 
-@pytest.mark.requirement("D5.3")
+@pytest.mark.requirement("D5.3", "H19.1")
 async def test_a_name_stays_with_the_source_that_had_it_first():
     source = Changing([brought("weather")])
     other = Changing([])
