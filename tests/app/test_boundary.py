@@ -544,6 +544,7 @@ async def verdict(here: FolderRules, tool: str, **given: Any) -> str:
     return (await explain(here, tool, given)).verdict
 
 
+@pytest.mark.requirement("D11.41")
 async def test_a_yes_to_a_program_covers_its_arguments_and_nothing_around_it(place: Place) -> None:
     (place.work / "sub").mkdir()
     here = place.standing()
@@ -564,6 +565,7 @@ async def test_a_yes_to_a_program_covers_its_arguments_and_nothing_around_it(pla
     assert await verdict(here, "bash", command="npm test", escalate="x") == "ask"
 
 
+@pytest.mark.requirement("D11.41")
 async def test_a_yes_to_a_text_covers_that_text(place: Place) -> None:
     (place.work / "sub").mkdir()
     here = place.standing()

@@ -8,10 +8,18 @@ from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.services import Health
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput, never_mutating
-from bridle.protocol.commands import AnswerPermission
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import BridleError
-from bridle.protocol.events import Degraded, Notice, PermissionRequested, PrefixSet, ToolResult
+from bridle.protocol.events import (
+    Degraded,
+    Notice,
+    PermissionRequested,
+    PrefixSet,
+    QuestionAsked,
+    ToolResult,
+)
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
 
 
@@ -68,6 +76,41 @@ async def test_what_a_brought_tool_shows_is_stored_without_secrets_bounded_and_n
     )
     assert (stored, told.content, told.metadata) == (told, "Changed three.", {"mine": 1})
     assert b"redacted:github-token" not in model.bodies[-1]
+
+
+@pytest.mark.requirement("D6.6")
+async def test_a_tool_knows_whose_call_it_is_and_can_tell_and_ask():
+    seen: list[ToolContext] = []
+
+    async def run(_args: msgspec.Struct, context: ToolContext) -> ToolOutput:
+        seen.append(context)
+        context.emit(Notice(reason="Weather", message="it rains"))
+        answer = await context.ask("umbrella", OpenQuestion(text="Take it along?"))
+        return ToolOutput(
+            content=f"told: {answer.text}" if isinstance(answer, WordsAnswer) else "nobody said"
+        )
+
+    tool = msgspec.structs.replace(brought("weather"), run=run)
+    async with harness(
+        scripted(call("weather"), say("Done.")), tools=[tool], allow=("weather",), answers=True
+    ) as session:
+        number = await session.send("go")
+        asked = await session.until(QuestionAsked, since=number)
+        words = AnswerQuestion(
+            session=session.id, question_id=asked.question_id, answer=WordsAnswer(text="yes")
+        )
+        await session.connection.send(words)
+        events = await session.turn_of(number)
+    (context,) = seen
+    (result,) = of_kind(events, ToolResult)
+    assert (context.session, context.cwd, context.dry_run) == (session.id, session.folder, False)
+    assert (context.call.id, result.content) == (result.call_id, "told: yes")
+    assert (context.invocation.id, context.invocation.agent_path, context.invocation.parent) == (
+        None,
+        (),
+        None,
+    )
+    assert [notice.message for notice in of_kind(events, Notice)] == ["it rains"]
 
 
 async def test_a_tool_that_was_brought_passes_every_gate():
@@ -284,7 +327,7 @@ async def test_a_tool_that_was_taken_out_while_a_person_thought_does_not_run():
     assert "took it out or changed it" in result.content
 
 
-@pytest.mark.requirement("D5.3")
+@pytest.mark.requirement("D5.3", "H19.1")
 async def test_a_name_stays_with_the_source_that_had_it_first():
     source = Changing([brought("weather")])
     other = Changing([])

@@ -327,6 +327,28 @@ def test_an_explanation_names_the_step_the_rule_and_what_each_answer_remembers(p
     assert list(place.home.iterdir()) == list(place.work.iterdir()) == []
 
 
+@pytest.mark.requirement("T4.3", "T4.6")
+def test_auto_asks_about_what_is_dangerous_and_about_nothing_else(place: Place) -> None:
+    asked = explained(place, "bash", "--mode", "auto", command="rm -rf build")
+    assert (asked["verdict"], asked["because"]) == ("ask", "it deletes files")
+    assert asked["why"].startswith("mode=auto tool=bash risk=dangerous action=approval_required; step=6")
+    assert asked["paths"] == ["build"]
+    for tool, given in (
+        ("bash", {"command": "make"}),
+        ("write_file", {"path": "a.txt", "content": "x"}),
+        ("web_fetch", {"url": "https://example.com/"}),
+    ):
+        assert explained(place, tool, "--mode", "auto", **given)["verdict"] == "allow", tool
+
+
+@pytest.mark.requirement("D10.2")
+@pytest.mark.parametrize("mode", ["default", "auto", "yolo"])
+def test_what_destroys_a_system_is_explained_as_denied_in_every_mode(place: Place, mode: str) -> None:
+    found = explained(place, "bash", "--mode", mode, command="rm -rf /usr")
+    assert (found["verdict"], found["step"], found["reason"]) == ("deny", 1, "NeverAllowed")
+    assert found["evidence"]["rule"] == "delete_system"
+
+
 @pytest.mark.requirement("T3.6")
 def test_what_a_guard_blocks_is_explained_with_its_evidence(place: Place) -> None:
     found = explained(place, "write_file", "--mode", "yolo", path="../x", content="")

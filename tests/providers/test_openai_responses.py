@@ -18,13 +18,13 @@ ASKED = AskedProvider(
 )
 
 
-@pytest.mark.requirement("T6.1")
+@pytest.mark.requirement("T6.1", "D8.36")
 @pytest.mark.parametrize("file", golden("openai_responses", "request"))
 def test_a_request_is_the_bytes_of_its_golden_file(file: Path) -> None:
     check_request("openai_responses", file)
 
 
-@pytest.mark.requirement("T6.1")
+@pytest.mark.requirement("T6.1", "D8.34")
 @pytest.mark.parametrize("file", golden("openai_responses", "stream"))
 def test_a_stream_gives_the_parts_of_its_golden_file(file: Path) -> None:
     check_stream("openai_responses", file)
@@ -69,6 +69,7 @@ def reports(code: str) -> dict[str, Any]:
     return {"type": "error", "code": code, "message": "It went wrong.", "param": None, "sequence_number": 3}
 
 
+@pytest.mark.requirement("D8.34")
 @pytest.mark.parametrize("frame", [failed, reports])
 @pytest.mark.parametrize(
     ("code", "reason", "retryable"),
@@ -100,6 +101,7 @@ def test_a_whole_response_that_failed_is_no_answer() -> None:
             ResponsesDecoder().feed([body])
 
 
+@pytest.mark.requirement("D8.34")
 @pytest.mark.parametrize("details", [None, {}, {"reason": None}, {"reason": "something_new"}])
 def test_an_incomplete_response_is_never_told_as_a_whole_one(details: Any) -> None:
     """Some servers do not say what is missing."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from bridle.credentials.credential_store import CredentialStore
 from bridle.credentials.records import ApiKey, SignIn
 from bridle.engine.ports import SessionLog
-from bridle.protocol.codec import encode_payload
+from bridle.protocol.codec import encode_payload, payload_of
 from bridle.protocol.commands import (
     AttachSession,
     CancelTurn,
@@ -29,12 +29,14 @@ from bridle.protocol.queries import DescribeSession
 
 
 async def check_session_log(log: SessionLog, session: str) -> None:
-    """Ids from 1 without gaps, what was appended comes back in order, and pages join up."""
+    """Ids from 1 without gaps, what was appended comes back in order and byte for byte, and pages join up."""
     assert log.last_id == 0, "a new log is empty"
     assert list(await log.since(0, limit=10)) == []
     written = [_envelope(session, number, TextDelta(text=f"event {number} é")) for number in range(1, 8)]
-    for envelope in written:
-        log.append(envelope, encode_payload(envelope.event))
+    payloads = ['{"text":"event 1 é","of a newer version":true}'.encode()]
+    payloads += [encode_payload(envelope.event) for envelope in written[1:]]
+    for envelope, payload in zip(written, payloads, strict=True):
+        log.append(envelope, payload)
     assert log.last_id == 7, "the last id is known as soon as an event is appended"
     assert list(await log.since(0, limit=100)) == written, "a reader sees everything appended before it asked"
     await log.committed()
@@ -42,6 +44,9 @@ async def check_session_log(log: SessionLog, session: str) -> None:
     first = list(await log.since(0, limit=3))
     rest = list(await log.since(3, limit=100))
     assert first + rest == written, "pages join up without a gap or a repetition"
+    assert [payload_of(one) for one in first + rest] == payloads, (
+        "an event keeps the bytes it was appended with"
+    )
     assert list(await log.since(7, limit=10)) == []
 
 
