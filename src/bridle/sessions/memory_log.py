@@ -112,7 +112,9 @@ class MemoryLog:
         return iter(self._kept.records[after:])
 
     def keep_fold(self, event_id: int, folded: bytes) -> None:
-        self._kept.fold = (event_id, folded)
+        with self._memory.lock:
+            self.refuse_lost()
+            self._kept.fold = (event_id, folded)
 
     def outputs_key(self) -> bytes:
         with self._memory.lock:
