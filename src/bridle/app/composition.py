@@ -40,7 +40,6 @@ from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.session import Court, InvocationParts, Limits, Session
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.stopwatch import Stopwatch
-from bridle.engine.store_ports import OpenLog
 from bridle.engine.tools import (
     BUILTIN,
     Registry,
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
     from bridle.base.web import Answer, Wanted
     from bridle.engine.services import Services, ToolSource
+    from bridle.engine.store_ports import OpenLog
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
 

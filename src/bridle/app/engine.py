@@ -32,9 +32,8 @@ from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
-from bridle.engine.ports import Provider
+from bridle.engine.ports import Provider, StoredSession
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
-from bridle.engine.store_ports import OpenLog, Store, StoredSession
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from bridle.app.judging import Scene
     from bridle.control.multiplex import Sight
     from bridle.engine.services import ToolSource
+    from bridle.engine.store_ports import OpenLog, Store
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
 

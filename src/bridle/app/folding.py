@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridle.engine.conversation import Conversation
-from bridle.engine.store_ports import OpenLog
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:
     from bridle.app.transcript_file import Format, KeptTranscript
+    from bridle.engine.store_ports import OpenLog
 
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept."""

@@ -12,7 +12,8 @@ from bridle.app.keeping import NOTICE_MS, days_kept
 from bridle.app.models import DEMO, Models
 from bridle.base.clock import Clock, iso_ms
 from bridle.config.folders import Folders
-from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store, StoredSession
+from bridle.engine.ports import StoredSession
+from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented, Envelope

@@ -22,12 +22,12 @@ from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.slash_command import SlashCommand, SlashEvent
-from bridle.engine.store_ports import OpenLog
 from bridle.protocol.events import Notice
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.engine.ports import AskPerson
+    from bridle.engine.store_ports import OpenLog
     from bridle.safety.path_guard import PathPolicy
     from bridle.undo.keeper import Ground, Keeper
     from bridle.undo.undo_commands import Talk

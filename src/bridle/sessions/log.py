@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
-from bridle.engine.store_ports import Lease, Record
+from bridle.engine.ports import Lease, Record
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader

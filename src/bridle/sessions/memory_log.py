@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.engine.store_ports import Lease, Record
+from bridle.engine.ports import Lease, Record
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions.memory_session import Memory, MemorySession
