@@ -19,6 +19,7 @@ from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
+from bridle.sessions.stored_archive import StoredArchive
 
 
 def documented(page: str) -> dict[str, list[str]]:
@@ -214,7 +215,7 @@ async def test_a_session_whose_content_expires_while_it_is_opened_is_refused(tmp
 
         def expire_all() -> None:
             with closing(session_store({"BRIDLE_HOME": str(tmp_path / "home")})) as store:
-                store.archive.expire(lambda _profile: 0, beside=forget_beside(where))
+                StoredArchive(store).expire(lambda _profile: 0, beside=forget_beside(where))
 
         engine = Engine(where=where, env={}, clock=ClockWith(number, expire_all))
         try:

@@ -24,6 +24,7 @@ from bridle.protocol import events as e
 from bridle.providers.script import call, say
 from bridle.sessions.export import clean, jsonl
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 from secret_kit import tokens
 from sessions.session_kit import new_store, put
 from sessions.telling import stories, tell
@@ -218,9 +219,9 @@ async def test_what_was_transcribed_goes_with_the_session_and_with_its_content(t
         await second.ask("hello")
     assert file_of(str(tmp_path), first.id, "chain").exists()
     with closing(session_store({"BRIDLE_HOME": str(tmp_path)})) as store:
-        store.archive.delete(first.id, beside=forget_beside(where))
+        StoredArchive(store).delete(first.id, beside=forget_beside(where))
         assert not file_of(str(tmp_path), first.id, "chain").parent.exists()
-        store.archive.expire(lambda _profile: 30, beside=forget_beside(where))
+        StoredArchive(store).expire(lambda _profile: 30, beside=forget_beside(where))
         assert file_of(str(tmp_path), second.id, "chain").exists()
-        store.archive.expire(lambda _profile: 0, beside=forget_beside(where))
+        StoredArchive(store).expire(lambda _profile: 0, beside=forget_beside(where))
     assert not file_of(str(tmp_path), second.id, "chain").parent.exists()

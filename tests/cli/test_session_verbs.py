@@ -14,6 +14,7 @@ from bridle.app.session_retention import forget_beside, outputs_of
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol.events import ToolResult
+from bridle.sessions.stored_archive import StoredArchive
 from cli_kit import Place
 
 DAY_MS = 86_400_000
@@ -306,7 +307,7 @@ def test_what_lies_beside_a_session_goes_before_its_content_counts_as_gone(place
         return False
 
     with closing(session_store(place.environment())) as store, pytest.raises(RuntimeError):
-        store.archive.expire(lambda _profile: 30, beside=forget_beside(where), stopped=killed)
+        StoredArchive(store).expire(lambda _profile: 30, beside=forget_beside(where), stopped=killed)
     for row in place.sessions():
         assert os.path.exists(outputs_of(where, row.id)) == (row.expired_ms is None)
 

@@ -33,9 +33,8 @@ from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSo
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, join
 from bridle.engine.open_questions import Client
-from bridle.engine.ports import Provider
+from bridle.engine.ports import Provider, StoredSession
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
-from bridle.engine.store_ports import OpenLog, Store, StoredSession
 from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from bridle.base.web import JudgedFetch
     from bridle.control.multiplex import ClientSight
     from bridle.engine.services import ToolSource
+    from bridle.engine.store_ports import OpenLog, Store
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
     from bridle.recovery.evidence import InterruptedRun

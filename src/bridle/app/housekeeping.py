@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
-from bridle.engine.store_ports import Archive
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
 
 if TYPE_CHECKING:
     from bridle.base.daily_log import DailyLog, LogLevel
+    from bridle.engine.store_ports import Archive
 
 GRACE_S = 2.0
 """So long an engine that has nothing else to do waits for old content to go."""

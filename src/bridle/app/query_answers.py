@@ -11,7 +11,8 @@ from bridle._version import __version__
 from bridle.app.session_retention import NOTICE_MS, days_kept
 from bridle.base.clock import Clock, iso_ms
 from bridle.config.folders import Folders
-from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store, StoredSession
+from bridle.engine.ports import StoredSession
+from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented, Envelope

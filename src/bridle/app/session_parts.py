@@ -25,7 +25,6 @@ from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.stopwatch import Stopwatch
-from bridle.engine.store_ports import OpenLog
 from bridle.engine.tools import Registry, Tool
 from bridle.protocol.events import Mode
 from bridle.providers.known_models import KnownModels
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from bridle.app.hook_feature import SessionHooks
     from bridle.base.web import JudgedFetch
     from bridle.engine.services import ToolSource
+    from bridle.engine.store_ports import OpenLog
     from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
     from bridle.tools.output import Spill

@@ -22,13 +22,13 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.slash_command import SlashCommand, SlashEvent
-from bridle.engine.store_ports import OpenLog
 from bridle.protocol.events import Notice
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.engine.ports import AskPerson
     from bridle.engine.stopwatch import Stopwatch
+    from bridle.engine.store_ports import OpenLog
     from bridle.engine.tools import ToolLayer
     from bridle.safety.path_guard import PathPolicy
     from bridle.undo.keeper import Ground, Keeper

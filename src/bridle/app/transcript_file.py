@@ -16,7 +16,8 @@ import msgspec
 from bridle.base import files
 from bridle.clients.as_chain import ChainForm
 from bridle.clients.as_events import EventsForm
-from bridle.engine.store_ports import OpenLog, Record
+from bridle.engine.ports import Record
+from bridle.engine.store_ports import OpenLog
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
 from bridle.sessions.export import clean, jsonl

@@ -306,8 +306,9 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
             return row and row.id
         from bridle.app.session_retention import copy_outputs
         from bridle.config.folders import folders
+        from bridle.sessions.stored_archive import StoredArchive
 
-        made = store.archive.branch(row.id)
+        made = StoredArchive(store).branch(row.id)
         copy_outputs(folders(env), row.id, made)
         return made
     finally:

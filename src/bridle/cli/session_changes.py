@@ -17,6 +17,7 @@ from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.sessions.store import SessionRow, SessionStore, one_line
+from bridle.sessions.stored_archive import StoredArchive
 
 
 def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -37,7 +38,7 @@ def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
 
 def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     row = kept(store.find(parsed.id))
-    made = store.archive.branch(row.id, turn=parsed.at)
+    made = StoredArchive(store).branch(row.id, turn=parsed.at)
     copy_outputs(folders(env), row.id, made)
     if parsed.name:
         store.rename(made, parsed.name)
@@ -81,7 +82,7 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
     from bridle.sessions.import_session import UnreadableLine
 
     try:
-        return store.archive.import_lines(lines, cwd=here, profile="default"), ""
+        return StoredArchive(store).import_lines(lines, cwd=here, profile="default"), ""
     except UnreadableLine as torn:
         whole = torn.place - 1
         if not b"".join(lines[:whole]).strip():
@@ -89,7 +90,7 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
     missing = f"The file this session was imported from could not be read from line {whole + 1} on."
     with open(os.open(rest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as kept_beside:
         kept_beside.writelines(lines[whole:])
-    made = store.archive.import_lines(lines[:whole], cwd=here, profile="default", missing=missing)
+    made = StoredArchive(store).import_lines(lines[:whole], cwd=here, profile="default", missing=missing)
     store.rename(made, f'part of "{store.find(made).title}"')
     return made, os.path.abspath(rest)
 
@@ -103,7 +104,7 @@ def _is_backup(path: str) -> bool:
 def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
     from bridle.cli.console import tell
 
-    came = store.archive.restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
+    came = StoredArchive(store).restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
     if parsed.json:
         return say_json(came)
     left = f" {came.left_out} left out: here already, or nothing in them." if came.left_out else ""
@@ -134,7 +135,7 @@ def _delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, s
         return say("Nothing was deleted.\n")
     where = folders(env)
     for row in rows:
-        store.archive.delete(row.id, beside=forget_beside(where))
+        StoredArchive(store).delete(row.id, beside=forget_beside(where))
         say(f"Deleted: {_named(row)}\n")
     return 0
 
@@ -157,10 +158,10 @@ def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
     where = folders(env)
     days_of = days_kept(where, env, os.path.realpath("."))
     if parsed.dry_run:
-        due = store.archive.expiring(days_of, until_ms=time.time_ns() // 1_000_000)
+        due = StoredArchive(store).expiring(days_of, until_ms=time.time_ns() // 1_000_000)
         lines = [f"{one.id}   {visible(one.title, newlines=False)}\n" for one in due]
         return say("".join(lines) or "Nothing is due.\n")
-    expired = store.archive.expire(days_of, beside=forget_beside(where))
+    expired = StoredArchive(store).expire(days_of, beside=forget_beside(where))
     if expired.busy:
         say(f"{counted(len(expired.busy), 'session')} in use and left alone.\n")
     if not expired.sessions:

@@ -17,6 +17,7 @@ from bridle.cli.session_changes import kept
 from bridle.clients.interaction.picker import Deed, Listed, listed
 from bridle.config.folders import folders
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 
 
 def listed_sessions(store: SessionStore, env: Mapping[str, str], here: str) -> tuple[Listed, ...]:
@@ -25,7 +26,7 @@ def listed_sessions(store: SessionStore, env: Mapping[str, str], here: str) -> t
     rows = [row for row in store.list() if row.title or row.turns]
     if not rows:
         return ()
-    archive = store.archive
+    archive = StoredArchive(store)
     found = session_infos(
         [store.describe(row.id) for row in rows],
         everyone=[row.id for row in store.list()],
@@ -41,10 +42,10 @@ def do_deed(store: SessionStore, env: Mapping[str, str], deed: Deed) -> None:
     row, where = store.find(deed.id), folders(env)
     match deed.what:
         case "fork":
-            copy_outputs(where, row.id, store.archive.branch(kept(row).id))
+            copy_outputs(where, row.id, StoredArchive(store).branch(kept(row).id))
         case "pin":
             store.pin(row.id, pinned=not row.pinned)
         case "rename":
             store.rename(row.id, deed.title)
         case "delete":
-            store.archive.delete(row.id, beside=forget_beside(where))
+            StoredArchive(store).delete(row.id, beside=forget_beside(where))

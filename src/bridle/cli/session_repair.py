@@ -8,6 +8,7 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 
 EXIT_DAMAGED = 1
 
@@ -16,7 +17,7 @@ def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
     """Exit code 1 when something was damaged, repaired or not: whoever asked has something to read."""
     from bridle.sessions import repair
 
-    report = store.archive.repair(only_look=parsed.check)
+    report = StoredArchive(store).repair(only_look=parsed.check)
     code = 0 if report.whole else EXIT_DAMAGED
     if parsed.json:
         say_json({"whole": report.whole, "report": report})
@@ -30,11 +31,11 @@ def repair(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 
 def rekey(store: SessionStore) -> int:
-    return say(f"Everything is encrypted with a new key: {visible(store.archive.rekey())}\n")
+    return say(f"Everything is encrypted with a new key: {visible(StoredArchive(store).rekey())}\n")
 
 
 def back_up(store: SessionStore, parsed: argparse.Namespace) -> int:
-    made = store.archive.back_up(parsed.file)
+    made = StoredArchive(store).back_up(parsed.file)
     if parsed.json:
         return say_json(made)
     path, key = visible(made.path, newlines=False), visible(made.key_path, newlines=False)

@@ -14,6 +14,7 @@ from bridle.cli.session_words import short
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import SearchHit
 from bridle.sessions.store import SessionRow, SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 
 
 def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
@@ -22,7 +23,7 @@ def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
     if not words.strip():
         raise UsageError("Search for what? bridle sessions search WORDS")
     rows = {row.id: row for row in store.list()}
-    found = search_hits(store.archive.search(words, limit=FOUND_MAX), rows.values())
+    found = search_hits(StoredArchive(store).search(words, limit=FOUND_MAX), rows.values())
     here = os.path.realpath(".")
     wanted = found if parsed.all else [hit for hit in found if rows[hit.session].cwd == here]
     if parsed.json:

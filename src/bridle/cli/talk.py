@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,12 +36,14 @@ from bridle.clients.line.terminal import Terminal, look_of
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.settings_writer import set_value
-from bridle.engine.store_ports import Archive
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.protocol.events import GrantAdded
 from bridle.safety.wide_folders import AcceptedFolders, why_wide
 from bridle.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from bridle.engine.store_ports import Archive
 
 MAX_SHOWN_BYTES = 1 << 20
 LEAVE_S = 2.0

@@ -208,6 +208,8 @@ async def _taken_over(given: StoreUnderTest) -> None:
     await taken.committed()
     found = [envelope.event async for envelope in given.beside.events(log.session)]
     assert found == [TextDelta(text="kept"), TextDelta(text="new")], "nothing of an old epoch is written"
+    await _lost(asyncio.to_thread(log.keep_fold, 1, b"of another past"))
+    assert await given.beside.fold(log.session) is None, "nor what it folds"
     await _lost(asyncio.to_thread(undo.keep, {sha256(b"x").digest(): b"x"}, 1))
     assert taken.undo_store().content(sha256(b"x").digest()) is None, "nor what it keeps for undo"
     _put(other, TextDelta(text="beside"))

@@ -189,6 +189,57 @@ class SessionLog(Protocol):
         ...
 
 
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about a session without reading its events.
+
+    `updated_ms` moves with inputs, turns and models; `stop` is how the last turn ended, None
+    while one is open. `renamed`: a person chose the title. `usd` is what is known to have been paid. `branch_of` is
+    the session it was branched from, `imported_ms` when it came in from a file, `expired_ms` when its content was
+    deleted. `headless`: it was begun where nobody could be asked. `rest_of`: it is what a repair could read behind a
+    damage of that session, to be read and not gone on with.
+    """
+
+    id: str
+    log: str
+    cwd: str
+    root: str
+    profile: str
+    title: str
+    labels: tuple[str, ...]
+    pinned: bool
+    created_ms: int
+    updated_ms: int
+    model: str | None
+    turns: int
+    stop: str | None
+    renamed: bool
+    usd: float
+    branch_of: str | None
+    imported_ms: int | None
+    expired_ms: int | None
+    headless: bool
+    rest_of: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An event as it is stored: what it says, and the bytes that say it."""
+
+    envelope: Envelope
+    payload: bytes
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to append to a log. `holder` is the run that has it; `epoch` is one more with everyone who takes it.
+
+    It lasts until its holder gives it back or is found dead, and where `expires_ms` is set not longer than that
+    without a word from it. Then another may take it; until one has, its holder may go on.
+    """
+
+    holder: str
+    epoch: int
+    expires_ms: int | None = None
+
+
 class Room(Protocol):
     """How it stands with the disk the log is on."""
 

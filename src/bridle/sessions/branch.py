@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bridle.engine.store_ports import StoredSession
+from bridle.engine.ports import StoredSession
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Branched
 from bridle.sessions import log_reader

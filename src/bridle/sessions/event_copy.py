@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base import files
 from bridle.base.ids import CALL, LOG, SESS, is_id, rewritten
-from bridle.engine.store_ports import Record
+from bridle.engine.ports import Record
 from bridle.protocol.codec import EXPIRED, decode_payload, encode_payload
 from bridle.protocol.events import Branched, Envelope
 from bridle.sessions import chain, log_reader

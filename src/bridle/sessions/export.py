@@ -12,7 +12,7 @@ import msgspec
 
 from bridle.base.redact import redact
 from bridle.base.secret_openings import might_hold_secret
-from bridle.engine.store_ports import Record
+from bridle.engine.ports import Record
 from bridle.protocol.codec import decode_payload, encode_envelope
 from bridle.protocol.events import Envelope
 

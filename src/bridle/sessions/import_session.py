@@ -14,7 +14,7 @@ from bridle.base.ids import SESS, is_id
 from bridle.base.secret_openings import might_hold_secret
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
-from bridle.engine.store_ports import Record
+from bridle.engine.ports import Record
 from bridle.protocol.codec import DURABLE_KINDS, EVENT_KINDS, decode_envelope, encode_payload, is_expired
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import AnyEvent, Envelope, Mode, ModeChanged, Notice, SessionCreated, UnknownEvent

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bridle.engine.conversation import Conversation
-from bridle.engine.store_ports import OpenLog
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Notice
+
+if TYPE_CHECKING:
+    from bridle.engine.store_ports import OpenLog
 
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept."""

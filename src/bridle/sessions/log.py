@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
-from bridle.engine.store_ports import Lease, Record
+from bridle.engine.ports import Lease, Record
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.writer import Listener, LogTail, Writer
+from bridle.sessions.writer import Listener, LogTail, Writer, lease_lost
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_store import UndoTables
@@ -139,6 +139,8 @@ class StoredLog:
         key = self._name.key
 
         def insert(connection: Connection) -> None:
+            if (lost := lease_lost(connection, key, self._lease.epoch)) is not None:
+                raise lost
             connection.execute(_KEEP_FOLD, (key, event_id, folded, key, event_id))
 
         self._writer.wait_blocking(self._ticket, sync=False)

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from bridle.engine.store_ports import Record
+from bridle.engine.ports import Record
 from bridle.protocol.codec import EXPIRED, read_payload, with_payload
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import Envelope

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.engine.store_ports import Lease, Record
+from bridle.engine.ports import Lease, Record
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions.memory_session import Memory, MemorySession
@@ -112,7 +112,9 @@ class MemoryLog:
         return iter(self._kept.records[after:])
 
     def keep_fold(self, event_id: int, folded: bytes) -> None:
-        self._kept.fold = (event_id, folded)
+        with self._memory.lock:
+            self.refuse_lost()
+            self._kept.fold = (event_id, folded)
 
     def outputs_key(self) -> bytes:
         with self._memory.lock:

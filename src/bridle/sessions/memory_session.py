@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from bridle.engine.store_ports import Lease, Record, StoredSession
+from bridle.engine.ports import Lease, Record, StoredSession
 from bridle.engine.undo_records import ActionRow, CallRow
 from bridle.protocol.events import (
     CostIncremented,

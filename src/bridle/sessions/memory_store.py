@@ -15,19 +15,8 @@ import msgspec
 
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids
-from bridle.engine.store_ports import (
-    CLOSING,
-    OPENING,
-    DaysOf,
-    Description,
-    Due,
-    Expired,
-    ForgetBeside,
-    Found,
-    Lease,
-    Record,
-    StoredSession,
-)
+from bridle.engine.ports import Lease, Record, StoredSession
+from bridle.engine.store_ports import CLOSING, OPENING, DaysOf, Description, Due, Expired, ForgetBeside, Found
 from bridle.protocol.codec import EXPIRED, decode_payload
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import CostIncremented, Envelope, TurnEnded

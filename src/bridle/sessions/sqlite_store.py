@@ -7,18 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.engine.store_ports import (
-        DaysOf,
-        Description,
-        Due,
-        Expired,
-        ForgetBeside,
-        Found,
-        StoredSession,
-    )
+    from bridle.engine.ports import StoredSession
+    from bridle.engine.store_ports import DaysOf, Description, Due, Expired, ForgetBeside, Found
     from bridle.protocol.events import Envelope
     from bridle.sessions.log import StoredLog
     from bridle.sessions.store import SessionStore
+    from bridle.sessions.stored_archive import StoredArchive
 
 
 class SqliteStore:
@@ -81,19 +75,19 @@ class SqliteStore:
     # All of them
 
     async def branch(self, session_id: str, *, turn: int | None = None) -> str:
-        return self.database.archive.branch(session_id, turn=turn)
+        return self._archive().branch(session_id, turn=turn)
 
     async def import_lines(self, lines: Iterable[bytes], *, cwd: str, profile: str, missing: str = "") -> str:
-        return self.database.archive.import_lines(lines, cwd=cwd, profile=profile, missing=missing)
+        return self._archive().import_lines(lines, cwd=cwd, profile=profile, missing=missing)
 
     async def search(self, words: str, *, limit: int) -> Sequence[Found]:
-        return self.database.archive.search(words, limit=limit)
+        return self._archive().search(words, limit=limit)
 
     async def last_answers(self) -> Mapping[str, str]:
-        return self.database.archive.last_answers()
+        return self._archive().last_answers()
 
     async def expiring(self, days_of: DaysOf, *, until_ms: int) -> Sequence[Due]:
-        return self.database.archive.expiring(days_of, until_ms=until_ms)
+        return self._archive().expiring(days_of, until_ms=until_ms)
 
     async def expire(
         self,
@@ -102,11 +96,16 @@ class SqliteStore:
         beside: ForgetBeside = lambda _session: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Expired:
-        archive = self.database.archive
+        archive = self._archive()
         return await asyncio.to_thread(archive.expire, days_of, beside=beside, stopped=stopped)
 
     async def delete(self, session_id: str, *, beside: ForgetBeside = lambda _session: None) -> None:
-        self.database.archive.delete(session_id, beside=beside)
+        self._archive().delete(session_id, beside=beside)
+
+    def _archive(self) -> StoredArchive:
+        from bridle.sessions.stored_archive import StoredArchive  # most runs do without
+
+        return StoredArchive(self.database)
 
     # The disk
 

@@ -11,7 +11,7 @@ import msgspec
 from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids
-from bridle.engine.store_ports import Description, Lease, Record, StoredSession
+from bridle.engine.ports import Lease, Record, StoredSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
@@ -23,8 +23,8 @@ from bridle.sessions.tips import Tip, TipFile, tip_at
 from bridle.sessions.writer import LogTail, Writer
 
 if TYPE_CHECKING:
+    from bridle.engine.store_ports import Description
     from bridle.sessions.shelf import Shelf
-    from bridle.sessions.stored_archive import StoredArchive
     from bridle.sessions.undo_store import UndoTables
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
@@ -87,15 +87,8 @@ class SessionStore:
         self._reading: Connection | None = None
 
     @property
-    def archive(self) -> StoredArchive:
-        """What is done with stored sessions as a whole: branching, importing, searching, retention, repair."""
-        from bridle.sessions.stored_archive import StoredArchive
-
-        return StoredArchive(self)
-
-    @property
     def shelf(self) -> Shelf:
-        """For the modules behind `archive`."""
+        """For what works on stored sessions as a whole (`stored_archive`)."""
         from bridle.sessions.shelf import Shelf
 
         return Shelf(
@@ -225,6 +218,8 @@ class SessionStore:
 
     def describe(self, session_id: str) -> Description:
         """What is known of a session, and whether somebody has it open."""
+        from bridle.engine.store_ports import Description
+
         row = self.row(session_id)
         return Description(session=row, lease=self._held_by(row), last_kind=self.last_kind(row))
 

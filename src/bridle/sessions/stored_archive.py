@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from bridle.engine.store_ports import DaysOf, Due, Expired, ForgetBeside, Found
 from bridle.protocol.errors import BridleError
+from bridle.sessions.store import SessionStore, busy
 
 if TYPE_CHECKING:
     from bridle.sessions.backup import Backup, Restored
     from bridle.sessions.repair import Report
-    from bridle.sessions.store import SessionStore
 
 
 class StoredArchive:
@@ -65,7 +65,6 @@ class StoredArchive:
 
     def delete(self, session_id: str, *, beside: ForgetBeside = lambda _session: None) -> None:
         from bridle.sessions.retention import delete
-        from bridle.sessions.store import busy
 
         row = self._store.row(session_id)
         if not delete(self._shelf, row.id, row.log_key, row.log, beside=beside):

@@ -18,7 +18,7 @@ from bridle.protocol.events import InputAccepted, TurnStarted, text_of
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.writer import LEASE, Writer, lease_lost
+from bridle.sessions.writer import Writer, lease_lost
 
 Result = TypeVar("Result")
 
@@ -83,10 +83,10 @@ class UndoTables:
             )
 
     def _change(self, work: Callable[[Connection], None]) -> None:
-        """Queues a change before the rows that come next; what they would say of it, where the log is lost, too."""
+        """Queues a change before the rows that come next; where the log is lost, neither is written."""
 
         def change(connection: Connection) -> None:
-            if self._is_held(connection):
+            if lease_lost(connection, self._name.key, self._epoch) is None:
                 work(connection)
 
         self._writer.change(change)
@@ -95,15 +95,11 @@ class UndoTables:
         """Makes a change and returns when it is committed. Raises `LeaseLost`."""
 
         def job(connection: Connection) -> Result:
-            if not self._is_held(connection):
-                raise lease_lost(connection.execute(LEASE, (self._name.key,)).fetchone())
+            if (lost := lease_lost(connection, self._name.key, self._epoch)) is not None:
+                raise lost
             return work(connection)
 
         return self._writer.run(job)
-
-    def _is_held(self, connection: Connection) -> bool:
-        found = connection.execute(LEASE, (self._name.key,)).fetchone()
-        return found is not None and found[0] == self._epoch
 
     def _settled(self) -> Connection:
         """To read what was written before, committed or not."""

@@ -41,7 +41,7 @@ MOST_WAITING = 20_000
 """So many rows wait in memory for room on the disk; then the writer fails."""
 
 _INSERT = "insert into events values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-LEASE = "select epoch, holder, session from logs where key = ?"
+_LEASE = "select epoch, holder, session from logs where key = ?"
 _INSERT_BLOB = "insert or ignore into blobs values(?, ?)"
 
 Result = TypeVar("Result")
@@ -419,17 +419,21 @@ def _commit(connection: Connection, changes: list[Change], rows: list[_Row]) -> 
 
 
 def _is_held(connection: Connection, tail: LogTail) -> bool:
-    """Whether nobody has taken the log over; asked in the transaction that writes to it."""
+    """Whether nobody has taken the log over."""
     if tail.lost is None:
-        found = connection.execute(LEASE, (tail.key,)).fetchone()
-        if found is None or found[0] != tail.epoch:
-            tail.lost = lease_lost(found)
+        tail.lost = lease_lost(connection, tail.key, tail.epoch)
     return tail.lost is None
 
 
-def lease_lost(found: tuple[Any, ...] | None) -> StoreError:
-    """Why a log cannot be written any more; `found` is what is known of it: epoch, holder and session."""
-    _, holder, session = found or (0, "it was deleted", "a session")
+def lease_lost(connection: Connection, key: int, epoch: int | None) -> StoreError | None:
+    """Why a log cannot be written under this epoch; None where it can. Ask in the transaction that writes."""
+    held, holder, session = connection.execute(_LEASE, (key,)).fetchone() or (
+        None,
+        "it was deleted",
+        "a session",
+    )
+    if held is not None and held == epoch:
+        return None
     return StoreError("LeaseLost", session=session, holder=holder)
 
 

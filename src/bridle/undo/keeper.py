@@ -16,7 +16,6 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import redact
 from bridle.base.visible import visible
-from bridle.engine.store_ports import UndoStore
 from bridle.engine.tools import ToolCall
 from bridle.engine.undo_records import (
     DAYS_KEPT,
@@ -42,6 +41,7 @@ from bridle.undo.file_tree import (
 from bridle.undo.repositories import GIT, Keep, Repositories
 
 if TYPE_CHECKING:
+    from bridle.engine.store_ports import UndoStore
     from bridle.undo.object_keeper import ObjectKeeper
 
 _DOES_CHARACTERS = 200
