@@ -20,7 +20,7 @@ from bridle.config.folders import Folders
 from bridle.config.workspace import project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
-from bridle.engine.features import Feature
+from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
@@ -199,6 +199,15 @@ def session_registry(settings: SessionSettings, *, mode: Callable[[], Mode]) -> 
     registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
     registry.show_while("web_fetch", lambda: settings.sandbox.network != "deny")
     return registry
+
+
+def gate_layers(gates: Callable[[], Gates]) -> tuple[PlacedToolLayer, ...]:
+    """The layers a call passes before anybody is asked: in a session, and to explain what one would decide."""
+    return (
+        PlacedToolLayer("known_and_visible", lambda: gates().known_and_visible),
+        PlacedToolLayer("validated", lambda: gates().validated),
+        PlacedToolLayer("guarded", lambda: gates().guarded),
+    )
 
 
 def _gates(
