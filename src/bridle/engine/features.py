@@ -7,6 +7,7 @@ it stands in open slots only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.steps import RequestLayer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
-from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import Degraded, Envelope, Notice
 
 if TYPE_CHECKING:
@@ -152,11 +153,16 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
         for feature in self.features:
             yield from feature.notices()
 
-    async def end(self) -> None:
-        """Lets each feature end what it began."""
+    async def end(self, emit: Callable[[Degraded], object]) -> None:
+        """Lets each feature end what it began. One that fails is told of by `emit`, and the others end all the same."""
         for feature in self.features:
-            if feature.at_end is not None:
+            if feature.at_end is None:
+                continue
+            try:
                 await feature.at_end()
+            except Exception as fault:  # noqa: BLE001  the boundary: a session ends whatever a feature does
+                with suppress(StoreError):  # whoever ends the session finds out by itself
+                    emit(_failed("FeatureFailed", feature.name, fault))
 
 
 def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
@@ -212,10 +218,14 @@ def watch_with(
                 listener.hear(envelope)
             except Exception as fault:  # noqa: BLE001  the boundary: who only listens must not end what is recorded
                 listening.remove(entry)
-                data = {"feature": name, "problem": f"{type(fault).__name__}: {fault}"}
-                emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
+                emit(_failed("ListenerFailed", name, fault))
 
     return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
+
+
+def _failed(reason: str, feature: str, fault: Exception) -> Degraded:
+    data = {"feature": feature, "problem": f"{type(fault).__name__}: {fault}"}
+    return Degraded(what=feature, reason=reason, message=sentence(reason, data))
 
 
 def _tool_namespaces(feature: Feature) -> Iterator[str]:
