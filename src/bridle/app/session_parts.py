@@ -250,11 +250,11 @@ def _hooks(
     written = opened.settings.hooks.written
     if not written and not any(os.path.isdir(os.path.join(place, "hooks")) for place in places if place):
         return None
-    from bridle.app.hook_feature import HookDependencies, session_hooks
+    from bridle.app.hook_feature import HookedSession, session_hooks
 
     return session_hooks(
         opened.settings.hooks,
-        HookDependencies(
+        HookedSession(
             where=services.where,
             here=folders,
             journal=journal,

@@ -161,8 +161,10 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 await feature.at_end()
             except Exception as fault:  # noqa: BLE001  the boundary: a session ends whatever a feature does
+                data = {"feature": feature.name, "problem": f"{type(fault).__name__}: {fault}"}
+                told = sentence("FeatureFailed", data)
                 with suppress(StoreError):  # whoever ends the session finds out by itself
-                    emit(_failed("FeatureFailed", feature.name, fault))
+                    emit(Degraded(what=feature.name, reason="FeatureFailed", message=told))
 
 
 def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
@@ -218,14 +220,10 @@ def watch_with(
                 listener.hear(envelope)
             except Exception as fault:  # noqa: BLE001  the boundary: who only listens must not end what is recorded
                 listening.remove(entry)
-                emit(_failed("ListenerFailed", name, fault))
+                data = {"feature": name, "problem": f"{type(fault).__name__}: {fault}"}
+                emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
 
     return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
-
-
-def _failed(reason: str, feature: str, fault: Exception) -> Degraded:
-    data = {"feature": feature, "problem": f"{type(fault).__name__}: {fault}"}
-    return Degraded(what=feature, reason=reason, message=sentence(reason, data))
 
 
 def _tool_namespaces(feature: Feature) -> Iterator[str]:
