@@ -82,24 +82,13 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
                 disk_has_room=sources.store.enough(),
                 sandbox=sources.sandbox(),
             )
-        case q.CustomQuery():
-            return await _custom(sources.features, query)
+        case q.CustomQuery(namespace=namespace, verb=verb):
+            known = sources.features.queries.get((namespace, verb))
+            if known is None:
+                raise CommandRefused("NotSupported", what=f"The query {namespace}.{verb}")
+            return q.CustomAnswer(payload=await known.answer(query))
         case _:
             assert_never(query)
-
-
-async def _custom(features: Joined, query: q.CustomQuery) -> q.CustomAnswer:
-    """The answer of the feature from outside that has this name."""
-    known = features.queries.get((query.namespace, query.verb))
-    if known is None:
-        raise CommandRefused("NotSupported", what=f"The query {query.namespace}.{query.verb}")
-    try:
-        return q.CustomAnswer(payload=await known.answer(query))
-    except BridleError:
-        raise
-    except Exception as fault:
-        problem = f"{type(fault).__name__}: {fault}"
-        raise CommandRefused("FeatureFailed", feature=query.namespace, problem=problem) from fault
 
 
 # Sessions

@@ -201,7 +201,11 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
         run_layers=_in_order(around_tool, RUN_SLOTS),
         settings={one.key: one for feature in everyone for one in feature.settings},
         slash=tuple(one for feature in everyone for one in feature.slash),
-        queries={(feature.name, query.verb): query for feature in everyone for query in feature.queries},
+        queries={
+            (feature.name, query.verb): _answering(feature.name, query)
+            for feature in everyone
+            for query in feature.queries
+        },
     )
 
 
@@ -224,6 +228,21 @@ def watch_with(
                 emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
 
     return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
+
+
+def _answering(feature: str, query: FeatureQuery) -> FeatureQuery:
+    """The query, of which whoever asks hears by a reason that it could not be answered."""
+
+    async def answer(asked: CustomQuery) -> dict[str, Any]:
+        try:
+            return await query.answer(asked)
+        except BridleError:
+            raise
+        except Exception as fault:
+            problem = f"{type(fault).__name__}: {fault}"
+            raise BridleError("FeatureFailed", feature=feature, problem=problem) from fault
+
+    return FeatureQuery(verb=query.verb, answer=answer)
 
 
 def _tool_namespaces(feature: Feature) -> Iterator[str]:
