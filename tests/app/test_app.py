@@ -41,10 +41,11 @@ def _first_words(text: str) -> list[str]:
 
 
 def placed(sources: Path) -> list[str]:
-    """The slots that our own features name, file by file."""
+    """The slots that our own features name, file by file; what explains a session stands beside one."""
     return [
         slot
         for path in sorted(sources.rglob("*.py"))
+        if path.name != "explain.py"
         for slot in re.findall(
             r"\bPlaced(?:Request|Tool)Layer\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
         )

@@ -20,7 +20,7 @@ from bridle.config.folders import Folders
 from bridle.config.workspace import project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
-from bridle.engine.features import Feature
+from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
@@ -201,6 +201,15 @@ def session_registry(settings: SessionSettings, *, mode: Callable[[], Mode]) -> 
     return registry
 
 
+def gate_layers(gates: Callable[[], Gates]) -> tuple[PlacedToolLayer, ...]:
+    """The layers a call passes before anybody is asked: in a session, and to explain what one would decide."""
+    return (
+        PlacedToolLayer("known_and_visible", lambda: gates().known_and_visible),
+        PlacedToolLayer("validated", lambda: gates().validated),
+        PlacedToolLayer("guarded", lambda: gates().guarded),
+    )
+
+
 def _gates(
     services: ProcessServices,
     opened: OpenedLog,
@@ -241,11 +250,11 @@ def _hooks(
     written = opened.settings.hooks.written
     if not written and not any(os.path.isdir(os.path.join(place, "hooks")) for place in places if place):
         return None
-    from bridle.app.hook_feature import SessionForHooks, session_hooks
+    from bridle.app.hook_feature import HookedSession, session_hooks
 
     return session_hooks(
         opened.settings.hooks,
-        SessionForHooks(
+        HookedSession(
             where=services.where,
             here=folders,
             journal=journal,

@@ -7,6 +7,7 @@ it stands in open slots only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.steps import RequestLayer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
-from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import Degraded, Envelope, Notice
 
 if TYPE_CHECKING:
@@ -152,11 +153,18 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
         for feature in self.features:
             yield from feature.notices()
 
-    async def end(self) -> None:
-        """Lets each feature end what it began."""
+    async def end(self, emit: Callable[[Degraded], object]) -> None:
+        """Lets each feature end what it began. One that fails is told of by `emit`, and the others end all the same."""
         for feature in self.features:
-            if feature.at_end is not None:
+            if feature.at_end is None:
+                continue
+            try:
                 await feature.at_end()
+            except Exception as fault:  # noqa: BLE001  the boundary: a session ends whatever a feature does
+                data = {"feature": feature.name, "problem": f"{type(fault).__name__}: {fault}"}
+                told = sentence("FeatureFailed", data)
+                with suppress(StoreError):  # whoever ends the session finds out by itself
+                    emit(Degraded(what=feature.name, reason="FeatureFailed", message=told))
 
 
 def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
@@ -193,7 +201,11 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
         run_layers=_in_order(around_tool, RUN_SLOTS),
         settings={one.key: one for feature in everyone for one in feature.settings},
         slash=tuple(one for feature in everyone for one in feature.slash),
-        queries={(feature.name, query.verb): query for feature in everyone for query in feature.queries},
+        queries={
+            (feature.name, query.verb): _answering(feature.name, query)
+            for feature in everyone
+            for query in feature.queries
+        },
     )
 
 
@@ -216,6 +228,21 @@ def watch_with(
                 emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
 
     return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
+
+
+def _answering(feature: str, query: FeatureQuery) -> FeatureQuery:
+    """The query, of which whoever asks hears by a reason that it could not be answered."""
+
+    async def answer(asked: CustomQuery) -> dict[str, Any]:
+        try:
+            return await query.answer(asked)
+        except BridleError:
+            raise
+        except Exception as fault:
+            problem = f"{type(fault).__name__}: {fault}"
+            raise BridleError("FeatureFailed", feature=feature, problem=problem) from fault
+
+    return FeatureQuery(verb=query.verb, answer=answer)
 
 
 def _tool_namespaces(feature: Feature) -> Iterator[str]:
