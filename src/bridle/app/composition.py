@@ -37,7 +37,7 @@ from bridle.engine.dispatch import Dispatcher, ToolLayers
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
-from bridle.engine.session import Court, InvocationParts, Limits, Session
+from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.steps import Model, RequestLayer, with_layers
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import (
@@ -50,6 +50,7 @@ from bridle.engine.tools import (
     ToolOrigin,
     ToolOutput,
 )
+from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Mode, Notice
 from bridle.protocol.messages import Parameters
@@ -337,26 +338,30 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         transcript=session_transcript(log, ground.where.state, settings.transcript),
         say=journal.emit,
     )
-    session = Session(
-        main=InvocationParts(
+    main = InvocationParts(
+        journal=journal,
+        questions=questions,
+        stopwatch=stopwatch,
+        ask=with_layers(request_layers, model.ask),
+        dispatcher=Dispatcher(
             journal=journal,
-            questions=questions,
+            clock=clock,
             stopwatch=stopwatch,
-            ask=with_layers(request_layers, model.ask),
-            dispatcher=Dispatcher(
-                journal=journal,
-                clock=clock,
-                stopwatch=stopwatch,
-                run_tool=run_call,
-                concurrency=registry.concurrency,
-                watcher=hooks,
-            ),
+            run_tool=run_call,
+            concurrency=registry.concurrency,
+            watcher=hooks,
         ),
+    )
+    limits = Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail")
+    session = Session(
+        TurnRunner(main, ids=ground.ids, limits=limits, watcher=hooks),
+        ports=SessionPorts(log=log, clock=clock, room=ground.room),
         bus=bus,
-        log=log,
-        clock=clock,
-        ids=ground.ids,
-        at_end=end,
+        lifecycle=Lifecycle(
+            court=_court(opened.unjudged, journal, questions, undo),
+            at_rest=fold.after_turn,
+            at_end=end,
+        ),
         revoke_grant=revoke,
         slash=(
             diff_command(
@@ -368,12 +373,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             pin_command(),
             *undo.commands,
         ),
-        court=_court(opened.unjudged, journal, questions, undo),
-        at_rest=fold.after_turn,
-        room=ground.room,
-        watcher=hooks,
         services=_services(ground, opened, registry, journal, spawn, policy),
-        limits=Limits(max_steps=settings.max_steps, stop_unanswered=options.on_ask == "fail"),
     )
     return Composed(
         session=session,

@@ -339,9 +339,11 @@ class Writer:
                     news.append((waiter.loop, partial(waiter.settle, None)))
                 else:
                     self._waiters.append(waiter)
-            for tail in tails:
-                if listener := self._listeners.get(tail.key):
-                    news.append((listener.loop, partial(listener.heard, tail.event_id, None)))
+            news += [
+                (listener.loop, partial(listener.heard, tail.event_id, None))
+                for tail in tails
+                if (listener := self._listeners.get(tail.key))
+            ]
         _deliver(news)
 
     def _fail(self, error: StoreError) -> None:
