@@ -6,7 +6,7 @@ What a turn consists of is in `engine/turn.py`; when one runs, and who may stop 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,10 +18,12 @@ from bridle.engine.open_questions import Questions
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.turn import Ending, run_turn
-from bridle.engine.watcher import Watcher
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import ContextAdded, Error, IdentityClass, RequestedCall, ToolResult
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+
+if TYPE_CHECKING:
+    from bridle.engine.watcher import Watcher
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
