@@ -16,9 +16,10 @@ from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, s
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Joined, join, watch_with
 from bridle.engine.ports import SpawnPolicy
-from bridle.engine.session import Court, InvocationParts, Limits, Session
+from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
+from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.events import Notice
 from bridle.sessions.kept_fold import KeptFold
 
@@ -86,22 +87,20 @@ def _brought(parts: SessionParts) -> tuple[Tool, ...]:
 
 
 def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
-    services, settings, hooks = parts.services, parts.settings, parts.watching
+    services, settings = parts.services, parts.settings
+    limits = Limits(max_steps=settings.max_steps, stop_unanswered=settings.options.on_ask == "fail")
     return Session(
-        main=_main(parts, joined),
+        TurnRunner(_main(parts, joined), ids=services.ids, limits=limits, watcher=parts.watching),
+        ports=SessionPorts(log=parts.opened.log, clock=services.clock, room=services.room),
         bus=parts.bus,
-        log=parts.opened.log,
-        clock=services.clock,
-        ids=services.ids,
-        at_end=functools.partial(joined.end, parts.journal.emit),
+        lifecycle=Lifecycle(
+            court=_court(parts),
+            at_rest=fold.after_turn,
+            at_end=functools.partial(joined.end, parts.journal.emit),
+        ),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
-        court=_court(parts),
-        at_rest=fold.after_turn,
-        room=services.room,
-        watcher=hooks,
         services=_services(parts, joined),
-        limits=Limits(max_steps=settings.max_steps, stop_unanswered=settings.options.on_ask == "fail"),
     )
 
 

@@ -130,6 +130,8 @@ class StreamedResponse:
 
     async def finish(self, within_s: float) -> None:
         """Wait a moment for the end of a body whose rest does not matter, so that the connection can be kept."""
+        if self._released:
+            return
         with contextlib.suppress(HttpFault, TimeoutError):
             async with asyncio.timeout(within_s):
                 async for _ in self:
@@ -283,7 +285,7 @@ class HttpConnections:
         if not reusable or connection.ended or self._closed or len(kept) >= MAX_KEPT_PER_ROUTE:
             connection.abort()
             return
-        connection.keep(self._clock.call_later(KEPT_IDLE_S, connection.abort))
+        connection.keep(KEPT_IDLE_S)
         kept.append(connection)
 
     def _forget(self, connection: HttpSocket) -> None:

@@ -89,7 +89,7 @@ class HttpSocket(asyncio.Protocol):
         self.received = 0  # bytes since the last request began
         self.ended = False  # nothing more will arrive
         self.ended_cleanly = False  # because the server said so
-        self.kept_until: Timer | None = None
+        self._kept = False  # nobody asks for anything now
         self.lost = asyncio.Event()
         self._origin = origin
         self._on_lost = on_lost
@@ -114,7 +114,7 @@ class HttpSocket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=1, low=0)
 
     def data_received(self, data: bytes) -> None:
-        if self.kept_until is not None:
+        if self._kept:
             self.abort()  # nobody asked for this: whatever it answers, it is not our next request
             return
         self._arrived.append(data)
@@ -157,8 +157,6 @@ class HttpSocket(asyncio.Protocol):
         self._watch.close()
         if self._gathering is not None:
             self._gathering.cancel()
-        if self.kept_until is not None:
-            self.kept_until.cancel()
         self.lost.set()
         self._wake()
         self._on_lost(self)
@@ -192,15 +190,15 @@ class HttpSocket(asyncio.Protocol):
             self._transport.abort()
         self._wake()
 
-    def keep(self, until: Timer) -> None:
-        self._watch.close()
+    def keep(self, idle_s: float) -> None:
+        """For the next request, which has to come within this time."""
         self.received = 0
-        self.kept_until = until
+        self._kept = True
+        self._watch.start(idle_s)
 
     def reuse(self) -> None:
-        if self.kept_until is not None:
-            self.kept_until.cancel()
-            self.kept_until = None
+        self._kept = False
+        self._watch.stop()
 
     def take(self) -> bytes:
         """Everything that has arrived and was not taken yet."""

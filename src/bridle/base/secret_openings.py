@@ -141,6 +141,8 @@ _FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZjkz_=~", b"axcdefghixxlmnopq
 _SIGNS = "x-.a:"
 """What a scan looks for. Openings are noticed by the first of these they have, nearest to their end; an a, the first.
 """
+_LOOKED_FOR = {":": (":/", ":\\")}
+"""Where more is known of what stands behind a sign, that is looked for in its place: JSON is full of colons."""
 _BEHIND_A_SEPARATOR = r"[a-z0-9\-.+/\\]{10}"
 _BEHIND_A_LETTER = r"[a-z0-9\-+/%:.]{10}"
 """What stands at least behind openings that end with a sign."""
@@ -152,9 +154,6 @@ _FOLLOWED = "x-."
 """Openings that end so have that behind them."""
 
 
-_ESCAPE_IN_JSON = compiled_later(rb"\\u001[bB]")
-
-
 class Prefilter:
     """Says of a text in UTF-8, or of that text inside JSON, whether it might hold a secret. False: there is none."""
 
@@ -163,7 +162,7 @@ class Prefilter:
 
     def __call__(self, data: bytes) -> bool:
         # `find`, not `in`: for bytes in bytes Python first tries to read them as a number, and fails with a sentence
-        if data.find(b"\x1b") >= 0 or _ESCAPE_IN_JSON.search(data):
+        if data.find(b"\x1b") >= 0 or data.find(rb"\u001b") >= 0 or data.find(rb"\u001B") >= 0:
             return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
         if self._first.has(folded):
@@ -328,7 +327,8 @@ def _scans() -> tuple[_Scan, ...]:
             if folded.endswith("-") and not shape.named:
                 end += _BEHIND_IN_JSON
             if not sign:
-                alone.append(_Scan(b"", re.compile((after + end).encode()), 0, len(folded)))
+                literal = folded.partition("/")[0].encode()
+                alone.append(_Scan(literal, re.compile((after + end).encode()), 0, len(folded)))
             elif before:
                 behind[sign].append(f"{after}(?<={re.escape(before[-4:] + sign)}{after}){end}")
             else:
@@ -336,8 +336,11 @@ def _scans() -> tuple[_Scan, ...]:
     for sign, befores in last.items():
         near = _BEHIND_A_LETTER if sign == "x" else _BEHIND_A_SEPARATOR
         behind[sign].append(f"(?={near}){_ending(befores, re.escape(sign))}")
+    assert all(regex.startswith(r"[/\\]") for regex in behind[":"]), "a colon alone is not looked for"
     signed = (
-        _Scan(one[0].encode(), re.compile(_scan(one).encode()), *around[one[0]]) for one in behind.items()
+        _Scan(there.encode(), re.compile(_scan(one).encode()), *around[one[0]])
+        for one in behind.items()
+        for there in _LOOKED_FOR.get(one[0], one[:1])
     )
     return (*signed, *alone)
 

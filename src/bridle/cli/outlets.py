@@ -28,14 +28,10 @@ class StreamOutlet:
         self._at_once_bytes = _safe_bytes(mode)
         self._changed = threading.Condition()
         self._held: deque[tuple[int, memoryview]] = deque()
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._cut = False
         self._thread: threading.Thread | None = None
         self._failure: OSError | None = None
-
-    @property
-    def full(self) -> bool:
-        return self._held_bytes >= HELD_BYTES
 
     @property
     def failure(self) -> OSError | None:
@@ -49,7 +45,7 @@ class StreamOutlet:
                 raise OSError(self._failure.errno, self._failure.strerror)
             if not self._held and len(data) <= self._at_once_bytes and _has_room(fd):
                 os.write(fd, data)
-            elif not self._cut and self._held_bytes < MOST_HELD_BYTES:
+            elif not self._cut and self.held_bytes < MOST_HELD_BYTES:
                 self._hold(fd, data)
             else:
                 self._cut = True
@@ -62,7 +58,7 @@ class StreamOutlet:
 
     def _hold(self, fd: int, data: bytes) -> None:
         self._held.append((fd, memoryview(data)))
-        self._held_bytes += len(data)
+        self.held_bytes += len(data)
         self._changed.notify_all()
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="bridle-outlet", daemon=True)
@@ -81,7 +77,7 @@ class StreamOutlet:
             except OSError as problem:
                 written, self._failure = len(data), problem
             with self._changed:
-                self._held_bytes -= written
+                self.held_bytes -= written
                 if self._failure is not None:
                     self._held.clear()
                 elif written < len(data):
@@ -103,7 +99,7 @@ class Outlets:
 
     def full(self) -> bool:
         """Whether a reader is so far behind that nothing more is to be written."""
-        return self.stdout.full or self._stderr.full
+        return self.stdout.held_bytes >= HELD_BYTES or self._stderr.held_bytes >= HELD_BYTES
 
     def drained(self, until_s: float | None) -> bool:
         return self._stderr.drained(until_s) and self.stdout.drained(until_s)

@@ -197,11 +197,12 @@ class Printer:
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int) -> int:
         own_turn = False
         async for envelope in connection.events(session, since=since):
-            self._show(envelope)
+            own = e.concerns(envelope)
+            self._show(envelope, own=own)
             if self._unwritten is not None:
                 await self._give_up(connection, session)
                 return EXIT_READER_GONE
-            match envelope.event if e.concerns(envelope) else None:
+            match envelope.event if own else None:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
                 case e.TurnTiming(durations_ms=durations_ms):
@@ -221,8 +222,8 @@ class Printer:
         except BridleError:
             return
 
-    def _show(self, envelope: Envelope) -> None:
-        if e.concerns(envelope) or isinstance(envelope.event, _ACTS):
+    def _show(self, envelope: Envelope, *, own: bool) -> None:
+        if own or isinstance(envelope.event, _ACTS):
             self._collect(envelope.event)
         for line in self._telling.told(envelope):
             if not _said_at_the_end(envelope):

@@ -25,7 +25,7 @@ class DeltaWriter:
         self._journal = journal
         self._clock = clock
         self._kind: Literal["text", "thinking"] = "text"
-        self._redactor = StreamRedactor(known=journal.secrets())
+        self._redactor: StreamRedactor | None = None  # a step that only calls tools needs none
         self._pending: list[str] = []
         self._size = 0
         self._last_s = -1.0
@@ -66,11 +66,18 @@ class DeltaWriter:
 
     def _end_kind(self) -> None:
         self._stop_timer()
-        self._emit(self._redactor.feed(self._taken()) + self._redactor.flush())
+        if self._pending or self._redactor is not None:
+            redactor = self._redacting()
+            self._emit(redactor.feed(self._taken()) + redactor.flush())
 
     def _write(self) -> None:
         self._stop_timer()
-        self._emit(self._redactor.feed(self._taken()))
+        self._emit(self._redacting().feed(self._taken()))
+
+    def _redacting(self) -> StreamRedactor:
+        if self._redactor is None:
+            self._redactor = StreamRedactor(known=self._journal.secrets())
+        return self._redactor
 
     def _taken(self) -> str:
         text = "".join(self._pending)

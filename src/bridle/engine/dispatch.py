@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +17,6 @@ from bridle.engine.deltas import ProgressWriter
 from bridle.engine.journal import Journal
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Concurrency, RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.engine.watcher import Watcher
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import (
     IdentityClass,
@@ -24,6 +24,9 @@ from bridle.protocol.events import (
     ToolCallRequested,
     ToolResult,
 )
+
+if TYPE_CHECKING:
+    from bridle.engine.watcher import Watcher
 
 BY_PERSON = 0
 """The step of a call that no model asked for: it came with somebody's input."""

@@ -14,11 +14,12 @@ from bridle.protocol.messages import CANONICAL_FORM_VERSION, Message
 
 
 class RequestBuffer:
-    """Holds the encoded head and messages of one conversation, and encodes only what came since."""
+    """Holds the encoded head, messages and tail of one conversation, and encodes only what came since."""
 
     def __init__(self) -> None:
         self._key: tuple[str, PrefixSet | None, int] = ("", None, -1)
         self._buffer = bytearray()
+        self._tail = b""
         self._encoded = 0
 
     def body(self, conversation: Conversation, wire: Wire) -> bytes:
@@ -28,12 +29,12 @@ class RequestBuffer:
         key = (wire.name, prefix, conversation.epoch)
         if key[0] != self._key[0] or key[1] is not self._key[1] or key[2] != self._key[2]:
             self._key = key
-            self._buffer = bytearray(wire.head(prefix))
+            self._buffer, self._tail = bytearray(wire.head(prefix)), wire.tail(prefix)
             self._encoded = 0
         for message in conversation.messages[self._encoded :]:
             _append(self._buffer, message, wire)  # may refuse; what is in the buffer by then is counted
             self._encoded += 1
-        return b"".join((self._buffer, wire.tail(prefix)))
+        return b"".join((self._buffer, self._tail))
 
 
 def encode(conversation: Conversation, wire: Wire) -> bytes:

@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
-from bridle.base.ids import Ids
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import PendingInput
-from bridle.engine.dispatch import BY_PERSON, Dispatcher
-from bridle.engine.journal import Journal
-from bridle.engine.open_questions import Client, Questions
+from bridle.engine.open_questions import Client
 from bridle.engine.ports import Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
-from bridle.engine.steps import AskModel, Reply, Step
-from bridle.engine.stopwatch import Stopwatch
-from bridle.engine.turn import Ending, run_turn
-from bridle.engine.watcher import Watcher
+from bridle.engine.turn import Ending
+from bridle.engine.turn_runner import TurnRunner
 from bridle.protocol.commands import ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
@@ -33,22 +28,18 @@ from bridle.protocol.events import (
     ContextAdded,
     EndCause,
     Envelope,
-    Error,
     GrantRevoked,
-    IdentityClass,
     InputAccepted,
     InputMode,
     Mode,
     ModeChanged,
     Notice,
-    RequestedCall,
     SessionEnded,
-    ToolResult,
     TurnEnded,
     TurnStarted,
     TurnTiming,
 )
-from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
     from bridle.engine.services import Services
@@ -57,22 +48,20 @@ Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """`stop_unanswered`: a question nobody can answer ends the turn instead of only the call."""
+class SessionPorts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session stands on: where its events are kept, whether there is room for more, and the time."""
 
-    max_steps: int = 100
-    stop_unanswered: bool = False
+    log: SessionLog
+    clock: Clock
+    room: Room | None = None
 
 
-class InvocationParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one invocation works with, the main one or a child: its part of the log with its conversation, its questions
-    to the people of the session, its way to the model, its calls, and where its time goes."""
+class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last."""
 
-    journal: Journal
-    questions: Questions
-    stopwatch: Stopwatch
-    ask: AskModel
-    dispatcher: Dispatcher
+    at_end: Callable[[], Awaitable[None]]
+    at_rest: Callable[[], Awaitable[None]] | None = None
+    court: Court | None = None
 
 
 class Session:
@@ -80,40 +69,24 @@ class Session:
 
     def __init__(
         self,
+        turns: TurnRunner,
         *,
-        main: InvocationParts,
+        ports: SessionPorts,
         bus: Bus,
-        log: SessionLog,
-        clock: Clock,
-        ids: Ids,
-        at_end: Callable[[], Awaitable[None]],
+        lifecycle: Lifecycle,
         revoke_grant: Callable[[str], bool],
-        limits: Limits,
-        services: Services | None = None,
-        watcher: Watcher | None = None,
         slash: Sequence[SlashCommand] = (),
-        court: Court | None = None,
-        at_rest: Callable[[], Awaitable[None]] | None = None,
-        room: Room | None = None,
+        services: Services | None = None,
     ) -> None:
-        self.journal = main.journal
-        self._bus = bus
-        self._log = log
-        self.questions = main.questions
-        self._clock = clock
-        self._ask = main.ask
-        self._dispatcher = main.dispatcher
-        self._stopwatch = main.stopwatch
-        self._limits = limits
+        self.journal = turns.journal
+        self.questions = turns.questions
         self.services = services
-        self._ids = ids
-        self._at_end = at_end
+        self._turns = turns
+        self._ports = ports
+        self._bus = bus
+        self._lifecycle = lifecycle
         self._revoke_grant = revoke_grant
-        self._watcher = watcher
         self._slash = {command.name: command for command in slash}
-        self._court = court
-        self._at_rest = at_rest
-        self._room = room
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
@@ -139,7 +112,7 @@ class Session:
 
     def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Envelope]:
         """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
-        return self._bus.follow(self._log, since, until=until)
+        return self._bus.follow(self._ports.log, since, until=until)
 
     def wake_readers(self) -> None:
         """Lets those who wait for events look whether they still should."""
@@ -155,13 +128,13 @@ class Session:
         runs. Call it when the client is attached."""
         if self.services is not None:
             self.services.begin()
-        if self._court is not None:
-            self._turn_since_ms = self._clock.now_ms()
-            self._runner = asyncio.create_task(self._hold_court(self._court))
+        if self._lifecycle.court is not None:
+            self._turn_since_ms = self._ports.clock.now_ms()
+            self._runner = asyncio.create_task(self._hold_court(self._lifecycle.court))
 
     def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
         """Takes input into the inbox and returns its event id; starts a turn when none is running."""
-        if self._room is not None and self._room.stuck():
+        if self._ports.room is not None and self._ports.room.stuck():
             raise CommandRefused("DiskFull")
         if mode == "reject":
             self._refuse_if_busy()
@@ -176,7 +149,7 @@ class Session:
         """Runs a command a person typed. Every layer applies; only the question is skipped."""
         self._refuse_if_busy()
         self.journal.originator = client.id
-        self._turn_since_ms = self._clock.now_ms()
+        self._turn_since_ms = self._ports.clock.now_ms()
         self._runner = asyncio.create_task(self._run_shell(request))
 
     def run_slash(self, client: Client, name: str, arguments: str) -> bool:
@@ -186,7 +159,7 @@ class Session:
             return False
         self._refuse_if_busy()
         self.journal.originator = client.id
-        self._turn_since_ms = self._clock.now_ms()
+        self._turn_since_ms = self._ports.clock.now_ms()
         self._runner = asyncio.create_task(self._run_command(command, arguments))
         return True
 
@@ -235,14 +208,14 @@ class Session:
             await asyncio.wait((self._runner,))
         if self.services is not None:
             await self.services.close()
-        await self._at_end()
+        await self._lifecycle.at_end()
         try:
             self.journal.emit(SessionEnded(cause=cause))
             await self.journal.committed()
         except StoreError as failure:
             self._bus.close(failure)
-        if self._watcher is not None:
-            await self._watcher.session_ended(cause)
+        if self._turns.watcher is not None:
+            await self._turns.watcher.session_ended(cause)
         self._bus.close()
 
     async def _hold_court(self, court: Court) -> None:
@@ -262,7 +235,7 @@ class Session:
     async def _run_shell(self, request: ShellRequest) -> None:
         """The command as work of its own, then whatever was put into the inbox meanwhile."""
         given = {"command": request.command}
-        work = asyncio.create_task(self._call_of_input("bash", given, "human"))
+        work = asyncio.create_task(self._turns.call("bash", given, "human"))
         self._turn = work
         await asyncio.wait((work,))
         self._turn = self._cancelled_by = None
@@ -273,7 +246,7 @@ class Session:
 
     async def _run_command(self, command: SlashCommand, arguments: str) -> None:
         """What it came to as an event, then whatever was put into the inbox meanwhile."""
-        work = asyncio.create_task(self._outcome_of(command, arguments))
+        work = asyncio.create_task(_outcome_of(command, arguments))
         self._turn = work
         await asyncio.wait((work,))
         stopped_by, self._turn, self._cancelled_by = self._cancelled_by or "", None, None
@@ -282,40 +255,6 @@ class Session:
         except StoreError as failure:
             self._bus.close(failure)
         await self._run()
-
-    async def _outcome_of(self, command: SlashCommand, arguments: str) -> SlashEvent:
-        try:
-            return await command.run(arguments)
-        except BridleError as failure:
-            return Notice(reason=failure.reason, message=failure.message, data=failure.data)
-        except Exception as fault:  # noqa: BLE001  the crash boundary: a broken command must not end the session
-            data = {"problem": f"{type(fault).__name__}: {fault}"}
-            return Notice(reason="EngineFault", message=sentence("EngineFault", data), data=data)
-
-    async def _call_of_input(self, tool: str, given: dict[str, Any], identity: IdentityClass) -> ToolResult:
-        """A call no model asked for. A person who typed it is not asked about it; an agent's is like any other."""
-        call = RequestedCall(call_id=self._ids.new("call"), wire_id="", tool=tool, input=given)
-        (result,) = await self._dispatcher.run((call,), step=BY_PERSON, identity=identity)
-        return result
-
-    async def _submit(self, content: tuple[InputBlock, ...]) -> None:
-        """Lets whoever watches say no to an input, or add to it. A blocked input never reaches the model."""
-        if self._watcher is None:
-            return
-        text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
-        submitted = await self._watcher.input_submitted(text)
-        if submitted.blocked_by:
-            raise BridleError("InputBlocked", hook=submitted.blocked_by, message=submitted.message)
-        if submitted.context:
-            self.journal.emit(ContextAdded(source="hook", content=(TextBlock(text=submitted.context),)))
-
-    async def _read_mentions(self, content: tuple[InputBlock, ...], identity: IdentityClass) -> None:
-        """The files somebody pointed at join the conversation behind their words."""
-        for mention in content:
-            if isinstance(mention, FileMention):
-                result = await self._call_of_input("read_file", {"path": mention.path}, identity)
-                text = f"{mention.path}:\n{result.content}"
-                self.journal.emit(ContextAdded(source="mention", content=(TextBlock(text=text),)))
 
     async def _run(self) -> None:
         """Turns until the inbox is empty."""
@@ -334,101 +273,41 @@ class Session:
 
     async def _run_one(self, pending: PendingInput) -> None:
         """One turn inside its crash boundary; it always ends with `TurnEnded`."""
-        journal = self.journal
+        journal, turns = self.journal, self._turns
         journal.originator = pending.originator
-        self._turn_since_ms = self._clock.now_ms()
+        self._turn_since_ms = self._ports.clock.now_ms()
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
-        whole = self._stopwatch.measure("turn.total")
-        turn = asyncio.create_task(self._guarded_turn(pending))
+        whole = turns.stopwatch.measure("turn.total")
+        turn = asyncio.create_task(turns.run(pending))
         self._turn = turn
         if self._cancelled_by is not None:  # before it had begun
             turn.cancel()
         await asyncio.wait((turn,))
-        ending = self._cancelled(0) if turn.cancelled() else turn.result()
+        ending = Ending(stop="cancelled", steps=0) if turn.cancelled() else turn.result()
+        if ending.stop == "cancelled":
+            journal.emit(Cancelled(by=self._cancelled_by or ""))
         self._turn = self._cancelled_by = None
         whole.end()
-        journal.emit(TurnTiming(durations_ms=self._stopwatch.take()))
-        message = sentence(ending.reason, self._told_of(ending)) if ending.reason else None
+        journal.emit(TurnTiming(durations_ms=turns.stopwatch.take()))
+        message = turns.message_of(ending)
         journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
         self._resting = rest = asyncio.get_running_loop().create_future()
         try:
-            if self._watcher is not None:
+            if turns.watcher is not None:
                 await journal.committed()
-                await self._watcher.turn_ended(ending.stop, ending.reason)
-            if self._at_rest is not None:
-                await self._at_rest()
+                await turns.watcher.turn_ended(ending.stop, ending.reason)
+            if self._lifecycle.at_rest is not None:
+                await self._lifecycle.at_rest()
         finally:
             self._resting = None
             rest.set_result(None)
 
-    async def _guarded_turn(self, pending: PendingInput) -> Ending:
-        steps = 0
 
-        async def ask() -> Reply:
-            nonlocal steps
-            steps += 1
-            return await self._ask(Step(number=self.journal.conversation.step + 1, journal=self.journal))
-
-        async def run_calls(reply: Reply) -> list[ToolResult]:
-            results = await self._dispatcher.run(
-                reply.calls, step=self.journal.conversation.step, identity=pending.event.identity
-            )
-            if self._limits.stop_unanswered:
-                _refuse_unanswered(results)
-            return results
-
-        try:
-            await self._submit(pending.event.content)
-            await self._read_mentions(pending.event.content, pending.event.identity)
-            return await run_turn(
-                ask=ask,
-                run_calls=run_calls,
-                hear=self._hear,
-                go_on=self._go_on,
-                max_steps=self._limits.max_steps,
-            )
-        except asyncio.CancelledError:
-            return self._cancelled(steps)
-        except StoreError:
-            raise
-        except BridleError as failure:
-            self.journal.emit(Error(reason=failure.reason, message=failure.message, data=failure.data))
-            return Ending(stop="error", steps=steps, reason=failure.reason, data=failure.data)
-        except Exception as fault:  # noqa: BLE001  the crash boundary: a broken turn must not end the session
-            problem = f"{type(fault).__name__}: {fault}"
-            data = {"problem": problem}
-            self.journal.emit(Error(reason="EngineFault", message=sentence("EngineFault", data), data=data))
-            return Ending(stop="error", steps=steps, reason="EngineFault", data=data)
-
-    async def _go_on(self, steps: int) -> bool:
-        """Asks a person whether a long turn may go on. Nobody there means no."""
-        from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion  # not before it is so far
-
-        question = StepLimitQuestion(steps=steps, more=self._limits.max_steps)
-        answer = await self.questions.ask(f"steps-{self.journal.conversation.step}", question)
-        return isinstance(answer, StepLimitAnswer) and answer.go_on
-
-    def _cancelled(self, steps: int) -> Ending:
-        self.journal.emit(Cancelled(by=self._cancelled_by or ""))
-        return Ending(stop="cancelled", steps=steps)
-
-    def _told_of(self, ending: Ending) -> dict[str, Any]:
-        """What the sentence of an ending names; an answer that ended badly knows no more than its provider."""
-        prefix = self.journal.conversation.prefix
-        provider = "" if prefix is None else prefix.provider
-        return {"provider": provider, "problem": "its end says that it failed", **ending.data}
-
-    def _hear(self) -> None:
-        """Gives the model what people said while tools ran."""
-        for pending in list(self.journal.conversation.inputs.values()):
-            if pending.event.mode == "steer":
-                self.journal.emit(
-                    ContextAdded(source="steer", content=pending.event.content, input=pending.id),
-                    originator=pending.originator,
-                )
-
-
-def _refuse_unanswered(results: list[ToolResult]) -> None:
-    for result in results:
-        if result.reason == "NoApprover":
-            raise BridleError("NoApprover", tool=result.tool, hint="")
+async def _outcome_of(command: SlashCommand, arguments: str) -> SlashEvent:
+    try:
+        return await command.run(arguments)
+    except BridleError as failure:
+        return Notice(reason=failure.reason, message=failure.message, data=failure.data)
+    except Exception as fault:  # noqa: BLE001  the crash boundary: a broken command must not end the session
+        data = {"problem": f"{type(fault).__name__}: {fault}"}
+        return Notice(reason="EngineFault", message=sentence("EngineFault", data), data=data)

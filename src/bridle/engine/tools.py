@@ -271,7 +271,7 @@ class Registry:
         self._origins: dict[str, ToolOrigin] = {}
         self._owners: dict[str, str] = {}
         self._tools: dict[str, Tool] = {}
-        self._schemas: dict[str, ToolSchema] = {}
+        self._schemas: dict[frozenset[str], tuple[ToolSchema, ...]] = {}
         self._hidden: frozenset[str] = frozenset()
         self._shown_while: dict[str, Callable[[], bool]] = {}
 
@@ -325,17 +325,19 @@ class Registry:
         return tool.concurrency if tool else "serial"
 
     def schemas(self) -> tuple[ToolSchema, ...]:
-        return tuple(self._schema(tool) for tool in self.list())
-
-    def _schema(self, tool: Tool) -> ToolSchema:
-        found = self._schemas.get(tool.name)
-        if found is None:
-            found = self._schemas[tool.name] = tool.schema()
-        return found
+        """What the model reads of the visible tools. The same tuple for as long as the same tools are visible."""
+        hidden = self._out_of_sight()
+        if hidden not in self._schemas:
+            self._schemas[hidden] = tuple(tool.schema() for tool in self.list())
+        return self._schemas[hidden]
 
     def list(self) -> tuple[Tool, ...]:
         """The visible tools, source by source, which is the order the model reads."""
-        return tuple(tool for name, tool in self._tools.items() if self._shows(name))
+        hidden = self._out_of_sight()
+        return tuple(tool for name, tool in self._tools.items() if name not in hidden)
+
+    def _out_of_sight(self) -> frozenset[str]:
+        return self._hidden | {name for name, shows in self._shown_while.items() if not shows()}
 
 
 def _input_problem(given: object) -> str:

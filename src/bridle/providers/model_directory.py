@@ -156,7 +156,7 @@ class Models:
             return self._given
         if provider == DEMO:
             return self._script(model)
-        if provider not in self.names():
+        if (provider, provider == self._chosen) not in self._chats and provider not in self.names():
             raise self.unknown_provider(provider)
         if not model:
             raise UsageError(
@@ -353,7 +353,10 @@ class Models:
             (own, self._env.get(own)),
             (PROJECT_SECRETS_FILE, self.project_keys.get(endpoint.key_env or "")),
         )
-        return next(((key, place) for place, key in places if key and key.strip()), ("", None))
+        for place, key in places:
+            if key and key.strip():
+                return key, place
+        return "", None
 
     def _would_get_own_key(self, provider: str) -> bool:
         if provider == DEMO or (self._given is not None and provider == self._given.name):

@@ -18,7 +18,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, Generic, TypeAlias, TypeVar, cast
@@ -282,12 +282,12 @@ class Writer:
 
     def _write(self, connection: Connection) -> None:
         with self._wake:
-            rows = [self._rows.popleft() for _ in range(min(len(self._rows), BATCH_ROWS))]
-        if rows and not self._kept(connection, rows):
+            queued = [self._rows.popleft() for _ in range(min(len(self._rows), BATCH_ROWS))]
+        tails = self._kept(connection, queued) if queued else ()
+        if tails is None:
             return
-        tails = {row.tail.key: row.tail for row in rows if isinstance(row, _Row)}
         with self._wake:
-            self._committed += len(rows)
+            self._committed += len(queued)
             sync = self._closing or any(
                 waiter.sync and waiter.ticket <= self._committed for waiter in self._waiters
             )
@@ -296,23 +296,30 @@ class Writer:
             self._synced = self._committed
         self._tell(tails)
 
-    def _kept(self, connection: Connection, queued: list[_Row | Change]) -> bool:
-        """Commits what was queued; False when it has to wait for room, and is the first in the queue again."""
-        rows = [row for row in queued if isinstance(row, _Row)]
-        changes = [change for change in queued if not isinstance(change, _Row)]
-        ends = {id(row.tail): (row.tail, row.tail.event_id, row.tail.chain) for row in rows}
+    def _kept(self, connection: Connection, queued: list[_Row | Change]) -> list[LogTail] | None:
+        """Commits what was queued and gives the logs that grew; None when it has to wait for room, and is the first in
+        the queue again."""
+        rows, changes = list[_Row](), list[Change]()
+        ends: dict[int, tuple[LogTail, int, bytes]] = {}
+        for one in queued:
+            if isinstance(one, _Row):
+                rows.append(one)
+                ends.setdefault(id(one.tail), (one.tail, one.tail.event_id, one.tail.chain))
+            else:
+                changes.append(one)
+        tails = [tail for tail, _, _ in ends.values()]
         try:
             with self._database.errors():
-                _commit(connection, changes, rows)
+                _commit(connection, changes, rows, tails)
         except StoreError as failure:
             if failure.reason != "NoSpace" or not self._waits_for_room or self._closing:
                 raise
             for tail, event_id, link in ends.values():
                 tail.event_id, tail.chain = event_id, link
             self._wait_for_room(queued, failure)
-            return False
+            return None
         self._full = None
-        return True
+        return tails
 
     def _wait_for_room(self, queued: list[_Row | Change], failure: StoreError) -> None:
         if self._full is None:
@@ -325,7 +332,7 @@ class Writer:
                 waiter.settle(failure)
             self._wake.wait_for(lambda: self._closing or bool(self._jobs), RETRY_S)
 
-    def _tell(self, tails: Mapping[int, LogTail]) -> None:
+    def _tell(self, tails: Iterable[LogTail]) -> None:
         """Whoever waited goes on, and who listens hears how far its log is kept.
 
         In one go and in this order: who waited finds everything told, and is first to do something about it.
@@ -338,10 +345,14 @@ class Writer:
                     news.append((waiter.loop, partial(waiter.settle, None)))
                 else:
                     self._waiters.append(waiter)
-            for key, tail in tails.items():
-                if listener := self._listeners.get(key):
-                    last_id = tail.event_id if tail.lost is None else 0
-                    news.append((listener.loop, partial(listener.heard, last_id, tail.lost)))
+            news += [
+                (
+                    listener.loop,
+                    partial(listener.heard, tail.event_id if tail.lost is None else 0, tail.lost),
+                )
+                for tail in tails
+                if (listener := self._listeners.get(tail.key))
+            ]
         _deliver(news)
 
     def _fail(self, error: StoreError) -> None:
@@ -401,12 +412,13 @@ class _Transaction:
             self._connection.execute("rollback")
 
 
-def _commit(connection: Connection, changes: list[Change], rows: list[_Row]) -> None:
+def _commit(
+    connection: Connection, changes: list[Change], rows: list[_Row], tails: Sequence[LogTail]
+) -> None:
     """Makes the changes, stores the rows with all that is derived from them, then moves the tips of their logs."""
     with _Transaction(connection):
         for change in changes:
             change(connection)
-        tails = {id(row.tail): row.tail for row in rows}.values()
         held = [tail for tail in tails if _is_held(connection, tail)]
         if len(held) < len(tails):
             rows = [row for row in rows if row.tail.lost is None]
