@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.test_court import Crashed, judge
 
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
@@ -19,6 +18,7 @@ from bridle.protocol.events import QuestionAsked, SessionCreated, SessionEnded, 
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import OrphanAnswer
 from bridle.providers.script import call, say
+from recovery.test_court import Crashed, judge
 
 HAPPENED = OrphanAnswer(judgement="happened")
 LATER = OrphanAnswer(judgement="later")
