@@ -218,6 +218,10 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ServiceFailed": Sentence("{service} could not be started ({problem})."),
     "ServiceBack": Sentence("{service} is running again."),
+    "FeatureConflict": Sentence(
+        "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
+    ),
+    "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
     "ToolTimeout": Sentence("{tool} did not finish within {timeout_s} s and was stopped."),

@@ -1,0 +1,271 @@
+"""A feature: what one capability adds to a session, as a value. `join` puts features together, each layer in its slot.
+
+Order is decided here and nowhere else: a feature names a slot, never a neighbour. A plugin is a feature from outside;
+it stands in open slots only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from bridle.engine.dispatch import ToolLayers
+from bridle.engine.steps import RequestLayer
+from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
+from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.events import Degraded, Envelope, Notice
+
+if TYPE_CHECKING:
+    from bridle.engine.services import Service, ToolSource
+    from bridle.engine.slash_command import SlashCommand
+    from bridle.engine.tools import Tool
+    from bridle.protocol.queries import CustomQuery
+
+REQUEST_SLOTS = (
+    "budget",  # a request that could cost too much: a person is asked
+    "fallback",  # an overloaded model gives way to another for the turn (ModelChanged)
+    "instructions",  # system text, tools and model in force (PrefixSet)
+    "context",  # open: what others add to the conversation (ContextAdded)
+    "compaction",  # what is too long gives way to a summary (Compacted)
+    "tell_hooks",  # hooks hear of the request and the answer
+    "check_capabilities",  # images or tools the model does not take; a small local context is said
+    "retry",  # tries again what may succeed later
+    "stop_over_budget",  # stops what could cost more than is left; nothing was sent
+)
+"""The request layers, outermost first."""
+GATE_SLOTS = (
+    "before_checks",  # open: sees a call as it came and its result; may change the input, and nothing else
+    "known_and_visible",  # an unknown or hidden tool fails closed
+    "validated",  # schema; is this call mutating?
+    "guarded",  # subjects resolved, commands read; hard deny
+    "hooks_before_permission",  # PreToolUse; a changed input is validated and guarded again
+    "foreseen",  # what git commands would bring that later runs obey
+    "permitted",  # rules, grants, mode, the question
+    "hooks_after_permission",  # PreToolUse with phase = "after_permission"
+    "dry_run",  # --dry-run: a call that could change something stops here
+)
+"""The tool layers that calls of a run pass one at a time, outermost first."""
+RUN_SLOTS = (
+    "still_offered",  # a tool that went away while a person thought fails closed
+    "wait_for_disk",  # on a full disk, a change waits here; what reads goes on
+    "undoable",  # what the files were, before; what they are, after
+    "recorded",  # guard again; intent in the log, on disk if mutating
+    "deadline",  # starts here: never counts a person
+    "capped",  # head, tail, spill
+    "redacted",  # streaming, before the cap
+    "sandboxed",  # chooses how commands may run
+    "trust_approved_edits",  # an instruction file as a person agreed to it in the edit question is trusted
+)
+"""The tool layers behind the gates, which calls of a run pass together, outermost first."""
+OPEN_SLOTS = frozenset({"context", "before_checks"})
+"""The slots for others: each holds any number of layers, in the order of the features. The rest hold one of ours."""
+
+WorkspaceRule: TypeAlias = Literal["always", "after ack", "never"]
+
+
+class PlacedRequestLayer(msgspec.Struct, frozen=True):
+    """A layer around the model, and one of `REQUEST_SLOTS`."""
+
+    slot: str
+    layer: RequestLayer
+
+
+class PlacedToolLayer(msgspec.Struct, frozen=True):
+    """A layer around a tool, and one of `GATE_SLOTS` or `RUN_SLOTS`. It is made with the first call of a session."""
+
+    slot: str
+    make: Callable[[], ToolLayer]
+
+
+class FeatureSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of a feature, by its full key.
+
+    `decode` makes what a file says into what the feature uses; `ValueError` says, as a clause, why it is none.
+    `workspace`: whether a file of the workspace may set it, always, once a person agreed to that file, or never.
+    """
+
+    key: str
+    help: str
+    decode: Callable[[Any], Any]
+    default: Any = None
+    workspace: WorkspaceRule = "never"
+
+
+class FeatureQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `CustomQuery` with the feature's name as its namespace and this verb."""
+
+    verb: str
+    answer: Callable[[CustomQuery], Awaitable[dict[str, Any]]]
+
+
+class EventListener(msgspec.Struct, frozen=True, kw_only=True):
+    """Hears of events of these kinds when they are recorded. It returns at once; one that fails hears no more."""
+
+    kinds: frozenset[str]
+    hear: Callable[[Envelope], object]
+
+
+class Feature(msgspec.Struct, frozen=True, kw_only=True):
+    """One capability. Its name is its namespace.
+
+    `origin` is that of its tools. `notices` is asked, once, what a person should know before anything happens.
+    `at_end` is awaited when the session ends, behind those of the features before it.
+    """
+
+    name: str
+    settings: tuple[FeatureSetting, ...] = ()
+    request_layers: tuple[PlacedRequestLayer, ...] = ()
+    tool_layers: tuple[PlacedToolLayer, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    origin: ToolOrigin = ToolOrigin()
+    sources: tuple[ToolSource, ...] = ()
+    slash: tuple[SlashCommand, ...] = ()
+    queries: tuple[FeatureQuery, ...] = ()
+    services: tuple[Service, ...] = ()
+    listeners: tuple[EventListener, ...] = ()
+    notices: Callable[[], Iterable[Notice]] = tuple
+    at_end: Callable[[], Awaitable[None]] | None = None
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """Features put together. `features` stand in the order they were given; nothing in them is there twice."""
+
+    features: tuple[Feature, ...]
+    request_layers: tuple[RequestLayer, ...]
+    gates: tuple[Callable[[], ToolLayer], ...]
+    run_layers: tuple[Callable[[], ToolLayer], ...]
+    settings: Mapping[str, FeatureSetting]
+    slash: tuple[SlashCommand, ...]
+    queries: Mapping[tuple[str, str], FeatureQuery]
+
+    def tool_layers(self) -> ToolLayers:
+        """The layers around a tool, made now."""
+        return ToolLayers(
+            one_at_a_time=tuple(make() for make in self.gates),
+            together=tuple(make() for make in self.run_layers),
+        )
+
+    def notices(self) -> Iterator[Notice]:
+        """What a person should know before anything happens, feature by feature."""
+        for feature in self.features:
+            yield from feature.notices()
+
+    async def end(self) -> None:
+        """Lets each feature end what it began."""
+        for feature in self.features:
+            if feature.at_end is not None:
+                await feature.at_end()
+
+
+def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
+    """Puts features together, those of others behind ours. Pure.
+
+    Raises `BridleError` with `FeatureConflict` for a name, tool, slash command, setting or query that is there twice,
+    a slot that is not there or taken, and one of ours that a feature of others asks for.
+    """
+    everyone = (*features, *others)
+    _names_once((feature.name, "name", feature.name) for feature in everyone)
+    _names_once((feature.name, "tool", tool.name) for feature in everyone for tool in feature.tools)
+    _names_once((feature.name, "slash command", one.name) for feature in everyone for one in feature.slash)
+    _names_once((feature.name, "setting", one.key) for feature in everyone for one in feature.settings)
+    _names_once((feature.name, "tool source", one.name) for feature in everyone for one in feature.sources)
+    _names_once(
+        (feature.name, "query", f"{feature.name}.{query.verb}")
+        for feature in everyone
+        for query in feature.queries
+    )
+    theirs = frozenset(feature.name for feature in others)
+    around_model = [
+        (feature.name, one.slot, one.layer) for feature in everyone for one in feature.request_layers
+    ]
+    around_tool = [
+        (feature.name, one.slot, _input_only(one.make) if one.slot in OPEN_SLOTS else one.make)
+        for feature in everyone
+        for one in feature.tool_layers
+    ]
+    _check_slots(around_model, REQUEST_SLOTS, theirs)
+    _check_slots(around_tool, (*GATE_SLOTS, *RUN_SLOTS), theirs)
+    return Joined(
+        features=everyone,
+        request_layers=_in_order(around_model, REQUEST_SLOTS),
+        gates=_in_order(around_tool, GATE_SLOTS),
+        run_layers=_in_order(around_tool, RUN_SLOTS),
+        settings={one.key: one for feature in everyone for one in feature.settings},
+        slash=tuple(one for feature in everyone for one in feature.slash),
+        queries={(feature.name, query.verb): query for feature in everyone for query in feature.queries},
+    )
+
+
+def watch_with(
+    joined: Joined, emit: Callable[[Degraded], object]
+) -> tuple[frozenset[str], Callable[[Envelope], None]]:
+    """The kinds that listeners hear of, and what hears them all. One that fails is told of by `emit` and let go."""
+    listening = [(feature.name, one) for feature in joined.features for one in feature.listeners]
+
+    def hear(envelope: Envelope) -> None:
+        for entry in tuple(listening):
+            name, listener = entry
+            if envelope.kind not in listener.kinds:
+                continue
+            try:
+                listener.hear(envelope)
+            except Exception as fault:  # noqa: BLE001  the boundary: who only listens must not end what is recorded
+                listening.remove(entry)
+                data = {"feature": name, "problem": f"{type(fault).__name__}: {fault}"}
+                emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
+
+    return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
+
+
+def _names_once(names: Iterable[tuple[str, str, str]]) -> None:
+    """Each is who brings it, what it is, and its name."""
+    owners: dict[str, str] = {}
+    for feature, what, name in names:
+        if name in owners:
+            problem = f'the {what} "{name}" is there already, from {owners[name]}'
+            raise BridleError("FeatureConflict", feature=feature, problem=problem)
+        owners[name] = feature
+
+
+def _check_slots(
+    placed: Sequence[tuple[str, str, object]], slots: Sequence[str], theirs: frozenset[str]
+) -> None:
+    taken: dict[str, str] = {}
+    for feature, slot, _ in placed:
+        problem = ""
+        if slot not in slots:
+            problem = f'there is no slot "{slot}" for it (there are {", ".join(slots)})'
+        elif slot in OPEN_SLOTS:
+            continue
+        elif feature in theirs:
+            problem = (
+                f'the slot "{slot}" is not open (open is {next(one for one in slots if one in OPEN_SLOTS)})'
+            )
+        elif slot in taken:
+            problem = f'the slot "{slot}" is taken, by {taken[slot]}'
+        if problem:
+            raise BridleError("FeatureConflict", feature=feature, problem=problem)
+        taken[slot] = feature
+
+
+def _in_order(placed: Sequence[tuple[str, str, Any]], slots: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(layer for slot in slots for _, at, layer in placed if at == slot)
+
+
+def _input_only(make: Callable[[], ToolLayer]) -> Callable[[], ToolLayer]:
+    """The layer, of which only a changed input goes on: what a call may do is for the gates behind it to say."""
+
+    def made() -> ToolLayer:
+        layer = make()
+
+        async def around(call: ToolCall, proceed: RunTool) -> ToolOutput:
+            async def go_on(changed: ToolCall) -> ToolOutput:
+                return await proceed(msgspec.structs.replace(call, input=changed.input))
+
+            return await layer(call, go_on)
+
+        return around
+
+    return made
