@@ -34,6 +34,7 @@ from bridle.context.instructions import instructions, system_text
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import Dispatcher, ToolLayers
+from bridle.engine.features import Feature, join, watch_with
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
@@ -102,7 +103,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     `held_by` is what people are told holds its commands; empty: nobody knows yet.
     `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
-    the fold of the log is kept.
+    the fold of the log is kept. `others` are what plugins add.
     """
 
     log: StoredLog
@@ -114,6 +115,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     held_by: str
     unjudged: Scene | None = None
     kept_until: int = 0
+    others: tuple[Feature, ...] = ()
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +165,13 @@ def compose(ground: Ground, opened: Opened) -> Composed:
     registry = session_registry(tools, settings, mode=lambda: conversation.mode)
     brought = tuple(tool for tool in ground.tools if isinstance(tool, Tool))
     left_out = registry.replace(BROUGHT.scope, brought, BROUGHT)
+    others = join((), opened.others)
+    for other in opened.others:
+        left_out += registry.replace(other.name, other.tools, other.origin)
+    plugged = tuple(tool for other in opened.others for tool in other.tools)
+    kinds, hear = watch_with(others, journal.emit)
+    if kinds:
+        bus.hear = hear
     saved = SavedGrants(ground.where.state, clock.now_ms) if settings.persist_grants else None
     here = session_folders(cwd, options.add_dirs)
 
@@ -235,6 +244,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             tools=registry.schemas,
             parameters=Parameters(effort=opened.settings.effort),
         ),
+        *others.request_layers,
         compaction(compactor),
         told(hooks),
         capable(ground.models, ground.known),
@@ -287,6 +297,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
 
         layers = ToolLayers(
             one_at_a_time=(
+                *(make() for make in others.gates),
                 gates.known_and_visible,
                 gates.validated,
                 gates.guarded,
@@ -367,6 +378,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
             compact_command(compactor),
             pin_command(),
             *undo.commands,
+            *others.slash,
         ),
         court=_court(opened.unjudged, journal, questions, undo),
         at_rest=fold.after_turn,
@@ -385,8 +397,8 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         notices=(
             *_notices(settings, found, saved, opened.approvals),
             *(
-                _idle_rules(settings, frozenset(tool.name for tool in (*tools, *brought)))
-                if len(brought) == len(ground.tools)  # what a source will offer nobody knows yet
+                _idle_rules(settings, frozenset(tool.name for tool in (*tools, *brought, *plugged)))
+                if len(brought) == len(ground.tools) and not any(other.sources for other in opened.others)
                 else ()
             ),
             *(left.notice() for left in left_out),
@@ -417,7 +429,9 @@ def _services(
     No two have one name: what one offers would take the place of the other's.
     """
     sources = [source for source in ground.tools if not isinstance(source, Tool)]
-    if not sources:
+    sources += [source for other in opened.others for source in other.sources]
+    services = [service for other in opened.others for service in other.services]
+    if not sources and not services:
         return None
     from bridle.engine.services import Service, Services, SessionDoor
 
@@ -441,7 +455,7 @@ def _services(
         )
         return source.service(door)
 
-    return Services([service(source) for source in sources], journal.emit)
+    return Services([*map(service, sources), *services], journal.emit)
 
 
 def _court(scene: Scene | None, journal: Journal, questions: Questions, undo: SessionUndo) -> Court | None:

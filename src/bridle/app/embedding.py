@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bridle.engine.ports import Provider
     from bridle.engine.services import ToolSource
     from bridle.engine.tools import Tool
+    from bridle.plugin.contract import Plugin
 
 
 @asynccontextmanager
@@ -24,18 +25,26 @@ async def open_engine(
     env: Mapping[str, str] | None = None,
     model: Provider | None = None,
     tools: Sequence[Tool | ToolSource] = (),
+    plugins: Sequence[Plugin] = (),
     notice: Callable[[str], None] = lambda _text: None,
 ) -> AsyncGenerator[Engine]:
     """An engine of this process; on the way out its sessions end, then its processes, then the store closes.
 
     It reads the person's own settings and keeps its sessions among theirs; with `home`, all of that is in one folder.
     `env` is the environment it looks into, that of the process where none is given. `model` stands in for a provider
-    of its name. `tools` come behind the built-in ones and pass the same gates. `notice` hears what it has to say
+    of its name. `tools` come behind the built-in ones and pass the same gates; `plugins` are used beside those the
+    settings list. `notice` hears what it has to say
     beside its sessions. Raises `BridleError` with a stable reason.
     """
     known = _environment(home, env)
     engine = Engine(
-        where=folders(known), env=known, clock=SystemClock(), model=model, tools=tools, notice=notice
+        where=folders(known),
+        env=known,
+        clock=SystemClock(),
+        model=model,
+        tools=tools,
+        plugins=plugins,
+        notice=notice,
     )
     try:
         yield engine

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
     from bridle.control.multiplex import Sight
+    from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
+    from bridle.plugin.contract import Plugin
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
 
@@ -82,7 +84,8 @@ class Engine:
     """Everything of one process: the store, the processes, the sessions and their clients.
 
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders. `tools` come
-    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `adopts_orphans` is
+    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `plugins` are used
+    beside those the settings of a session list. `adopts_orphans` is
     for a program that starts all its processes through this engine (see `Processes`), `listening` for one that others
     can reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see.
     """
@@ -96,6 +99,7 @@ class Engine:
         model: Provider | None = None,
         fetch: JudgedFetch | None = None,
         tools: Sequence[Tool | ToolSource] = (),
+        plugins: Sequence[Plugin] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
         listening: bool = False,
@@ -142,6 +146,7 @@ class Engine:
             tools=tuple(tools),
             room=self.store if waits_for_room else None,
         )
+        self._plugins = tuple(plugins)
         self._housekeeping = Housekeeping(self.store, where, env, clock)
         self.multiplexer = Multiplexer(
             sessions=SessionSource(
@@ -285,6 +290,7 @@ class Engine:
             options = _named_from(here, options)
         _refuse_wide(cwd, options, self._env)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
+        settings, others = self._with_plugins(settings)
         if settings.require_trust:
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
         ground, keys_notice = await self._ground_of(settings, cwd, command.env, approvals)
@@ -314,6 +320,7 @@ class Engine:
                     held_by=held_by,
                     unjudged=past.unjudged,
                     kept_until=past.kept_until,
+                    others=others,
                 ),
             )
             composed.session.journal.originator = client.id
@@ -337,6 +344,15 @@ class Engine:
         self._known_of[log.session] = ground.known
         self._housekeeping.begin(cwd, ground.notes)
         return self._run_of(log, composed, settings.idle_timeout_s)
+
+    def _with_plugins(self, settings: SessionSettings) -> tuple[SessionSettings, tuple[Feature, ...]]:
+        """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
+        if settings.plugin_tiers is None and not self._plugins:
+            return settings, ()
+        from bridle.app.plugins import session_plugins
+
+        settings, loaded = session_plugins(settings, self._plugins)
+        return settings, tuple(plugin.feature for plugin in loaded)
 
     def _run_of(self, log: StoredLog, composed: Composed, idle_s: float) -> Run:
         def idle_after_s() -> float | None:

@@ -275,6 +275,20 @@ def _config(found: _Found) -> Iterable[Row]:
     ]
 
 
+def _plugins(found: _Found) -> Iterable[Row]:
+    """What each plugin adds. One that cannot be used is a fault of the settings that list it."""
+    if not found.tiers.get("plugins.enabled"):
+        return
+    from bridle.plugin.loading import load_plugins
+
+    try:
+        loaded = load_plugins(found.tiers)
+    except BridleError:
+        return
+    for plugin in loaded:
+        yield Row("ok", "plugin", f"{plugin.name} {plugin.version}: {plugin.adds()}")
+
+
 def _terminal(found: _Found) -> Iterable[Row]:
     if not sys.stdout.isatty():
         return [Row("skip", "terminal", "the output does not go to one")]
@@ -307,6 +321,7 @@ CHECKS: Mapping[str, Callable[[_Found], Iterable[Row]]] = {
     "secrets": _secrets,
     "sandbox": _sandbox,
     "config": _config,
+    "plugins": _plugins,
     "terminal": _terminal,
 }
 """Every part that is looked at, in the order of the screen."""

@@ -32,6 +32,7 @@ from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
     from bridle.app.fetching import JudgedFetch
+    from bridle.plugin.contract import Plugin
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -107,6 +108,7 @@ async def harness(
     answers: bool = False,
     fetch: JudgedFetch | None = None,
     tools: Sequence[Tool | ToolSource] = (),
+    plugins: Sequence[Plugin] = (),
     waits_for_room: bool = False,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
@@ -114,8 +116,8 @@ async def harness(
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones. `waits_for_room`: on a full disk
-    somebody is there to make room.
+    `fetch` stands in for the web; `tools` and `plugins` are brought along, behind the built-in ones.
+    `waits_for_room`: on a full disk somebody is there to make room.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
@@ -129,6 +131,7 @@ async def harness(
             model=model,
             fetch=fetch,
             tools=tools,
+            plugins=plugins,
             waits_for_room=waits_for_room,
         )
         try:

@@ -54,6 +54,8 @@ class Bus:
         self._error: BaseException | None = None
         self.at_close: Callable[[], None] = lambda: None
         """Hears that no more events will come."""
+        self.hear: Callable[[Envelope], None] | None = None
+        """Hears every durable event, before readers do. It returns at once and raises nothing."""
 
     def publish(self, envelope: Envelope, payload: bytes) -> None:
         if len(payload) <= self._ring_bytes:
@@ -63,6 +65,8 @@ class Bus:
             self._ring.append(_TooLarge(msgspec.structs.replace(envelope, event=_NO_EVENT)))
         if envelope.id is not None:
             self._next_id = envelope.id + 1
+            if self.hear is not None:
+                self.hear(envelope)
         while len(self._ring) > self._ring_events or self._bytes > self._ring_bytes:
             self._drop_oldest()
         self.wake()
