@@ -34,7 +34,7 @@ from bridle.context.instructions import instructions, system_text
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import Dispatcher, ToolLayers
-from bridle.engine.features import Feature, join, watch_with
+from bridle.engine.features import Feature, Joined, join, watch_with
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
@@ -128,6 +128,7 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks | None
     policy: SpawnPolicy
     notices: tuple[Notice, ...]
+    others: Joined
 
 
 def compose(ground: Ground, opened: Opened) -> Composed:
@@ -394,6 +395,7 @@ def compose(ground: Ground, opened: Opened) -> Composed:
         fold=fold,
         hooks=hooks,
         policy=policy,
+        others=others,
         notices=(
             *_notices(settings, found, saved, opened.approvals),
             *(

@@ -377,7 +377,13 @@ class Engine:
             return grant_entries(composed.grants())
 
         return Run(
-            session=composed.session, tools=tools, grants=grants, idle_after_s=idle_after_s, release=release
+            session=composed.session,
+            tools=tools,
+            grants=grants,
+            added_slash=composed.others.slash,
+            queries=composed.others.queries,
+            idle_after_s=idle_after_s,
+            release=release,
         )
 
     async def _require_sandbox(self) -> None:

@@ -61,8 +61,10 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
             return q.GrantList(grants=sight.live[session].run.grants())
-        case q.ListSlash():
-            return q.SlashList(commands=_slash())
+        case q.ListSlash(session=session):
+            added = () if session is None else sight.live[session].run.added_slash
+            more = tuple(q.SlashEntry(name=command.name, does=command.does) for command in added)
+            return q.SlashList(commands=(*_slash(), *more))
         case q.ListProfiles():
             from bridle.config.profiles import profile_names
 
@@ -79,10 +81,19 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
                 disk_has_room=sources.store.enough(),
                 sandbox=sources.sandbox(),
             )
-        case q.CustomQuery(namespace=namespace):
-            raise CommandRefused("NotSupported", what=f"The namespace {namespace}")
+        case q.CustomQuery():
+            return await _custom(query, sight)
         case _:
             assert_never(query)
+
+
+async def _custom(query: q.CustomQuery, sight: Sight) -> q.CustomAnswer:
+    """What the plugin of that namespace answers in that session."""
+    live = sight.live.get(query.session or "")
+    known = live.run.queries.get((query.namespace, query.verb)) if live is not None else None
+    if known is None:
+        raise CommandRefused("NotSupported", what=f"The query {query.namespace}.{query.verb}")
+    return q.CustomAnswer(payload=await known.answer(query))
 
 
 # Sessions

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from bridle.base.visible import visible
 from bridle.engine.features import (
     EventListener,
     Feature,
@@ -17,6 +18,7 @@ from bridle.engine.features import (
 )
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.tools import Tool, ToolLayer, ToolOrigin
+from bridle.protocol.errors import BridleError
 from bridle.protocol.events import CustomEvent
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from bridle.protocol.events import Envelope
     from bridle.protocol.queries import CustomQuery
 
+A = TypeVar("A")
+R = TypeVar("R")
 T = TypeVar("T", bound=msgspec.Struct)
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -91,11 +95,12 @@ class Registrar:
 
         Raises ValueError for a name nobody could type.
         """
-        self._slash.append(SlashCommand(name=f"{self.name}:{_word(name)}", does=does, run=run))
+        command = SlashCommand(name=f"{self.name}:{_word(name)}", does=does, run=_guarded(self.name, run))
+        self._slash.append(command)
 
     def add_query(self, verb: str, answer: Callable[[CustomQuery], Awaitable[dict[str, Any]]]) -> None:
         """The answer to `CustomQuery(namespace=NAME, verb=verb)`."""
-        self._queries.append(FeatureQuery(verb=_word(verb), answer=answer))
+        self._queries.append(FeatureQuery(verb=_word(verb), answer=_guarded(self.name, answer)))
 
     def add_service(self, service: Service) -> None:
         """What runs beside the session for as long as it does."""
@@ -153,6 +158,21 @@ class _OwnSource:
             door.offer([_renamed(self._plugin, tool) for tool in tools])
 
         return self._source.service(msgspec.structs.replace(door, offer=offer))
+
+
+def _guarded(plugin: str, run: Callable[[A], Awaitable[R]]) -> Callable[[A], Awaitable[R]]:
+    """The function, whose faults are told as those of the plugin."""
+
+    async def guarded(given: A) -> R:
+        try:
+            return await run(given)
+        except BridleError:
+            raise
+        except Exception as fault:  # noqa: BLE001  the boundary: it is somebody else's code
+            message = f"The plugin {plugin} failed ({type(fault).__name__}: {fault})."
+            raise BridleError(f"Custom:{plugin}:Fault", message=visible(message, newlines=False)) from None
+
+    return guarded
 
 
 def _origin(plugin: str) -> ToolOrigin:
