@@ -20,7 +20,8 @@ class Plugin(Protocol):
     def register(self, registrar: Registrar) -> None:
         """Puts into the registrar what it adds to one session; called for every session that opens, and to look.
 
-        It does no work: nothing is read, started or contacted here. Raises whatever keeps it from being used: then no
-        session opens with it.
+        It does no work: nothing is read, started or contacted here.
+
+        Raises: whatever keeps it from being used. Then no session opens with it.
         """
         ...
