@@ -298,6 +298,27 @@ async def test_a_rule_of_a_plugin_tightens() -> None:
     assert "too loud" in of_kind(events, ToolResult)[0].content
 
 
+async def test_a_hook_of_a_plugin_stops_a_call_like_one_of_the_settings() -> None:
+    def register(registrar: bridle.Registrar) -> None:
+        registrar.add_hook("PreToolUse", "echo not in the rain >&2; exit 2", tool="bash")
+
+    model = scripted(call("bash", command="true"), say("Done."))
+    async with harness(model, plugins=[Made(register)], yes=True) as session:
+        (result,) = of_kind(await session.ask("go"), ToolResult)
+    assert result.outcome == "blocked"
+    assert "not in the rain" in result.content
+
+
+async def test_a_hook_that_means_nothing_keeps_its_plugin_out() -> None:
+    plugin = Made(lambda registrar: registrar.add_hook("NoSuchMoment", "true"))
+    with pytest.raises(BridleError) as refused:
+        async with harness(scripted(say("hi")), plugins=[plugin]):
+            pass
+    assert refused.value.message.startswith(
+        'brought along: the plugin "rain" cannot be used: one of its hooks means nothing: '
+    )
+
+
 async def test_a_tool_of_a_plugin_takes_no_built_in_name() -> None:
     @bridle.tool(name="read_file")
     async def read(path: str) -> str:

@@ -1,13 +1,15 @@
-"""Plugins in a session: its settings with what they add, and the features they are."""
+"""Plugins in a session: its settings with the rules and hooks they add, and the features they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.plugin.loading import LoadedPlugin, idle_sections, load_plugins
+from bridle.config.origins import Origin
+from bridle.config.tiers import Written
+from bridle.plugin.loading import LoadedPlugin, bad_plugin, idle_sections, load_plugins
 from bridle.safety.rules import Rule
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 def session_plugins(
     settings: SessionSettings, brought: Sequence[Plugin] = ()
 ) -> tuple[SessionSettings, tuple[LoadedPlugin, ...]]:
-    """The plugins of a session, and its settings with their rules and with what is to be said of them.
+    """The plugins of a session, and its settings with their rules, their hooks and what is to be said of them.
 
     Raises `BridleError` where one cannot be used: then no session begins.
     """
@@ -29,6 +31,10 @@ def session_plugins(
     settings = msgspec.structs.replace(
         settings,
         rules=(*settings.rules, *(rule for one in loaded for rule in _rules(one))),
+        hooks=msgspec.structs.replace(
+            settings.hooks,
+            written=(*settings.hooks.written, *(hook for one in loaded for hook in _hooks(one))),
+        ),
         warnings=(*settings.warnings, *(warning.text for warning in said)),
     )
     return settings, loaded
@@ -47,3 +53,16 @@ def _rules(plugin: LoadedPlugin) -> list[Rule]:
         )
         for rule in plugin.rules
     ]
+
+
+def _hooks(plugin: LoadedPlugin) -> Iterator[Written]:
+    for value in plugin.hooks:
+        from bridle.safety.hooks.definitions import BadHook, hook_from
+
+        try:
+            hook_from(value, scope="user")
+        except BadHook as bad:
+            raise bad_plugin(
+                plugin.where, plugin.name, f"one of its hooks means nothing: {bad.problem}"
+            ) from None
+        yield Written(value, Origin(tier="user", name=f"plugin {plugin.name}"))

@@ -35,12 +35,17 @@ RESERVED = {
 
 
 class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin as it registered for one session. `version` is that of its package; empty where it was brought along."""
+    """A plugin as it registered for one session. `version` is that of its package; empty where it was brought along.
+
+    `where` says who wants it; `hooks` are as settings would have them.
+    """
 
     name: str
     version: str
+    where: str
     feature: Feature
     rules: tuple[AddedRule, ...]
+    hooks: tuple[dict[str, Any], ...]
     warnings: tuple[Problem, ...]
 
     def adds(self) -> str:
@@ -55,6 +60,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
             (len(feature.services), "service"),
             (len(feature.listeners), "listener"),
             (len(self.rules), "rule"),
+            (len(self.hooks), "hook"),
         )
         return ", ".join(counted(number, noun) for number, noun in parts if number) or "nothing"
 
@@ -67,7 +73,7 @@ class _Found(msgspec.Struct, frozen=True):
     where: str
 
     def bad(self, name: str, problem: str) -> BridleError:
-        return _bad(self.where, name, problem)
+        return bad_plugin(self.where, name, problem)
 
 
 def load_plugins(tiers: Tiers | None, brought: Sequence[Plugin] = ()) -> tuple[LoadedPlugin, ...]:
@@ -119,19 +125,19 @@ def _loaded(where: str, name: str, offers: Sequence[EntryPoint], known: Sequence
     if not offers:
         there = ", ".join(map(shown, known)) or "none"
         problem = f"it is not installed (installed: {there}). Install it, or take it out of plugins.enabled"
-        raise _bad(where, name, problem)
+        raise bad_plugin(where, name, problem)
     packages = sorted({one.dist.name if one.dist else "?" for one in offers})
     if len({(one.value, one.dist and one.dist.name) for one in offers}) > 1:
-        raise _bad(where, name, f"{' and '.join(packages)} both offer it. Uninstall one")
+        raise bad_plugin(where, name, f"{' and '.join(packages)} both offer it. Uninstall one")
     offer = offers[0]
     try:
         given = offer.load()
         plugin = cast("Plugin", given() if isinstance(given, type) else given)
         own_name = plugin.name
     except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: it is somebody else's code
-        raise _bad(where, name, f"importing it failed ({_words(fault)})") from None
+        raise bad_plugin(where, name, f"importing it failed ({_words(fault)})") from None
     if own_name != name:
-        raise _bad(where, name, f'it calls itself "{shown(str(own_name))}"')
+        raise bad_plugin(where, name, f'it calls itself "{shown(str(own_name))}"')
     return _Found(plugin, offer.dist.version if offer.dist else "", where)
 
 
@@ -156,8 +162,10 @@ def _registered(found: _Found, tiers: Tiers | None) -> LoadedPlugin:
     return LoadedPlugin(
         name=name,
         version=found.version,
+        where=found.where,
         feature=registrar.feature(),
         rules=tuple(registrar.rules),
+        hooks=tuple(registrar.hooks),
         warnings=tuple(settings.warnings),
     )
 
@@ -230,7 +238,8 @@ def _problem(origin: Origin | None, severity: Severity, key: str, clause: str) -
     )
 
 
-def _bad(where: str, plugin: str, problem: str) -> BridleError:
+def bad_plugin(where: str, plugin: str, problem: str) -> BridleError:
+    """What is told where a plugin cannot be used, at the place that wants it."""
     return BridleError("BadPlugin", where=where, plugin=shown(plugin), problem=problem)
 
 

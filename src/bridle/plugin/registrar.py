@@ -52,6 +52,7 @@ class Registrar:
         """`decode` makes what settings say of the plugin into a type of its own."""
         self.name = name
         self.rules: list[AddedRule] = []
+        self.hooks: list[dict[str, Any]] = []
         self._decode = decode
         self._request_layers: list[PlacedRequestLayer] = []
         self._tool_layers: list[PlacedToolLayer] = []
@@ -127,6 +128,11 @@ class Registrar:
         if verdict not in {"ask", "deny"}:
             raise ValueError(f"a rule of a plugin asks or denies; {verdict!r} is for people")
         self.rules.append(AddedRule(tool=tool, verdict=verdict, path=path, command=command, reason=reason))
+
+    def add_hook(self, event: str, command: str | Sequence[str], **options: Any) -> None:
+        """A hook as a person would write it into their settings (`[[hooks]]`): a program that runs at `event`.
+        `options` are the other keys: `tool`, `timeout_ms`, `on_error`, `phase`."""
+        self.hooks.append({"event": event, "command": command, **options})
 
     def feature(self) -> Feature:
         """What was put in, as a value."""
