@@ -160,6 +160,12 @@ def test_one_that_cannot_be_imported_is_named(plugged: Plugged) -> None:
     )
 
 
+def test_one_whose_package_names_no_module_is_named(plugged: Plugged) -> None:
+    put_package(plugged.packages, "odd", "", offers={"rain": "!"})
+    plugged.enables("rain")
+    assert refused(plugged, "rain").startswith("importing it failed (")
+
+
 def test_one_that_wants_to_leave_while_it_is_imported_is_named(plugged: Plugged) -> None:
     put_package(plugged.packages, "leaving", "raise SystemExit(0)\n", offers={"rain": "leaving:Plugin"})
     plugged.enables("rain")
@@ -171,6 +177,26 @@ def test_one_that_fails_while_it_registers_is_named_and_no_other_is_used(plugged
     plugged.offers("rain", "raise ValueError('no umbrella\\nsecond line')")
     plugged.enables("wind", "rain")
     assert refused(plugged, "rain") == "its register failed (ValueError: no umbrella)."
+
+
+def test_a_workspace_cannot_bring_a_plugin_by_lying_about_what_is_installed(plugged: Plugged) -> None:
+    """`python -m bridle` looks for packages in the working folder first."""
+    source = f"open({str(plugged.place.home / 'was_here')!r}, 'w').close()\n" + OPEN.format(
+        name="rain", body="pass"
+    )
+    put_package(plugged.place.work, "evil", source, offers={"rain": "evil:Plugin"})
+    plugged.enables("rain")
+    assert refused(plugged, "rain").startswith("it is not installed (installed: none).")
+    assert not (plugged.place.home / "was_here").exists()
+
+
+def test_a_workspace_cannot_put_its_code_in_the_place_of_a_plugins(plugged: Plugged) -> None:
+    plugged.offers("rain", module="package_rain")
+    source = f"open({str(plugged.place.home / 'was_here')!r}, 'w').close()\n"
+    (plugged.place.work / "package_rain.py").write_text(source + OPEN.format(name="rain", body="pass"))
+    plugged.enables("rain")
+    assert refused(plugged, "rain").startswith("its code would come from the working folder, ")
+    assert not (plugged.place.home / "was_here").exists()
 
 
 def test_two_packages_that_offer_one_name_are_refused(plugged: Plugged) -> None:

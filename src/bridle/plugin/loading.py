@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, distributions
+from importlib.util import find_spec
 from typing import Any, cast
 
 import msgspec
@@ -116,9 +119,30 @@ def _listed(tiers: Tiers | None) -> Iterator[_Found]:
     if tiers is None or not names:
         return
     where = _problem(tiers.origin("plugins.enabled"), "error", "plugins.enabled", "").where
-    offered = entry_points(group=GROUP)
+    offered = _offered()
     for name in dict.fromkeys(names):
         yield _loaded(where, name, [one for one in offered if one.name == name], sorted(offered.names))
+
+
+def _offered() -> EntryPoints:
+    """What installed packages offer. Python may look into the working folder too; what is there is not installed."""
+    path = [entry for entry in sys.path if not _is_working_folder(entry)]
+    found = (entry_point for package in distributions(path=path) for entry_point in package.entry_points)
+    return EntryPoints(found).select(group=GROUP)
+
+
+def _is_working_folder(folder: str) -> bool:
+    return os.path.realpath(folder) == os.path.realpath("")
+
+
+def _comes_from_working_folder(offer: EntryPoint) -> bool:
+    """Whether the code of a plugin would be what lies in the working folder under its name. Nothing of it runs."""
+    try:
+        found = find_spec(offer.module.partition(".")[0])
+    except (AttributeError, ImportError, ValueError):  # it names no module; importing it will say so
+        return False
+    places = [] if found is None else [found.origin or "", *(found.submodule_search_locations or ())]
+    return any(_is_working_folder(os.path.dirname(place)) for place in places if place)
 
 
 def _loaded(where: str, name: str, offers: Sequence[EntryPoint], known: Sequence[str]) -> _Found:
@@ -130,6 +154,9 @@ def _loaded(where: str, name: str, offers: Sequence[EntryPoint], known: Sequence
     if len({(one.value, one.dist and one.dist.name) for one in offers}) > 1:
         raise bad_plugin(where, name, f"{' and '.join(packages)} both offer it. Uninstall one")
     offer = offers[0]
+    if _comes_from_working_folder(offer):
+        problem = "its code would come from the working folder, which is no place for packages"
+        raise bad_plugin(where, name, f"{problem}. Start bridle, not python -m bridle")
     try:
         given = offer.load()
         plugin = cast("Plugin", given() if isinstance(given, type) else given)
