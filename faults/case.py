@@ -22,7 +22,7 @@ from typing import Any
 
 import traps
 
-import bridle.app.folding as folding
+import bridle.sessions.kept_fold as folding
 from bridle.app.engine import Engine, session_store
 from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders

@@ -13,7 +13,7 @@ from typing import Any
 import traps
 from case import Place, Result, check_log, check_seen, come_back, forked, resume, seen, work
 
-import bridle.app.folding as folding
+import bridle.sessions.kept_fold as folding
 from bridle.base.clock import SystemClock
 from bridle.engine.journal import Journal
 from bridle.protocol.errors import BridleError

@@ -1,6 +1,5 @@
 """The composition root: the order of the layers, and an engine that opens and closes cleanly."""
 
-import ast
 import os
 import re
 from collections.abc import Callable
@@ -10,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import Engine, session_store
-from bridle.app.keeping import sweep
+from bridle.app.session_retention import sweep
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
+from bridle.engine.features import GATE_SLOTS, OPEN_SLOTS, REQUEST_SLOTS, RUN_SLOTS
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
@@ -39,46 +39,36 @@ def _first_words(text: str) -> list[str]:
     return [match[1] for line in text.splitlines() if (match := re.match(r".{0,20}\b(\w+)  ", line + "  "))]
 
 
-def built(source: str) -> dict[str, list[str]]:
-    """The layers that `app/composition.py` builds, by group, as its tuples name them."""
-    found: dict[str, list[str]] = {}
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.AnnAssign(target=ast.Name(id="request_layers"), value=ast.Tuple(elts=layers)):
-                found["request"] = _called(layers)
-            case ast.keyword(arg=("one_at_a_time" | "together") as group, value=ast.Tuple(elts=layers)):
-                found[str(group)] = _called(layers)
-            case _:
-                pass
-    return found
+def placed(sources: Path) -> list[str]:
+    """The slots that our own features name, file by file."""
+    return [
+        slot
+        for path in sorted(sources.rglob("*.py"))
+        if path.parent.name != "plugin"  # it places what others bring
+        for slot in re.findall(
+            r"\bPlaced(?:Request|Tool)Layer\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
+        )
+    ]
 
 
-def _called(layers: list[ast.expr]) -> list[str]:
-    """The name of the function that makes a layer, or of the attribute that is one."""
-    named: list[str] = []
-    for layer in layers:
-        match layer:
-            case ast.Call(func=ast.Name(id=name)) | ast.Attribute(attr=name):
-                named.append(name)
-            case _:
-                named.append(ast.unparse(layer))
-    return named
-
-
-def test_the_two_tuples_are_in_the_documented_order(repository: Path) -> None:
+def test_the_slots_are_in_the_documented_order(repository: Path) -> None:
     page = (repository / "docs/architecture.md").read_text(encoding="utf-8")
-    source = (repository / "src/bridle/app/composition.py").read_text(encoding="utf-8")
-    assert built(source) == documented(page)
+    slots = {"request": REQUEST_SLOTS, "one_at_a_time": GATE_SLOTS, "together": RUN_SLOTS}
+    assert {group: list(names) for group, names in slots.items()} == documented(page)
+
+
+def test_every_slot_of_ours_has_one_layer_and_the_open_ones_have_none(repository: Path) -> None:
+    slots = {*REQUEST_SLOTS, *GATE_SLOTS, *RUN_SLOTS} - OPEN_SLOTS
+    assert sorted(placed(repository / "src/bridle")) == sorted(slots)
 
 
 @pytest.mark.requirement("D7.7")
-def test_what_may_say_no_stands_before_what_records_and_runs(repository: Path) -> None:
-    layers = built((repository / "src/bridle/app/composition.py").read_text(encoding="utf-8"))
-    tools = [*layers["one_at_a_time"], *layers["together"]]
-    assert tools == [
-        "known_and_visible", "validated", "guarded", "hooked", "foreseen", "permitted", "hooked", "dry_run",
-        "still_offered", "with_room", "undoable", "recorded", "deadline", "capped", "redacted", "sandboxed",
-        "trusting",
+def test_what_may_say_no_stands_before_what_records_and_runs() -> None:
+    assert [*GATE_SLOTS, *RUN_SLOTS] == [
+        "before_checks", "known_and_visible", "validated", "guarded", "hooks_before_permission", "foreseen",
+        "permitted", "hooks_after_permission", "dry_run",
+        "still_offered", "wait_for_disk", "undoable", "recorded", "deadline", "capped", "redacted", "sandboxed",
+        "trust_approved_edits",
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.services import Health
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput, never_mutating
 from bridle.protocol.commands import AnswerPermission
+from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Degraded, Notice, PermissionRequested, PrefixSet, ToolResult
 from bridle.providers.script import call, say
 
@@ -285,6 +286,7 @@ async def test_a_source_that_cannot_start_is_told_and_the_session_goes_on():
 
 
 async def test_two_sources_of_one_name_are_refused_at_the_door():
-    with pytest.raises(ValueError, match="more than one source of tools is called changing"):
+    with pytest.raises(BridleError, match='the name "changing" is there already') as refused:
         async with harness(scripted(say("x")), tools=[Changing(), Changing()]):
             pass
+    assert (refused.value.reason, refused.value.exit_code) == ("FeatureConflict", 2)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.looking import repository_of
 from bridle.base.git_repository import GitFailed
 from bridle.base.processes import Processes
 from bridle.conformance.fake_models import say, scripted
@@ -17,6 +16,7 @@ from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, ContextAdded, Notice, text_of
 from bridle.sandbox.plain_spawn import EnvOnlySpawn
+from bridle.sandbox.read_only_git import repository_of
 
 
 def git(folder: Path, *arguments: str) -> None:

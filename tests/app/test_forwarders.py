@@ -9,8 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from bridle.app.forwarders import Forwarders, HelperUse
-from bridle.app.models import Models
+from bridle.app.forwarders import Forwarders
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
@@ -18,6 +17,8 @@ from bridle.config.folders import Folders, folders
 from bridle.conformance.servers import ModelServer
 from bridle.credentials.records import ApiKey
 from bridle.protocol.errors import CommandRefused
+from bridle.providers.credential_ports import HelperUse
+from bridle.providers.model_directory import Models
 from bridle.providers.script import say
 
 

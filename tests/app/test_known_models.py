@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from bridle.app.known_models import ANSWER_TOKENS, KnownModels, shared_catalogue
-from bridle.app.models import Models
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.events import Parameters, PrefixSet
 from bridle.providers.anthropic import default_max_tokens
+from bridle.providers.known_models import ANSWER_TOKENS, KnownModels, shared_catalogue
+from bridle.providers.model_directory import Models
 
 WORK = PrefixSet(provider="work", model="some-model", system="", parameters=Parameters(effort="high"))
 

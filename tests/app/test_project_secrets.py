@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.models import PROJECT_FILE, Models
-from bridle.app.project_secrets import (
+from bridle.app.project_trust import is_agreed_secret, project_items
+from bridle.app.stored_keys import StoredKeys
+from bridle.base.clock import SystemClock
+from bridle.base.paths import PROJECT_SECRETS_FILE
+from bridle.base.secret_files import is_secret_like
+from bridle.config.folders import folders
+from bridle.credentials.project_secrets import (
     MAX_BYTES,
     ProjectKeys,
     Unusable,
-    digest_of,
     parse,
     project_keys,
     without_values,
 )
-from bridle.app.stored_keys import StoredKeys
-from bridle.app.trusting import project_items
-from bridle.base.clock import SystemClock
-from bridle.base.secret_files import is_secret_like
-from bridle.config.folders import folders
 from bridle.credentials.records import ApiKey
-from bridle.safety.trust.approvals import Approvals
+from bridle.providers.model_directory import Models
+from bridle.safety.trust.approvals import Approvals, content_digest
 from credentials.credential_kit import a_secret
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
@@ -72,7 +72,7 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         self.root = root / "project"
-        self.file = self.root / PROJECT_FILE
+        self.file = self.root / PROJECT_SECRETS_FILE
         self.file.parent.mkdir(parents=True)
         (self.root / ".git").mkdir()
         self.secret = a_secret()
@@ -88,10 +88,11 @@ class Project:
 
     async def keys(self) -> ProjectKeys:
         async def is_ignored(path: str) -> bool:
-            assert path == PROJECT_FILE
+            assert path == PROJECT_SECRETS_FILE
             return self.ignored
 
-        return await project_keys(str(self.root), approvals=self.approvals, is_ignored=is_ignored)
+        is_agreed = is_agreed_secret(self.approvals, str(self.root))
+        return await project_keys(str(self.root), is_agreed=is_agreed, is_ignored=is_ignored)
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ async def test_a_private_file_that_was_agreed_to_and_is_ignored_counts(project: 
     kept = [path.read_text() for path in Path(project.where.config).parent.rglob("*") if path.is_file()]
     assert kept
     assert project.secret not in "".join(kept), "no copy of it is kept"
-    assert digest_of(project.file.read_bytes()) in "".join(kept)
+    assert content_digest(project.file.read_bytes()) in "".join(kept)
 
 
 def moved(project: Project) -> None:
@@ -198,12 +199,19 @@ def test_a_key_comes_from_the_first_place_that_has_one(project: Project) -> None
     found.append(source())
     stored.store.delete("work")
     found.append(source())
-    order = ["WORK_KEY", "providers.work.api_key", "BRIDLE_API_KEY", PROJECT_FILE, "bridle login", None]
+    order = [
+        "WORK_KEY",
+        "providers.work.api_key",
+        "BRIDLE_API_KEY",
+        PROJECT_SECRETS_FILE,
+        "bridle login",
+        None,
+    ]
     assert found == order
 
 
 def test_file_tools_take_it_for_what_it_is() -> None:
-    assert is_secret_like(PROJECT_FILE)
+    assert is_secret_like(PROJECT_SECRETS_FILE)
 
 
 def test_one_projects_keys_are_not_anothers(tmp_path: Path) -> None:
@@ -211,7 +219,11 @@ def test_one_projects_keys_are_not_anothers(tmp_path: Path) -> None:
     models = Models(env={}, clock=SystemClock()).with_settings(sections)
     first, second = (models.of_project(name, {"WORK_KEY": a_secret()}) for name in ("/one", "/two"))
     work = models.endpoint("work")
-    assert [one.key_source(work) for one in (models, first, second)] == [None, PROJECT_FILE, PROJECT_FILE]
+    assert [one.key_source(work) for one in (models, first, second)] == [
+        None,
+        PROJECT_SECRETS_FILE,
+        PROJECT_SECRETS_FILE,
+    ]
     assert first.chat("work") is first.chat("work")
     assert first.chat("work") is not second.chat("work")
     assert first.connections is models.connections

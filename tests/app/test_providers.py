@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.models import Models
 from bridle.base.clock import SystemClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
@@ -12,6 +11,7 @@ from bridle.engine.slash_command import SlashCommand
 from bridle.engine.tools import Tool, ToolContext
 from bridle.protocol.commands import CreateSession, SetModel
 from bridle.protocol.errors import BridleError
+from bridle.providers.model_directory import Models
 from bridle.providers.presets import PRESETS
 from bridle.providers.script import say
 

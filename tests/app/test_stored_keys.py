@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.models import Models
 from bridle.app.stored_keys import StoredKeys, key_path, store_path
 from bridle.base.clock import SystemClock
 from bridle.cli.login_store import credentials_row
@@ -15,6 +14,7 @@ from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE
 from bridle.credentials.records import ApiKey, CredentialError, SignIn
 from bridle.protocol.errors import ProviderError
 from bridle.providers.endpoints import Endpoint
+from bridle.providers.model_directory import Models
 from credentials.credential_kit import a_secret, made_key
 
 

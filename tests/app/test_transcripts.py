@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.app.engine import session_store
-from bridle.app.folding import transcripts_of
-from bridle.app.keeping import delete_session, sweep
+from bridle.app.session_retention import delete_session, sweep, transcripts_of
 from bridle.app.transcript_file import FILE_NAMES, Format, KeptTranscript
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.as_events import events_lines
@@ -33,7 +32,7 @@ FORMATS: tuple[Format, ...] = ("events", "envelope", "chain")
 
 
 def file_of(home: str, session: str, form: Format = "events") -> Path:
-    return Path(transcripts_of(folders({"BRIDLE_HOME": home}).state, session)) / FILE_NAMES[form]
+    return Path(transcripts_of(folders({"BRIDLE_HOME": home}), session)) / FILE_NAMES[form]
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.app.explain import standing
-from bridle.app.sandboxing import this_place
+from bridle.app.machine_sandbox import this_place
 from bridle.base.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
 from bridle.base.paths import session_folders
 from bridle.base.private_places import PrivatePlaces, secret_places

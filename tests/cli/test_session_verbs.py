@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import session_store
-from bridle.app.keeping import outputs_of, sweep
+from bridle.app.session_retention import outputs_of, sweep
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol.events import ToolResult

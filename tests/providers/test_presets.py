@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bridle.app.models import Models
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
 from bridle.conformance.servers import MODELS, ModelServer
@@ -12,6 +11,7 @@ from bridle.engine.ports import ModelAlive, ModelDone, ModelRequest, ModelText
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Message, Parameters, TextBlock
 from bridle.providers.endpoints import API_KEY, BEARER, Auth, Endpoint, Quirks, WireName, inferred_auth
+from bridle.providers.model_directory import Models
 from bridle.providers.presets import PRESETS, configured, key_variables, preset, with_keys
 from bridle.providers.remote import RemoteModel
 from bridle.providers.script import say

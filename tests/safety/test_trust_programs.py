@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.trusting import Programs
 from bridle.clients.interaction.trust_question import trust_words
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice
 from bridle.protocol.questions import AnyAnswer, AnyQuestion, TrustAnswer, TrustQuestion, WordsAnswer
 from bridle.safety.trust.approvals import Approvals
 from bridle.safety.trust.launches import Launch
+from bridle.safety.trust.trust_items import Programs
 
 USE = TrustAnswer(use=True)
 SERVER = Launch(argv=("npx", "server"), program="/usr/bin/npx", program_digest="a" * 64)

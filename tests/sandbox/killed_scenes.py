@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 
-from bridle.app.sandboxing import this_place
+from bridle.app.machine_sandbox import this_place
 from bridle.base.processes import Processes
 from bridle.config.folders import folders
 from bridle.engine.ports import SpawnPolicy

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.composition import Composed, Ground, Opened, compose, instruction_files
+from bridle.app.composition import ReadySession, compose
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.known_models import KnownModels, shared_catalogue
-from bridle.app.models import Models
-from bridle.app.sandboxing import machine_spawn, opening_words, records_of
+from bridle.app.machine_sandbox import machine_spawn, opening_words, records_of
+from bridle.app.session_features import instruction_files
+from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.app.stored_keys import StoredKeys
-from bridle.app.trusting import has_secrets_file, require_trust, session_approvals
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.files import repository_root
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
+from bridle.base.paths import has_secrets_file
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
@@ -31,6 +31,7 @@ from bridle.control.authority import Bounds, is_looser
 from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
+from bridle.engine.features import Feature, join
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
@@ -47,15 +48,17 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.handshake import handshake
 from bridle.protocol.messages import TextBlock
-from bridle.safety.trust import Approvals
+from bridle.providers.known_models import KnownModels, shared_catalogue
+from bridle.providers.model_directory import Models
+from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
 from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sessions.store import SessionRow, SessionStore, StoredLog
 
 if TYPE_CHECKING:
-    from bridle.app.fetching import JudgedFetch
     from bridle.app.judging import Scene
+    from bridle.base.web import JudgedFetch
     from bridle.control.multiplex import Sight
     from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
@@ -84,10 +87,11 @@ class Engine:
     """Everything of one process: the store, the processes, the sessions and their clients.
 
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders. `tools` come
-    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `plugins` are used
-    beside those the settings of a session list. `adopts_orphans` is
-    for a program that starts all its processes through this engine (see `Processes`), `listening` for one that others
-    can reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see.
+    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `features` are
+    those of others, for every session; what collides among them is refused here. `plugins` register for each session,
+    beside those its settings list. `adopts_orphans` is for a program that starts all its processes through this engine
+    (see `Processes`), `listening` for one that others can reach. With `waits_for_room` a full disk makes calls wait
+    instead of ending the turn: somebody is there to see.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class Engine:
         model: Provider | None = None,
         fetch: JudgedFetch | None = None,
         tools: Sequence[Tool | ToolSource] = (),
+        features: Sequence[Feature] = (),
         plugins: Sequence[Plugin] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
@@ -116,6 +121,7 @@ class Engine:
         self._models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
         self._catalogue = shared_catalogue(where.state, clock)
         self._known_of: dict[str, KnownModels] = {}
+        self._features = join((), features)
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, env=env)
@@ -133,7 +139,7 @@ class Engine:
             clock=clock,
             secrets=self._models.keys_in_use,
         )
-        self._ground = Ground(
+        self._services = ProcessServices(
             where=where,
             env=env,
             notes=self._notes,
@@ -144,6 +150,7 @@ class Engine:
             spawn=self._sandbox,
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
+            features=self._features.features,
             room=self.store if waits_for_room else None,
         )
         self._plugins = tuple(plugins)
@@ -219,6 +226,7 @@ class Engine:
             env=self._env,
             clock=self._clock,
             sandbox=lambda: self._sandbox.adapter,
+            features=self._features,
         )
         return await answer_query(sources, query, sight)
 
@@ -230,13 +238,13 @@ class Engine:
         return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
 
     def _branched(self, session: str, turn: int | None) -> str:
-        from bridle.app.keeping import branch_session
+        from bridle.app.session_retention import branch_session
 
         self.store.shelf.writer.settle()  # the turn that just ended is one to branch from
         return branch_session(self.store, _kept(self.store.find(session)), self._where, turn=turn)
 
     def _deleted(self, session: str) -> None:
-        from bridle.app.keeping import delete_session
+        from bridle.app.session_retention import delete_session
         from bridle.sessions.store import busy
 
         row = self.store.find(session)
@@ -290,11 +298,13 @@ class Engine:
             options = _named_from(here, options)
         _refuse_wide(cwd, options, self._env)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
-        settings, others = self._with_plugins(settings)
+        settings, plugged = self._with_plugins(settings)
         if settings.require_trust:
+            from bridle.app.project_trust import require_trust
+
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
-        ground, keys_notice = await self._ground_of(settings, cwd, command.env, approvals)
-        chosen = await self._chosen(command, client, settings, ground.models)
+        services, keys_notice = await self._services_of(settings, cwd, command.env, approvals)
+        chosen = await self._chosen(command, client, settings, services.models)
         is_off = settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
@@ -305,12 +315,12 @@ class Engine:
             past = _Past(Conversation(), 0)
             if command.resume is not None:
                 past = await self._resumed(log, command.env, options)
-                _check_model(past.conversation, chosen, ground.models)
+                _check_model(past.conversation, chosen, services.models)
                 if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
                     command = msgspec.structs.replace(command, mode=settings.mode)
-            composed = compose(
-                ground,
-                Opened(
+            ready = compose(
+                services,
+                OpenedLog(
                     log=log,
                     conversation=past.conversation,
                     cwd=past.conversation.cwd or cwd,
@@ -320,14 +330,14 @@ class Engine:
                     held_by=held_by,
                     unjudged=past.unjudged,
                     kept_until=past.kept_until,
-                    others=others,
+                    plugged=plugged,
                 ),
             )
-            composed.session.journal.originator = client.id
+            ready.session.journal.originator = client.id
             await self._begin(
                 msgspec.structs.replace(
-                    composed,
-                    notices=(*composed.notices, *keys_notice, *_no_limit(command, options, settings.mode)),
+                    ready,
+                    notices=(*ready.notices, *keys_notice, *_no_limit(command, options, settings.mode)),
                 ),
                 command,
                 log.log,
@@ -341,9 +351,9 @@ class Engine:
         except BaseException:
             log.close()
             raise
-        self._known_of[log.session] = ground.known
-        self._housekeeping.begin(cwd, ground.notes)
-        return self._run_of(log, composed, settings.idle_timeout_s)
+        self._known_of[log.session] = services.known
+        self._housekeeping.begin(cwd, services.notes)
+        return self._run_of(log, ready, settings.idle_timeout_s, plugged)
 
     def _with_plugins(self, settings: SessionSettings) -> tuple[SessionSettings, tuple[Feature, ...]]:
         """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
@@ -354,7 +364,9 @@ class Engine:
         settings, loaded = session_plugins(settings, self._plugins)
         return settings, tuple(plugin.feature for plugin in loaded)
 
-    def _run_of(self, log: StoredLog, composed: Composed, idle_s: float) -> Run:
+    def _run_of(
+        self, log: StoredLog, ready: ReadySession, idle_s: float, plugged: tuple[Feature, ...]
+    ) -> Run:
         def idle_after_s() -> float | None:
             """A pinned session stays for as long as the engine runs."""
             return None if self.store.find(log.session).pinned else idle_s
@@ -362,26 +374,26 @@ class Engine:
         def release() -> None:
             del self._known_of[log.session]
             try:
-                composed.fold.at_close()
+                ready.fold.at_close()
             finally:
                 log.close()
 
         def tools() -> tuple[ToolEntry, ...]:
             from bridle.app.query_answers import tool_entries
 
-            return tool_entries(composed.registry)
+            return tool_entries(ready.registry)
 
         def grants() -> tuple[GrantEntry, ...]:
             from bridle.app.query_answers import grant_entries
 
-            return grant_entries(composed.grants())
+            return grant_entries(ready.grants())
 
         return Run(
-            session=composed.session,
+            session=ready.session,
             tools=tools,
             grants=grants,
-            added_slash=composed.others.slash,
-            queries=composed.others.queries,
+            added_slash=tuple(command for feature in plugged for command in feature.slash),
+            queries={(feature.name, query.verb): query for feature in plugged for query in feature.queries},
             idle_after_s=idle_after_s,
             release=release,
         )
@@ -394,26 +406,28 @@ class Engine:
         if held_by == UNCONFINED:
             raise CommandRefused("SandboxRequired")
 
-    async def _ground_of(
+    async def _services_of(
         self, settings: SessionSettings, cwd: str, env: Mapping[str, str], approvals: Approvals
-    ) -> tuple[Ground, tuple[Notice, ...]]:
+    ) -> tuple[ProcessServices, tuple[Notice, ...]]:
         """What a session in this folder stands on: with its own models and levels, and the keys of its project."""
         known, root = self.known_for(settings), repository_root(cwd)
-        ground = msgspec.structs.replace(
-            self._ground,
+        services = msgspec.structs.replace(
+            self._services,
             models=known.models,
             known=known,
             notes=self._notes.with_levels(settings.log_levels),
         )
         if not has_secrets_file(root):
-            return ground, ()
-        from bridle.app.project_secrets import ignored_by_git, project_keys
+            return services, ()
+        from bridle.app.project_trust import is_agreed_secret
+        from bridle.credentials.project_secrets import project_keys
+        from bridle.sandbox.read_only_git import ignored_by_git
 
-        is_ignored = ignored_by_git(self._ground.spawn, root=root, env=env)
-        found = await project_keys(root, approvals=approvals, is_ignored=is_ignored)
+        is_ignored = ignored_by_git(self._services.spawn, root=root, env=env)
+        found = await project_keys(root, is_agreed=is_agreed_secret(approvals, root), is_ignored=is_ignored)
         models = known.models.of_project(root, found.values)
         known = KnownModels(models, self._catalogue, settings.models)
-        return msgspec.structs.replace(ground, models=models, known=known), (found.notice(),)
+        return msgspec.structs.replace(services, models=models, known=known), (found.notice(),)
 
     async def _chosen(
         self, command: CreateSession, client: Client, settings: SessionSettings, models: Models
@@ -448,7 +462,7 @@ class Engine:
         scene = Scene(
             cwd=conversation.cwd,
             env=env,
-            spawn=self._ground.spawn,
+            spawn=self._services.spawn,
             understand=understanding(env, conversation.cwd),
             created_ms=self.store.find(log.session).created_ms,
             stopped_ms=stopped_ms,
@@ -459,7 +473,7 @@ class Engine:
 
     async def _begin(
         self,
-        composed: Composed,
+        ready: ReadySession,
         command: CreateSession,
         log: str,
         cwd: str,
@@ -470,10 +484,10 @@ class Engine:
         court: bool,
     ) -> None:
         """The first events of a run: the past is closed, then what holds from here on."""
-        journal = composed.session.journal
+        journal = ready.session.journal
         conversation = journal.conversation
         resumed = command.resume is not None
-        policy = composed.policy
+        policy = ready.policy
         close_interrupted(journal, waiting=orphans(conversation) if court else ())
         journal.opened = journal.emit(
             SessionCreated(
@@ -490,11 +504,11 @@ class Engine:
         )
         if chosen is not None and chosen != conversation.model:
             journal.emit(chosen)
-        for notice in composed.notices:
+        for notice in ready.notices:
             journal.emit(notice)
         for words in opening_words(policy, held_by):
             journal.emit(words)
-        if composed.hooks is not None and (text := await composed.hooks.session_started(resumed=resumed)):
+        if ready.hooks is not None and (text := await ready.hooks.session_started(resumed=resumed)):
             journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
     def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> StoredLog:
@@ -601,9 +615,9 @@ def _working_folder(cwd: str) -> str:
 
 
 def _web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
-    from bridle.app.fetching import web  # not before the first page
+    from bridle.base.web import public_web  # not before the first page
 
-    return web(env, clock)
+    return public_web(env, clock)
 
 
 def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from bridle.app.composition import session_registry
 from bridle.app.gates import Gates, gates, understanding
+from bridle.app.session_parts import session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.dispatch import ToolLayers
-from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.call_risk import Query, Understand
@@ -116,7 +116,8 @@ def standing(
     chosen = mode or settings.mode
     saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
     tools = (*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen))
-    registry = session_registry(tools, settings, mode=lambda: chosen)
+    registry = session_registry(settings, mode=lambda: chosen)
+    registry.replace(BUILTIN.scope, tools, BUILTIN)
     for plugin in plugins:
         registry.replace(plugin.name, plugin.feature.tools, plugin.feature.origin)
     made = gates(
@@ -138,10 +139,10 @@ def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) ->
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if not any("git" in part.text for part in call.parts):
             return await proceed(call)
-        from bridle.app.looking import repository_of
-        from bridle.app.sandboxing import machine_spawn
+        from bridle.app.machine_sandbox import machine_spawn
         from bridle.base.processes import Processes
         from bridle.safety.git_arrivals import foreseen
+        from bridle.sandbox.read_only_git import repository_of
 
         processes = Processes()
         try:

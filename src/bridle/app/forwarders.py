@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bridle.app.stored_keys import LOGIN, StoredKeys, key_path, store_path
+from bridle.app.stored_keys import key_path, store_path
 from bridle.base.clock import Clock
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders
+from bridle.providers.model_directory import LOGIN
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.forwarder import Forwarder
     from bridle.credentials.helper_protocol import Errand, Vault
+    from bridle.providers.credential_ports import Credentials, GivenKey, HelperUse
     from bridle.providers.endpoints import Endpoint
-
-HelperUse: TypeAlias = Literal["always", "serve", "never"]
 
 _OPENS_THE_VAULT = ("BRIDLE_MACHINE_KEY", "BRIDLE_PASSPHRASE")
 _LEADS_THERE = (
@@ -29,8 +29,6 @@ _LEADS_THERE = (
 _REACHES_A_KEYCHAIN = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 
 
-Given: TypeAlias = tuple[str, str | None]
-"""A key that this process holds in any case, from its environment or settings, and where it stands there."""
 Use: TypeAlias = "tuple[str, bool, BackEnd, Endpoint, Mapping[str, Any]]"
 """What decides which key is sent where: project, chosen or not, where credentials are stored, endpoint, section."""
 
@@ -63,9 +61,9 @@ class Forwarders:
     def of(
         self,
         endpoint: Endpoint,
-        given: Callable[[], Given],
+        given: Callable[[], GivenKey],
         section: Mapping[str, Any],
-        stored: StoredKeys,
+        stored: Credentials,
         *,
         chosen: bool,
         project: str = "",
@@ -88,7 +86,7 @@ class Forwarders:
         self._forwarders.append((use, made))
         return made
 
-    async def names(self, stored: StoredKeys) -> frozenset[str]:
+    async def names(self, stored: Credentials) -> frozenset[str]:
         """The providers that have a stored credential, asked of a helper that only looks."""
         if stored.is_empty:
             return frozenset()
@@ -112,7 +110,7 @@ class Forwarders:
         return Forwarder(errand, self._processes, env=self._own_env, clock=self._clock)
 
     def _errand(
-        self, endpoint: Endpoint, given: Given, oauth: Mapping[str, Any] | None, stored: StoredKeys
+        self, endpoint: Endpoint, given: GivenKey, oauth: Mapping[str, Any] | None, stored: Credentials
     ) -> Errand:
         from bridle.credentials.helper_protocol import Errand
         from bridle.providers.endpoints import inferred_auth
@@ -134,7 +132,7 @@ class Forwarders:
             env=self._handed_env,
         )
 
-    def _vault(self, stored: StoredKeys) -> Vault:
+    def _vault(self, stored: Credentials) -> Vault:
         from bridle.credentials.helper_protocol import Vault
 
         return Vault(

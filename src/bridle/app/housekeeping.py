@@ -179,7 +179,7 @@ class Housekeeping:
                 self._sweep(cwd)
 
     def _sweep(self, cwd: str) -> None:
-        from bridle.app.keeping import days_kept, sweep
+        from bridle.app.session_retention import days_kept, sweep
 
         with self._store.shelf.elsewhere() as shelf:
             days = days_kept(self._where, self._env, cwd)
@@ -194,7 +194,7 @@ def expiry_notice(
     store: SessionStore, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
 ) -> str | None:
     """What to say to a person about content that goes soon, once a day."""
-    from bridle.app.keeping import NOTICE_DAYS, days_kept, soon
+    from bridle.app.session_retention import NOTICE_DAYS, days_kept, soon
 
     found = soon(store.shelf, days_kept(where, env, cwd), now_ms=now_ms)
     if not found or not _once_a_day(os.path.join(where.state, "expiry-told"), now_ms):

@@ -277,9 +277,9 @@ def _made(commit: Commit, scene: Scene) -> str:
 
 
 async def _asked(scene: Scene, cwd: str, question: Callable[[Repository], Any]) -> Any:
-    from bridle.app.looking import repository_of
     from bridle.base.git import GitRefused
     from bridle.base.git_repository import GitFailed
+    from bridle.sandbox.read_only_git import repository_of
 
     try:
         return await question(repository_of(scene.spawn, cwd=cwd, env=scene.env))

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.keeping import days_kept, soon
-from bridle.app.models import DEMO, Models
+from bridle.app.session_retention import days_kept, soon
 from bridle.base.clock import Clock, iso_ms
 from bridle.config.folders import Folders
 from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.handshake import PROTOCOL_VERSION
+from bridle.providers.model_directory import DEMO, Models
 from bridle.providers.model_facts import ModelFacts
 from bridle.sessions.store import SessionRow, SessionStore
 from bridle.sessions.text_search import CLOSING, OPENING, last_answers, search
 
 if TYPE_CHECKING:
-    from bridle.app.known_models import KnownModels
     from bridle.control.multiplex import Sight
+    from bridle.engine.features import Joined
+    from bridle.engine.slash_command import SlashCommand
     from bridle.engine.tools import Registry
+    from bridle.providers.known_models import KnownModels
     from bridle.safety.grants import Grant
 
 FOUND_MAX = 500
@@ -34,7 +36,8 @@ SHORT_ID = 10
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers are made from. `known` are the models of an open session, or those of the person's own settings."""
+    """What answers are made from. `known` are the models of an open session, or those of the person's own settings;
+    `features` those from outside."""
 
     store: SessionStore
     known: Callable[[str | None], KnownModels]
@@ -42,6 +45,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     clock: Clock
     sandbox: Callable[[], str]
+    features: Joined
 
 
 async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.AnyQueryAnswer:
@@ -63,8 +67,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
             return q.GrantList(grants=sight.live[session].run.grants())
         case q.ListSlash(session=session):
             added = () if session is None else sight.live[session].run.added_slash
-            more = tuple(q.SlashEntry(name=command.name, does=command.does) for command in added)
-            return q.SlashList(commands=(*_slash(), *more))
+            return q.SlashList(commands=_slash((*sources.features.slash, *added)))
         case q.ListProfiles():
             from bridle.config.profiles import profile_names
 
@@ -82,15 +85,16 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
                 sandbox=sources.sandbox(),
             )
         case q.CustomQuery():
-            return await _custom(query, sight)
+            return await _custom(sources, query, sight)
         case _:
             assert_never(query)
 
 
-async def _custom(query: q.CustomQuery, sight: Sight) -> q.CustomAnswer:
-    """What the plugin of that namespace answers in that session."""
-    live = sight.live.get(query.session or "")
-    known = live.run.queries.get((query.namespace, query.verb)) if live is not None else None
+async def _custom(sources: Sources, query: q.CustomQuery, sight: Sight) -> q.CustomAnswer:
+    """What the feature of that namespace answers; one of a plugin answers in its session."""
+    name, live = (query.namespace, query.verb), sight.live.get(query.session or "")
+    known = live.run.queries.get(name) if live is not None else None
+    known = known or sources.features.queries.get(name)
     if known is None:
         raise CommandRefused("NotSupported", what=f"The query {query.namespace}.{query.verb}")
     return q.CustomAnswer(payload=await known.answer(query))
@@ -264,13 +268,14 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
     )
 
 
-def _slash() -> tuple[q.SlashEntry, ...]:
-    from bridle.app.undoing import UNDO_DOES
+def _slash(added: Iterable[SlashCommand]) -> tuple[q.SlashEntry, ...]:
+    from bridle.app.session_undo import UNDO_DOES
     from bridle.commands.git_commands import GIT_DOES
     from bridle.commands.prompts import DOES
     from bridle.context.compaction_layer import COMPACT_DOES
 
-    known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES)
+    others = {command.name: command.does for command in added}
+    known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES, others)
     return tuple(q.SlashEntry(name=name, does=does) for some in known for name, does in some.items())
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.app.hooking import HookSettings
-from bridle.app.trusting import is_acked
 from bridle.config.folders import Folders
 from bridle.config.origins import Option, Origin
 from bridle.config.problems import shown
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers, Written, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
@@ -81,6 +79,15 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_file_mib: int = 16_384
     max_processes: int = 4_096
     max_memory_mib: int = 1_048_576
+
+
+class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What settings and options say about hooks."""
+
+    written: tuple[Written, ...] = ()
+    timeout_ms: int | None = None
+    failure_policy: str = "closed"
+    allow_project_hooks: bool = False
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,6 +212,15 @@ def session_settings(
         log_levels=tiers.get("log.levels") or "",
         transcript=_transcript(tiers),
     )
+
+
+def is_acked(approvals: Approvals) -> Callable[[WorkspaceFile], bool]:
+    """For `load`: whether a person agreed to a settings file of the workspace, to these very bytes, in this place."""
+
+    def acked(file: WorkspaceFile) -> bool:
+        return approvals.holds(file.sha256, kind="config", root=file.root, path=file.path)
+
+    return acked
 
 
 def _hosts(tiers: Tiers, options: SessionOptions) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def all_problems(tiers: Tiers) -> list[Problem]:
 
 def _hooks(tiers: Tiers) -> Iterator[Problem]:
     for entry in tiers.written("hooks"):
-        from bridle.app.trusting import written_hook
+        from bridle.app.hook_feature import written_hook
         from bridle.safety.hooks.definitions import BadHook, hook_from
 
         scope = written_hook(entry).scope

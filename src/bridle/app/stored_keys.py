@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bridle.credentials.token_renewal import Renewal
     from bridle.sessions.database import Database
 
-LOGIN = "bridle login"
-"""Where a stored credential comes from, as people know it."""
 FILE = "creds.enc"
 KEY_FILE = "machine.key"
 """In another folder than the file it opens: a copy of one of the two opens nothing."""

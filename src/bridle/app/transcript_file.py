@@ -1,7 +1,7 @@
 """The transcript of a session, kept as a file where settings ask for one. Never the truth: it is written from the log.
 
 It lies in the state folder, for its owner alone, as text: the log is encrypted, and this is not. Secrets are looked
-for once more on the way. It goes when the session's content does (`app.keeping`).
+for once more on the way. It goes when the session's content does (`app.session_retention`).
 """
 
 from __future__ import annotations

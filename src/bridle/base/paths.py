@@ -20,6 +20,8 @@ from bridle.base.files import KEPT_OBJECTS
 
 Place: TypeAlias = Literal["workspace", "added", "outside"]
 
+PROJECT_SECRETS_FILE = ".bridle-secrets/env"
+"""The secrets file of a project, below its root, as people know it."""
 MAX_PATH_BYTES = 4095
 MAX_NAME_BYTES = 255
 _HANDLE_ONLY: int | None = os.O_PATH | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
@@ -341,3 +343,8 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def has_secrets_file(root: str) -> bool:
+    """Whether a project has a secrets file, whatever there is to say against it."""
+    return os.path.lexists(os.path.join(root, PROJECT_SECRETS_FILE))

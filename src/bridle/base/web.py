@@ -48,6 +48,8 @@ Judge: TypeAlias = Callable[[str], str | None]
 Wanted: TypeAlias = Callable[["Headers"], str | None]
 """Why a body with these headers is not wanted, as the end of a sentence; None when it is."""
 Headers: TypeAlias = Mapping[str, str]
+JudgedFetch: TypeAlias = "Callable[[str, Wanted, Judge], Awaitable[Answer]]"
+"""Gets a page: see `Web.fetch`. The last argument says where a session must not go."""
 
 MAX_HOPS: Final = 5
 MAX_BODY_BYTES: Final = 5 * 1024 * 1024
@@ -92,6 +94,13 @@ class Answer(NamedTuple):
     body: bytes = b""
     unwanted: str = ""
     cut: bool = False
+
+
+def public_web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
+    """Fetches pages from public addresses only. `env` names proxies and certificates; nothing of it is sent."""
+    from bridle.base.addresses import address_problem, url_problem
+
+    return Web(env=env, clock=clock, judge_url=url_problem, judge_address=address_problem).fetch
 
 
 class Web:

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.app.models import Models
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.hidden_input import secret_from
 from bridle.credentials.records import ApiKey
 from bridle.protocol.errors import BridleError, UsageError
+from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
     from bridle.credentials.records import Credential

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridle.app.engine import session_store
-from bridle.app.models import Models
 from bridle.app.query_answers import cost_sum
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted, dollars
@@ -23,6 +22,7 @@ from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.tally import LOCAL, short_number
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import CostRow, CostSum
+from bridle.providers.model_directory import Models
 
 _UNITS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _UNIT_NAMES: Final = {"h": "hour", "d": "day", "w": "week"}

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.app.models import Models
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.protocol.errors import BridleError
+from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
     from bridle.providers.endpoints import Endpoint

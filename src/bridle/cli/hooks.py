@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.app.trusting import is_trusted_file, written_hook
+from bridle.app.hook_feature import written_hook
 from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root
 from bridle.base.processes import Processes
@@ -27,7 +27,7 @@ from bridle.safety.hooks.hook_answers import Answer, Kept
 from bridle.safety.hooks.hook_process import Ran, run_command, started_by
 from bridle.safety.hooks.hook_sources import Found, IgnoredHook, Project, find_hooks
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
-from bridle.safety.trust import Approvals
+from bridle.safety.trust.approvals import Approvals, is_trusted_file
 from bridle.sandbox.plain_spawn import EnvOnlySpawn
 
 EXIT_BLOCKED = 3

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from bridle.app.models import Models
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.cli import tell
@@ -16,6 +15,7 @@ from bridle.cli.config import settings_here
 from bridle.cli.hidden_input import hidden_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError, UsageError
+from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
     from bridle.providers.endpoints import Endpoint

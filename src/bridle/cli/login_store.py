@@ -110,7 +110,7 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
 
 async def _listed(desk: LoginDesk, name: str) -> int:
     """How many models a provider lists for what is stored; a key in the environment is not looked at."""
-    from bridle.app.stored_keys import LOGIN
+    from bridle.providers.model_directory import LOGIN
     from bridle.providers.remote import RemoteModel
 
     models, stored = desk.models, desk.stored

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridle.app.known_models import KnownModels, Listed, shared_catalogue
-from bridle.app.models import DEMO, Models
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
@@ -26,7 +24,9 @@ from bridle.credentials.records import CredentialError
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers.endpoints import Endpoint
+from bridle.providers.known_models import KnownModels, Listed, shared_catalogue
 from bridle.providers.local_servers import LocalServer, find_local_servers
+from bridle.providers.model_directory import DEMO, Models
 from bridle.providers.model_listing import ModelInfo
 
 USABLE = "✓"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridle.app.project_secrets import ProjectKeys, ignored_by_git, project_keys
-from bridle.app.sandboxing import machine_spawn
-from bridle.app.trusting import has_secrets_file, session_approvals
+from bridle.app.machine_sandbox import machine_spawn
+from bridle.app.project_trust import is_agreed_secret
 from bridle.base.files import repository_root
+from bridle.base.paths import has_secrets_file
 from bridle.base.processes import Processes
 from bridle.config.folders import folders
-from bridle.safety.trust.approvals import Approvals
+from bridle.credentials.project_secrets import ProjectKeys, project_keys
+from bridle.safety.trust.approvals import Approvals, session_approvals
+from bridle.sandbox.read_only_git import ignored_by_git
 
 
 async def keys_here(env: Mapping[str, str], cwd: str) -> tuple[str, ProjectKeys] | None:
@@ -23,6 +25,7 @@ async def keys_here(env: Mapping[str, str], cwd: str) -> tuple[str, ProjectKeys]
     processes = Processes()
     try:
         is_ignored = ignored_by_git(machine_spawn(processes, where=where, env=env), root=root, env=env)
-        return root, await project_keys(root, approvals=approvals, is_ignored=is_ignored)
+        is_agreed = is_agreed_secret(approvals, root)
+        return root, await project_keys(root, is_agreed=is_agreed, is_ignored=is_ignored)
     finally:
         await processes.close()

@@ -13,7 +13,6 @@ from typing import Any
 
 from bridle.app.engine import Engine, running_engine, session_environment, session_store
 from bridle.app.housekeeping import log_wanted
-from bridle.app.models import DEMO
 from bridle.cli import silence_stdout, tell, tolerate_characters
 from bridle.cli.added_folders import added_folders
 from bridle.cli.env_file import with_env_file
@@ -27,6 +26,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.providers.model_directory import DEMO
 from bridle.sessions.store import SessionRow, SessionStore
 
 MAX_OWN_WORDS = 64 * 1024
@@ -305,7 +305,7 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
         row = _named_session(parsed, cwd, store)
         if row is None or not parsed.fork:
             return row and row.id
-        from bridle.app.keeping import branch_session
+        from bridle.app.session_retention import branch_session
         from bridle.config.folders import folders
 
         return branch_session(store, row, folders(env))
@@ -351,7 +351,7 @@ def _looked_up(printer: Printer, env: Mapping[str, str]) -> tuple[str | None, di
 
 
 def _changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
-    from bridle.app.undoing import changed_files  # not before something may have changed
+    from bridle.app.session_undo import changed_files  # not before something may have changed
 
     return changed_files(store, session)
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.sandboxing import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
+from bridle.app.machine_sandbox import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bridle.app.sandboxing import session_policy, this_place
+from bridle.app.machine_sandbox import session_policy, this_place
 from bridle.app.settings import SessionSettings
 from bridle.base.paths import session_folders
 from bridle.base.processes import CannotStart, Processes

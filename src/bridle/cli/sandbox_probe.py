@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from bridle.app.sandboxing import is_unfiltered
+from bridle.app.machine_sandbox import is_unfiltered
 from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from bridle.app.keeping import branch_session, days_kept, delete_session, sweep
+from bridle.app.session_retention import branch_session, days_kept, delete_session, sweep
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli import say, say_json

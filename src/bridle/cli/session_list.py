@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Mapping
 
-from bridle.app.keeping import branch_session, delete_session
 from bridle.app.query_answers import session_infos
+from bridle.app.session_retention import branch_session, delete_session
 from bridle.cli.session_changes import kept
 from bridle.clients.interaction.picker import Deed, Listed, listed
 from bridle.config.folders import folders

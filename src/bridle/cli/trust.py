@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from bridle.app.trusting import Item, State, config_items, is_acked, project_items, session_approvals
+from bridle.app.project_trust import config_items, project_items
+from bridle.app.settings import is_acked
 from bridle.base.clock import SystemClock
 from bridle.base.files import write_atomic
 from bridle.base.phrases import counted
@@ -23,8 +24,9 @@ from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.questions import TrustQuestion
-from bridle.safety.trust.approvals import Approvals, read_lockfile
+from bridle.safety.trust.approvals import Approvals, read_lockfile, session_approvals
 from bridle.safety.trust.lockfile import Approval, encode
+from bridle.safety.trust.trust_items import State, TrustItem
 
 EXIT_DRIFT: Final = 3
 GLIMPSE: Final = 10
@@ -85,7 +87,7 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
         say(visible(problem.text, newlines=False) + "\n")
 
 
-def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[Item, ...]:
+def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[TrustItem, ...]:
     return project_items(approvals, where=folders(env), cwd=cwd, env=env)
 
 
@@ -93,7 +95,7 @@ def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[Item
 
 
 def _ack(
-    parsed: argparse.Namespace, approvals: Approvals, items: tuple[Item, ...], env: Mapping[str, str]
+    parsed: argparse.Namespace, approvals: Approvals, items: tuple[TrustItem, ...], env: Mapping[str, str]
 ) -> int:
     cwd = os.path.realpath(".")
     wanted = [_named(items, path, cwd) for path in parsed.path] or items
@@ -116,7 +118,7 @@ def _ack(
     return 0
 
 
-def _review_all(items: Sequence[Item], approvals: Approvals) -> int:
+def _review_all(items: Sequence[TrustItem], approvals: Approvals) -> int:
     """One after the other, never several at once; returns how many the person agreed to."""
     agreed = 0
     for number, item in enumerate(items, 1):
@@ -167,7 +169,7 @@ def typed_line(prompt: str) -> str:
     return line
 
 
-def _emit(path: str, approvals: Approvals, items: Sequence[Item]) -> int:
+def _emit(path: str, approvals: Approvals, items: Sequence[TrustItem]) -> int:
     """Writes what is trusted here and now, without the folder it happens to be in."""
     entries: list[Approval] = []
     for item in items:
@@ -194,7 +196,7 @@ def _emit(path: str, approvals: Approvals, items: Sequence[Item]) -> int:
 # Looking
 
 
-def _list(items: Sequence[Item], approvals: Approvals, *, everywhere: bool, as_json: bool) -> int:
+def _list(items: Sequence[TrustItem], approvals: Approvals, *, everywhere: bool, as_json: bool) -> int:
     lock = approvals.read()
     rows: list[tuple[str, str, str, str, str]] = []
     for item in items:
@@ -240,7 +242,7 @@ def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Map
     return say("\n".join(lines) + "\n") or EXIT_DRIFT
 
 
-def _diff(item: Item, approvals: Approvals) -> int:
+def _diff(item: TrustItem, approvals: Approvals) -> int:
     if item.is_trusted(approvals):
         return say(f"{visible(item.shown, newlines=False)} is as you trusted it.\n")
     question = item.question(approvals, SystemClock().now_ms())
@@ -264,7 +266,7 @@ def _revoke(what: str, approvals: Approvals, cwd: str) -> int:
     return say("\n".join(lines) + "\n")
 
 
-def _named(items: Sequence[Item], path: str, cwd: str) -> Item:
+def _named(items: Sequence[TrustItem], path: str, cwd: str) -> TrustItem:
     """The item somebody names by its path, from where they are, or by the setting that wants it."""
     for item in items:
         if path in (item.shown, item.path) or os.path.join(cwd, path) == os.path.join(item.root, item.path):
@@ -272,7 +274,7 @@ def _named(items: Sequence[Item], path: str, cwd: str) -> Item:
     raise UsageError(f'"{path}" is nothing here that wants trust. See: bridle trust list')
 
 
-def _kind(item: Item) -> str:
+def _kind(item: TrustItem) -> str:
     words = {"config": "settings file", "instructions": "instruction file"}
     return f"{words.get(item.kind, item.kind.replace('_', ' '))} {visible(item.shown, newlines=False)}"
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from bridle.app.engine import session_store, store_to_look
-from bridle.app.undoing import StoredUndo, stored_undo
+from bridle.app.session_undo import StoredUndo, stored_undo
 from bridle.base.visible import visible
 from bridle.cli import say, tell
 from bridle.cli.stdin import typed_line

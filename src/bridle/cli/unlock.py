@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from bridle.app.models import DEMO
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.cli import tell
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError
+from bridle.providers.model_directory import DEMO
 
 TRIES = 3
 _VARIABLE = "BRIDLE_PASSPHRASE"

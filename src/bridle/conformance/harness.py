@@ -31,7 +31,8 @@ from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResu
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
-    from bridle.app.fetching import JudgedFetch
+    from bridle.base.web import JudgedFetch
+    from bridle.engine.features import Feature
     from bridle.plugin.contract import Plugin
 
 E = TypeVar("E", bound=AnyEvent)
@@ -108,6 +109,7 @@ async def harness(
     answers: bool = False,
     fetch: JudgedFetch | None = None,
     tools: Sequence[Tool | ToolSource] = (),
+    features: Sequence[Feature] = (),
     plugins: Sequence[Plugin] = (),
     waits_for_room: bool = False,
     **options: Any,
@@ -116,8 +118,8 @@ async def harness(
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` and `plugins` are brought along, behind the built-in ones.
-    `waits_for_room`: on a full disk somebody is there to make room.
+    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones, and `features` and `plugins`, of
+    which the layers stand in open slots. `waits_for_room`: on a full disk somebody is there to make room.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
@@ -132,6 +134,7 @@ async def harness(
             fetch=fetch,
             tools=tools,
             plugins=plugins,
+            features=features,
             waits_for_room=waits_for_room,
         )
         try:

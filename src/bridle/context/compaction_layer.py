@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from bridle.base.token_estimate import estimated_tokens
-from bridle.context.compaction_words import dropped_turns, nearly_full, still_full
+from bridle.engine.features import Feature, PlacedRequestLayer
 from bridle.engine.sizes import messages_tokens, prefix_tokens, request_tokens
 from bridle.engine.slash_command import SlashCommand, SlashEvent
-from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
+from bridle.engine.steps import AskModel, Reply, Step
 from bridle.protocol.errors import BridleError, ProviderError, UsageError
 from bridle.protocol.events import Compacted, ContextAdded, Notice, PrefixSet
 from bridle.protocol.messages import Parameters, TextBlock
@@ -159,6 +159,8 @@ class Compactor:
         self._journal.emit(made)
         limit = self.limit(draft.prefix)
         if made.tokens_after > limit:
+            from bridle.context.compaction_words import still_full
+
             message = still_full(draft.prefix, made.tokens_after, limit)
             self._journal.emit(Notice(reason="ContextStillFull", message=message))
         return True
@@ -305,6 +307,8 @@ class Compactor:
         message = question(draft.plan.dropped, keep=keep, max_tokens=most)
         if most <= 0 or not self._around.affordable(asked, messages_tokens((message,))):
             return None
+        from bridle.context.compaction_words import dropped_turns
+
         self._journal.emit(Notice(reason="Compacting", message=f"Summarising {dropped_turns(draft.event)}…"))
         try:
             answer = await self._around.ask(asked, (message,))
@@ -320,33 +324,31 @@ class Compactor:
             return
         prefix = draft.prefix
         window = self._around.window_of(prefix.provider, prefix.model) or self.limit(prefix)
+        from bridle.context.compaction_words import nearly_full
+
         message = nearly_full(draft.event, prefix, tokens=self._tokens(prefix), window=window)
         self._journal.emit(Notice(reason="ContextNearlyFull", message=message))
 
 
-def compaction(compactor: Compactor) -> RequestLayer:
-    """Keeps requests within what the model takes."""
-    return compactor.layer
+def compaction(compactor: Compactor) -> Feature:
+    """Keeps requests within what the model takes; `/compact [words]` summarises now, `/pin words` keeps words."""
 
-
-def compact_command(compactor: Compactor) -> SlashCommand:
-    """`/compact [words]`: summarises now; the words are pinned."""
-
-    async def run(words: str) -> SlashEvent:
+    async def compact(words: str) -> SlashEvent:
         return await compactor.by_person(words.strip())
 
-    return SlashCommand(name="compact", does=COMPACT_DOES["compact"], run=run)
-
-
-def pin_command() -> SlashCommand:
-    """`/pin words`: joins the conversation and survives every compaction."""
-
-    async def run(words: str) -> SlashEvent:
+    async def pin(words: str) -> SlashEvent:
         if not words.strip():
             raise UsageError("Which words? /pin words")
         return pinned(words.strip())
 
-    return SlashCommand(name="pin", does=COMPACT_DOES["pin"], run=run)
+    return Feature(
+        name="compaction",
+        request_layers=(PlacedRequestLayer("compaction", compactor.layer),),
+        slash=(
+            SlashCommand(name="compact", does=COMPACT_DOES["compact"], run=compact),
+            SlashCommand(name="pin", does=COMPACT_DOES["pin"], run=pin),
+        ),
+    )
 
 
 def pinned(words: str) -> ContextAdded:

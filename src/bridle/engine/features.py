@@ -7,6 +7,7 @@ it stands in open slots only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.steps import RequestLayer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
-from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import Degraded, Envelope, Notice
 
 if TYPE_CHECKING:
@@ -166,11 +167,10 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
     a slot that is not there or taken, and one of ours that a feature of others asks for.
     """
     everyone = (*features, *others)
-    _names_once((feature.name, "name", feature.name) for feature in everyone)
+    _names_once((feature.name, "name", name) for feature in everyone for name in _tool_namespaces(feature))
     _names_once((feature.name, "tool", tool.name) for feature in everyone for tool in feature.tools)
     _names_once((feature.name, "slash command", one.name) for feature in everyone for one in feature.slash)
     _names_once((feature.name, "setting", one.key) for feature in everyone for one in feature.settings)
-    _names_once((feature.name, "tool source", one.name) for feature in everyone for one in feature.sources)
     _names_once(
         (feature.name, "query", f"{feature.name}.{query.verb}")
         for feature in everyone
@@ -199,10 +199,10 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
 
 
 def watch_with(
-    joined: Joined, emit: Callable[[Degraded], object]
+    features: Iterable[Feature], emit: Callable[[Degraded], object]
 ) -> tuple[frozenset[str], Callable[[Envelope], None]]:
     """The kinds that listeners hear of, and what hears them all. One that fails is told of by `emit` and let go."""
-    listening = [(feature.name, one) for feature in joined.features for one in feature.listeners]
+    listening = [(feature.name, one) for feature in features for one in feature.listeners]
 
     def hear(envelope: Envelope) -> None:
         for entry in tuple(listening):
@@ -214,9 +214,18 @@ def watch_with(
             except Exception as fault:  # noqa: BLE001  the boundary: who only listens must not end what is recorded
                 listening.remove(entry)
                 data = {"feature": name, "problem": f"{type(fault).__name__}: {fault}"}
-                emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
+                lost = Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data))
+                with suppress(StoreError):  # whoever follows the session is told of that
+                    emit(lost)
 
     return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
+
+
+def _tool_namespaces(feature: Feature) -> Iterator[str]:
+    """The names under which it offers tools: one name twice, and what one offers would take the other's place."""
+    yield feature.name
+    for source in feature.sources:
+        yield source.name
 
 
 def _names_once(names: Iterable[tuple[str, str, str]]) -> None:

@@ -196,7 +196,7 @@ class Publisher:
 
 class Journal:
     """What one invocation writes into the log of its session: the main one, made by the holder of the run lock, or a
-    child, made by `begin_child`. `watch` hears of events of `watched` kinds.
+    child, made by `begin_child`.
 
     Every event carries the stamp of its invocation. Without a `bus` nobody follows: the events are only stored.
     """
@@ -210,8 +210,6 @@ class Journal:
         bus: Bus | None,
         conversation: Conversation,
         secrets: Callable[[], Iterable[str]] = tuple,
-        watched: Collection[str] = (),
-        watch: Callable[[Envelope], None] = lambda _envelope: None,
     ) -> None:
         self.session = session
         self.conversation = conversation
@@ -221,12 +219,16 @@ class Journal:
         """The id of the `SessionCreated` that this run of the session began with."""
         self._clock = clock
         self.secrets = secrets
-        self._watched = watched
-        self._watch = watch
+        self._watched: Collection[str] = ()
+        self._hear: Callable[[Envelope], None] = lambda _envelope: None
         self._main = conversation
         self._publisher = Publisher(
             log=log, bus=bus, main=conversation, full=self.disk_is_full, room=self.disk_has_room
         )
+
+    def watch(self, kinds: Collection[str], hear: Callable[[Envelope], None]) -> None:
+        """Has `hear` told of events of these kinds as they are recorded, in children that begin from now on too."""
+        self._watched, self._hear = kinds, hear
 
     def begin_child(self, invocation: str, *, agent: str, task: str) -> Journal:
         """Records that an agent begins to work on a task, and gives the journal of this invocation: its events are in
@@ -269,7 +271,7 @@ class Journal:
         envelope = self._envelope(event, number, originator)
         self._publisher.add(envelope, payload)
         if envelope.kind in self._watched:
-            self._watch(envelope)
+            self._hear(envelope)
         return number
 
     def show(self, event: LiveEvent) -> None:

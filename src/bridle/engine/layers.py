@@ -81,17 +81,17 @@ def still_offered(registry: Registry) -> ToolLayer:
     return layer
 
 
-def with_room(room: Room | None, journal: Journal, clock: Clock) -> ToolLayer:
+def wait_for_disk(room: Room, journal: Journal, clock: Clock) -> ToolLayer:
     """On a full disk, lets a call that may change something wait until it can be recorded; people are told once.
 
-    A call that waits here has not begun. What only reads goes on. Without a `room` nothing waits.
+    A call that waits here has not begun. What only reads goes on.
     """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        if room is None or not call.mutating:
+        if not call.mutating:
             return await proceed(call)
         while True:
-            await until_there_is_room(room)
+            await until_there_is_room()
             try:
                 return await proceed(call)
             except StoreError as failure:
@@ -99,7 +99,7 @@ def with_room(room: Room | None, journal: Journal, clock: Clock) -> ToolLayer:
                     raise
                 await clock.sleep(LOOK_FOR_ROOM_S)  # what was to be kept for it did not fit; it has not begun
 
-    async def until_there_is_room(room: Room) -> None:
+    async def until_there_is_room() -> None:
         if room.enough():
             return
         journal.disk_is_full()
@@ -138,11 +138,11 @@ def recorded(journal: Journal, recheck: Recheck, stopwatch: Stopwatch) -> ToolLa
     return layer
 
 
-def dry_run(active: bool) -> ToolLayer:
-    """With `--dry-run`, a call that could change something stops here: allowed, and not run."""
+def dry_run() -> ToolLayer:
+    """A call that could change something stops here: allowed, and not run."""
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        if active and call.mutating:
+        if call.mutating:
             return ToolOutput(
                 outcome="blocked", reason="DryRun", content=sentence("DryRun", {"tool": call.name})
             )

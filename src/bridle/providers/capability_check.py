@@ -35,7 +35,9 @@ Look: TypeAlias = Callable[[str, str], Awaitable[Served | None]]
 FactsOf: TypeAlias = Callable[[str, str], ModelFacts]
 
 
-def capable(*, look: Look, facts_of: FactsOf, leaves_images_out: Callable[[str], bool]) -> RequestLayer:
+def check_capabilities(
+    *, look: Look, facts_of: FactsOf, leaves_images_out: Callable[[str], bool]
+) -> RequestLayer:
     """Refuses what the model is known not to do. `look` is asked once for each model, before its first request.
 
     A server may know what it serves only once the model is loaded: then it is asked again behind the answer.

@@ -83,7 +83,7 @@ def hooked(hooks: Hooks, check_again: CheckAgain, *, phase: Phase = "before_perm
     return fail_closed(SOURCE, layer)
 
 
-def told(hooks: Hooks) -> RequestLayer:
+def tell_hooks(hooks: Hooks) -> RequestLayer:
     """Tells hooks that the model is about to be asked, and what it answered; once per step, not per attempt."""
 
     async def layer(step: Step, proceed: AskModel) -> Reply:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import FileLock, Untrusted, private_folder, read_limited, read_trusted, write_atomic
-from bridle.protocol.errors import BridleError
+from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.safety.trust.lockfile import Approval, Kind, Lock, decode, encode
 
 NAME: Final = "approved.lock"
+LOCKFILE_VARIABLE: Final = "BRIDLE_APPROVED_LOCK"
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_COPY_BYTES: Final = 64 * 1024
 MAX_COPIES: Final = 500
@@ -196,6 +197,32 @@ def read_lockfile(path: str) -> Lock:
     if lock.unread:
         raise BridleError("BadLockfile", path=path, problem=f"line {lock.unread[0][0]} cannot be understood")
     return lock
+
+
+def session_approvals(
+    store: Approvals, *, lockfile: str | None, env: Mapping[str, str], cwd: str
+) -> Approvals:
+    """The person's approvals, and those of a lock file that whoever starts Bridle names: an option or a variable.
+
+    A lock file that merely lies in the workspace is never looked at: a repository has no say in its own trust. The
+    variable must hold an absolute path, so that one set for good cannot mean a file of every repository.
+    """
+    named = lockfile or env.get(LOCKFILE_VARIABLE) or None
+    if named is None:
+        return store
+    if lockfile is None and not os.path.isabs(named):
+        raise CommandRefused("BadLockfile", path=named, problem=f"{LOCKFILE_VARIABLE} needs an absolute path")
+    return store.with_named(read_lockfile(os.path.join(cwd, named)).entries)
+
+
+def is_trusted_file(approvals: Approvals, root: str) -> Callable[[str, str], bool]:
+    """For hooks: whether a person agreed to the content with this digest at this path of the project."""
+
+    def trusted(path: str, digest: str) -> bool:
+        place = os.path.relpath(path, root)
+        return any(approvals.holds(digest, kind=kind, root=root, path=place) for kind in ("hook", "config"))
+
+    return trusted
 
 
 def _unsafe(problem: Untrusted) -> BridleError:

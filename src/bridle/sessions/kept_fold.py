@@ -7,22 +7,25 @@ only its end, after a crash too.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from bridle.engine.conversation import Conversation
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Notice
 from bridle.sessions.log import StoredLog
 
-if TYPE_CHECKING:
-    from bridle.app.transcript_file import Format, KeptTranscript
-
 FOLD_EVERY = 1_000
 """After this many new events the fold of a log is kept."""
 _OF_ALL = 10
 """While a session runs, also not before a tenth of its events is new: keeping costs as much as there is."""
+
+
+class Transcript(Protocol):
+    """What is written of a session beside its log. Both return why it could not be."""
+
+    def prepare(self) -> str | None: ...
+    def catch_up(self) -> str | None: ...
 
 
 class KeptFold:
@@ -37,7 +40,7 @@ class KeptFold:
         conversation: Conversation,
         kept_until: int,
         *,
-        transcript: KeptTranscript | None = None,
+        transcript: Transcript | None = None,
         say: Callable[[Notice], object] = lambda _notice: None,
     ) -> None:
         self._log = log
@@ -84,7 +87,7 @@ class KeptFold:
         if (folded := self._conversation.folded()) is not None:
             self._log.keep_fold(last, folded)
 
-    async def _transcribe(self, transcript: KeptTranscript) -> None:
+    async def _transcribe(self, transcript: Transcript) -> None:
         problem = await asyncio.to_thread(transcript.catch_up)
         if problem is not None and not self._said:
             self._say(_not_written(problem))
@@ -94,17 +97,3 @@ class KeptFold:
 def _not_written(problem: str) -> Notice:
     message = f"The transcript cannot be written ({problem}). The session itself is kept."
     return Notice(reason="TranscriptNotWritten", message=message)
-
-
-def session_transcript(log: StoredLog, state: str, form: Format | None) -> KeptTranscript | None:
-    """The transcript of this session; None where settings want none."""
-    if form is None:
-        return None
-    from bridle.app.transcript_file import KeptTranscript  # nobody pays for it who has none
-
-    return KeptTranscript(log, transcripts_of(state, log.session), form)
-
-
-def transcripts_of(state: str, session: str) -> str:
-    """The folder of what was transcribed of a session."""
-    return os.path.join(state, "transcripts", session)

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from bridle.app.folding import transcripts_of
 from bridle.base.ids import SESS, is_id
 from bridle.config.folders import Folders
 from bridle.config.tiers import load
@@ -73,7 +72,12 @@ def outputs_of(where: Folders, session: str) -> str:
     return os.path.join(where.state, "outputs", session)
 
 
+def transcripts_of(where: Folders, session: str) -> str:
+    """The folder of what was transcribed of a session."""
+    return os.path.join(where.state, "transcripts", session)
+
+
 def _remove_outputs(where: Folders, session: str) -> None:
     if is_id(session, SESS):
-        for folder in (outputs_of(where, session), transcripts_of(where.state, session)):
+        for folder in (outputs_of(where, session), transcripts_of(where, session)):
             shutil.rmtree(folder, ignore_errors=True)

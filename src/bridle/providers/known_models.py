@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.app.models import DEMO, Models
 from bridle.base.clock import Clock, iso_ms
 from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
+from bridle.providers.model_directory import DEMO, Models
 
 if TYPE_CHECKING:
     from bridle.providers.capability_check import Served

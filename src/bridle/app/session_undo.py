@@ -1,8 +1,7 @@
 """Undo, wired: where a session's files are kept, what guards them, and how a person is asked.
 
-undo = session_undo(log, paths, where, …)
-undo.layer, undo.commands, undo.notices()          # in a session
-with stored_undo(env, row) as stored: …            # outside of one
+undo(session_undo(log, journal, …), stopwatch, journal)    # in a session
+with stored_undo(env, row) as stored: …                    # outside of one
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from bridle.base.ids import Ids
 from bridle.base.paths import Target, is_beneath_any, session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
+from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.protocol.events import Notice
@@ -27,6 +27,8 @@ from bridle.sessions.store import SessionStore, StoredLog
 
 if TYPE_CHECKING:
     from bridle.engine.ports import AskPerson
+    from bridle.engine.stopwatch import Stopwatch
+    from bridle.engine.tools import ToolLayer
     from bridle.safety.path_guard import PathPolicy
     from bridle.sessions.undo_commands import Talk
     from bridle.sessions.undo_keeper import Ground, Keeper
@@ -108,6 +110,25 @@ def session_undo(
     runs = {"undo": undo, "redo": redo}
     commands = tuple(SlashCommand(name=name, does=does, run=runs[name]) for name, does in UNDO_DOES.items())
     return SessionUndo(keeper, commands, work)
+
+
+def undo(made: SessionUndo, stopwatch: Stopwatch, journal: Journal) -> Feature:
+    """What files were, before a call; `/undo` and `/redo`."""
+
+    def layer() -> ToolLayer:
+        from bridle.sessions.undoable import undoable
+
+        return undoable(made.keeper, stopwatch, journal.emit)
+
+    def notices() -> list[Notice]:
+        return made.notices() if journal.conversation.last_id else []
+
+    return Feature(
+        name="undo",
+        tool_layers=(PlacedToolLayer("undoable", layer),),
+        slash=made.commands,
+        notices=notices,
+    )
 
 
 class StoredUndo(msgspec.Struct, frozen=True):

@@ -11,19 +11,14 @@ import errno
 import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.models import PROJECT_FILE as FILE
 from bridle.base.files import open_beneath, read_limited
+from bridle.base.paths import PROJECT_SECRETS_FILE as FILE
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.protocol.events import Notice
-
-if TYPE_CHECKING:
-    from bridle.engine.ports import Spawn
-    from bridle.safety.trust.approvals import Approvals
 
 MAX_BYTES = 64 * 1024
 SHOWN_NAMES = 6
@@ -54,13 +49,16 @@ class ProjectKeys(msgspec.Struct, frozen=True):
 
 
 async def project_keys(
-    root: str, *, approvals: Approvals, is_ignored: Callable[[str], Awaitable[bool]]
+    root: str, *, is_agreed: Callable[[bytes], bool], is_ignored: Callable[[str], Awaitable[bool]]
 ) -> ProjectKeys:
-    """What the file of the project in the resolved folder `root` gives. `is_ignored` asks git about a path below it."""
+    """What the file of the project in the resolved folder `root` gives.
+
+    `is_agreed` says whether a person agreed to this very content; `is_ignored` asks git about a path below `root`.
+    """
     try:
         data = read_private(root)
         values = parse(data)
-        if not approvals.holds(digest_of(data), kind="config", root=root, path=FILE):
+        if not is_agreed(data):
             raise Unusable(f"you have not agreed to what is in it (bridle trust ack {FILE})")
         if _is_repository(root) and not await is_ignored(FILE):
             raise Unusable(f"git does not ignore it (add {os.path.dirname(FILE)}/ to .gitignore)")
@@ -71,21 +69,6 @@ async def project_keys(
 
 def _is_repository(root: str) -> bool:
     return os.path.lexists(os.path.join(root, ".git"))
-
-
-def ignored_by_git(spawn: Spawn, *, root: str, env: Mapping[str, str]) -> Callable[[str], Awaitable[bool]]:
-    """Asks git, which runs nothing of the repository and may only read. Without an answer, nothing is ignored."""
-
-    async def is_ignored(path: str) -> bool:
-        from bridle.app.looking import repository_of
-        from bridle.base.git_repository import GitFailed
-
-        try:
-            return await repository_of(spawn, cwd=root, env=env).is_ignored(path)
-        except GitFailed:
-            return False
-
-    return is_ignored
 
 
 def read_private(root: str) -> bytes:
@@ -109,12 +92,6 @@ def read_private(root: str) -> bytes:
     if contents.truncated:
         raise Unusable("it is too large")
     return contents.data
-
-
-def digest_of(data: bytes) -> str:
-    from bridle.safety.trust.approvals import content_digest
-
-    return content_digest(data)
 
 
 def parse(data: bytes) -> dict[str, str]:

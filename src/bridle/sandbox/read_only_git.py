@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridle.base.processes import CannotStart
@@ -45,3 +45,17 @@ def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Reposito
         )
 
     return Repository(start, cwd=cwd, program=git_program(env.get("PATH", ""), outside=cwd) or "git")
+
+
+def ignored_by_git(spawn: Spawn, *, root: str, env: Mapping[str, str]) -> Callable[[str], Awaitable[bool]]:
+    """Asks git, which runs nothing of the repository and may only read. Without an answer, nothing is ignored."""
+
+    async def is_ignored(path: str) -> bool:
+        from bridle.base.git_repository import GitFailed
+
+        try:
+            return await repository_of(spawn, cwd=root, env=env).is_ignored(path)
+        except GitFailed:
+            return False
+
+    return is_ignored

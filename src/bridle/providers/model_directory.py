@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.app.stored_keys import LOGIN
 from bridle.base.clock import Clock
+from bridle.base.paths import PROJECT_SECRETS_FILE
 from bridle.engine.ports import Provider
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, UsageError
 from bridle.protocol.events import ModelChanged
 
 if TYPE_CHECKING:
-    from bridle.app.forwarders import Forwarders, HelperUse
-    from bridle.app.stored_keys import StoredKeys
     from bridle.base.http import HttpConnections
-    from bridle.credentials.credential_store import BackEnd
+    from bridle.providers.credential_ports import BackEnd, Credentials, GivenKey, HelperUse, KeyForwarders
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
     from bridle.providers.remote import RemoteModel
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
 DEMO = "demo"
 OWN_KEY = "BRIDLE_API_KEY"
 """The key for the provider of the chosen model, whichever that is."""
-PROJECT_FILE = ".bridle-secrets/env"
-"""The secrets file of a project (`app.project_secrets`), as people know it."""
+LOGIN = "bridle login"
+"""Where a stored credential came from, as people know it."""
 _NOT_OF_ENDPOINT = ("api_key", "oauth")
 SHORTEST_KEY = 8
 """What is shorter is no secret, and would turn up by chance."""
@@ -76,8 +74,8 @@ class Models:
         env: Mapping[str, str],
         clock: Clock,
         given: Provider | None = None,
-        stored: StoredKeys | None = None,
-        forwarders: Forwarders | None = None,
+        stored: Credentials | None = None,
+        forwarders: KeyForwarders | None = None,
         settings: _Said = _NOTHING,
         shared: _Shared | None = None,
     ) -> None:
@@ -309,14 +307,14 @@ class Models:
             scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
         return scripts[model]
 
-    def _forwarded(self, endpoint: Endpoint, forwarders: Forwarders) -> RemoteModel:
+    def _forwarded(self, endpoint: Endpoint, forwarders: KeyForwarders) -> RemoteModel:
         """The provider of an endpoint whose key another process adds."""
         from bridle.providers.remote import RemoteModel
 
         chosen = endpoint.name == self._chosen
         assert self.stored is not None, "who forwards has something stored, or could"
 
-        def given() -> tuple[str, str | None]:
+        def given() -> GivenKey:
             key, place = self._given_key(endpoint, chosen=chosen)
             self._keep_out(key)
             return key, place
@@ -343,7 +341,7 @@ class Models:
         if len(key) >= SHORTEST_KEY:
             self._shared.keys.add(key)
 
-    def _given_key(self, endpoint: Endpoint, *, chosen: bool | None = None) -> tuple[str, str | None]:
+    def _given_key(self, endpoint: Endpoint, *, chosen: bool | None = None) -> GivenKey:
         """The key that environment, settings or project hold, and where; a key goes before every sign-in.
 
         `chosen`: whether this is the provider of the chosen model, where that is not the one chosen now.
@@ -353,7 +351,7 @@ class Models:
             (endpoint.key_env, self._env.get(endpoint.key_env or "")),
             (f"providers.{endpoint.name}.api_key", self._sections.get(endpoint.name, {}).get("api_key")),
             (own, self._env.get(own)),
-            (PROJECT_FILE, self.project_keys.get(endpoint.key_env or "")),
+            (PROJECT_SECRETS_FILE, self.project_keys.get(endpoint.key_env or "")),
         )
         return next(((key, place) for place, key in places if key and key.strip()), ("", None))
 

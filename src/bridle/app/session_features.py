@@ -1,0 +1,253 @@
+"""The features of a session in reading order, each as what it adds. Where it stands is `engine/features.py`.
+
+A feature whose settings leave it nothing to do adds no layer. What only a call needs is imported with the first one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from bridle.app.machine_sandbox import clear_away, left_behind, outlived
+from bridle.app.model_features import budget, compaction, models
+from bridle.app.session_parts import ProcessServices, SessionParts
+from bridle.app.session_undo import undo
+from bridle.app.settings import SessionSettings
+from bridle.base.clock import iso_ms
+from bridle.commands.git_commands import diff_command
+from bridle.config.folders import Folders
+from bridle.context.instruction_files import InstructionFile, find_instruction_files, instruction_text
+from bridle.context.instructions import instructions as instructions_layer
+from bridle.context.instructions import system_text
+from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
+from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
+from bridle.protocol.errors import sentence
+from bridle.protocol.events import Notice
+from bridle.protocol.messages import Parameters
+from bridle.sandbox.plain_spawn import OFF
+from bridle.sessions.kept_fold import KeptFold
+from bridle.tools.builtin import builtin_tools
+from bridle.tools.exit_plan_mode import exit_plan_tool
+from bridle.tools.jobs import Jobs
+
+if TYPE_CHECKING:
+    from bridle.base.git_repository import Repository
+    from bridle.base.web import Answer, Wanted
+    from bridle.safety.trust.approved_edits import ApprovedEdits
+
+BROUGHT = ToolOrigin(scope="programmatic")
+"""Where the tools of an embedder come from."""
+
+
+def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]:
+    """Everything of ours. Their order is that of what they say when a session begins and do when it ends."""
+    edits = functools.cache(lambda: _layers().approved_edits(parts))
+    return (
+        settings(parts),
+        operations(parts),
+        *hooks(parts),
+        permissions(parts, edits),
+        trust(edits),
+        tools(parts),
+        brought(parts.services),
+        calls(parts),
+        undo(parts.undo, parts.stopwatch, parts.journal),
+        git(parts),
+        Feature(name="transcript", notices=fold.notices),
+        sandbox(parts),
+        instructions(parts),
+        budget(parts),
+        models(parts),
+        compaction(parts),
+    )
+
+
+def settings(parts: SessionParts) -> Feature:
+    """What a person should know of the settings in force."""
+    return Feature(name="settings", notices=lambda: _told_of_settings(parts))
+
+
+def operations(parts: SessionParts) -> Feature:
+    """The operational log hears of what goes wrong."""
+    notes, conversation = parts.services.notes, parts.journal.conversation
+
+    def provider() -> str:
+        return conversation.prefix.provider if conversation.prefix is not None else ""
+
+    listener = EventListener(kinds=notes.kinds, hear=lambda envelope: notes.event(envelope, provider()))
+    return Feature(name="operations", listeners=(listener,))
+
+
+def hooks(parts: SessionParts) -> Iterator[Feature]:
+    """Programs of the person that hear and say no. Where there are none there is no feature."""
+    if parts.hooks is not None:
+        from bridle.app.hook_feature import hooks
+
+        yield hooks(parts.hooks, lambda: (parts.gates().validated, parts.gates().guarded))
+
+
+def permissions(parts: SessionParts, edits: Callable[[], ApprovedEdits]) -> Feature:
+    """Everything that looks at a call before it may run, and the question."""
+    gates = parts.gates
+    return Feature(
+        name="permissions",
+        tool_layers=(
+            PlacedToolLayer("known_and_visible", lambda: gates().known_and_visible),
+            PlacedToolLayer("validated", lambda: gates().validated),
+            PlacedToolLayer("guarded", lambda: gates().guarded),
+            PlacedToolLayer("foreseen", lambda: _layers().look_at_git(parts)),
+            PlacedToolLayer("permitted", lambda: _layers().ask_permission(parts, edits())),
+        ),
+        notices=lambda: _told_of_grants(parts),
+    )
+
+
+def trust(edits: Callable[[], ApprovedEdits]) -> Feature:
+    """What a person agreed to in an edit question is trusted once it is written."""
+    return Feature(
+        name="trust", tool_layers=(PlacedToolLayer("trust_approved_edits", lambda: edits().layer),)
+    )
+
+
+def tools(parts: SessionParts) -> Feature:
+    """The built-in tools, and the commands they left running."""
+    conversation, jobs = parts.journal.conversation, Jobs(parts.journal.emit)
+
+    async def fetch(url: str, wanted: Wanted) -> Answer:
+        return await parts.services.fetch()(url, wanted, parts.gates().paths.judge_url)
+
+    plan = exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan)
+    return Feature(
+        name=BUILTIN.scope, origin=BUILTIN, tools=(*builtin_tools(jobs, fetch), plan), at_end=jobs.close
+    )
+
+
+def brought(services: ProcessServices) -> Feature:
+    """The sources of tools that an embedder brings. Single tools of theirs may collide, and are told of."""
+    sources = tuple(one for one in services.tools if not isinstance(one, Tool))
+    return Feature(name=BROUGHT.scope, origin=BROUGHT, sources=sources)
+
+
+def calls(parts: SessionParts) -> Feature:
+    """The mechanics of a call: still there, room for it, on record, in time, short enough, without secrets."""
+    layers = [
+        PlacedToolLayer("still_offered", lambda: _layers().check_still_offered(parts)),
+        PlacedToolLayer("recorded", lambda: _layers().record(parts)),
+        PlacedToolLayer("deadline", lambda: _layers().hold_deadline(parts)),
+        PlacedToolLayer("capped", lambda: _layers().cap_output(parts)),
+        PlacedToolLayer("redacted", lambda: _layers().redact_output(parts)),
+    ]
+    if parts.settings.options.dry_run:
+        layers.append(PlacedToolLayer("dry_run", lambda: _layers().stop_dry_run()))
+    if (room := parts.services.room) is not None:
+        layers.append(PlacedToolLayer("wait_for_disk", lambda: _layers().wait_for_disk(parts, room)))
+    return Feature(name="calls", tool_layers=tuple(layers))
+
+
+def git(parts: SessionParts) -> Feature:
+    """`/diff`."""
+
+    def repository() -> Repository:
+        from bridle.sandbox.read_only_git import repository_of  # not before somebody asks about it
+
+        return repository_of(parts.spawn, cwd=parts.opened.cwd, env=parts.opened.env)
+
+    shown = diff_command(repository, cwd=parts.opened.cwd, shows=parts.shows_content)
+    return Feature(name="git", slash=(shown,))
+
+
+def sandbox(parts: SessionParts) -> Feature:
+    """How commands may run, what earlier ones left behind, and the temporary folder."""
+    where = parts.services.where
+
+    async def end() -> None:
+        clear_away(parts.scratch)
+
+    return Feature(
+        name="sandbox",
+        tool_layers=(PlacedToolLayer("sandboxed", lambda: _layers().choose_policy(parts)),),
+        notices=lambda: (*outlived(where), *left_behind(parts.policy, where)),
+        at_end=end,
+    )
+
+
+def instructions(parts: SessionParts) -> Feature:
+    """System text, tools and model in force."""
+
+    async def system() -> str:
+        return await _system_text(parts)
+
+    layer = instructions_layer(
+        system=system, tools=parts.registry.schemas, parameters=Parameters(effort=parts.settings.effort)
+    )
+    return Feature(name="instructions", request_layers=(PlacedRequestLayer("instructions", layer),))
+
+
+def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:
+    """The instruction files that are there, agreed to or not."""
+    return find_instruction_files(cwd, config_folder=where.config, sources=settings.sources)
+
+
+async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
+    """The instruction files that a person agreed to, asked about now where they did not yet."""
+    opened = parts.opened
+    files = instruction_files(parts.services.where, opened.cwd, parts.settings)
+    if not files:
+        return ()
+    from bridle.app.project_trust import consent
+
+    may_use = consent(
+        opened.approvals,
+        files,
+        ask=parts.questions.ask,
+        notice=parts.journal.emit,
+        clock=parts.services.clock,
+    )
+    return await may_use.usable(files)
+
+
+async def _system_text(parts: SessionParts) -> str:
+    opened, settings, clock = parts.opened, parts.settings, parts.services.clock
+    more = "\n\n".join(filter(None, (settings.instructions, instruction_text(await _agreed_files(parts)))))
+    system = os.uname()
+    return system_text(
+        cwd=opened.cwd,
+        system=f"{system.sysname} {system.machine}",
+        date=iso_ms(clock.now_ms())[:10],
+        sandbox=(OFF if parts.policy.mode == "off" else parts.spawn.adapter) or "not known yet",
+        more=more,
+    )
+
+
+def _told_of_settings(parts: SessionParts) -> Iterator[Notice]:
+    """What was let in by a flag, what was left out, and what could not be read."""
+    settings = parts.settings
+    for flag, given in (
+        ("--allow-policy-changes", settings.options.allow_policy_changes),
+        ("--allow-unsandboxed", settings.options.allow_unsandboxed),
+    ):
+        if given:
+            data = {"flag": flag}
+            yield Notice(reason="AllowedByFlag", message=sentence("AllowedByFlag", data), data=data)
+    if (unsafe := parts.opened.approvals.problem()) is not None:
+        yield Notice(reason=unsafe.reason, message=unsafe.message, data=unsafe.data)
+    for warning in settings.warnings:
+        yield Notice(reason="ConfigWarning", message=warning)
+    if settings.unused:
+        data = {"settings": ", ".join(settings.unused)}
+        yield Notice(reason="NotUsedYet", message=sentence("NotUsedYet", data), data=data)
+
+
+def _told_of_grants(parts: SessionParts) -> Iterator[Notice]:
+    saved = parts.saved
+    if saved is not None and (problem := saved.problem()) is not None:
+        message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
+        yield Notice(reason="GrantsUnreadable", message=message)
+
+
+def _layers():
+    from bridle.app import tool_layers  # an answer without calls needs none of it
+
+    return tool_layers

@@ -1,0 +1,253 @@
+"""The parts of a session before features join: what it shares with others, what was opened, and its own objects."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.app.housekeeping import Notes
+from bridle.app.machine_sandbox import claimed_spawn, session_policy
+from bridle.app.session_undo import SessionUndo, session_undo
+from bridle.app.settings import SessionSettings
+from bridle.base.clock import Clock
+from bridle.base.ids import Ids
+from bridle.base.paths import SessionFolders, session_folders
+from bridle.config.folders import Folders
+from bridle.config.workspace import project_folder
+from bridle.engine.bus import Bus
+from bridle.engine.conversation import Conversation
+from bridle.engine.features import Feature
+from bridle.engine.journal import Journal
+from bridle.engine.open_questions import Questions
+from bridle.engine.ports import Room, Spawn, SpawnPolicy
+from bridle.engine.stopwatch import Stopwatch
+from bridle.engine.tools import Registry, Tool
+from bridle.protocol.events import Mode
+from bridle.providers.known_models import KnownModels
+from bridle.providers.model_directory import Models
+from bridle.safety.grants import SavedGrants
+from bridle.safety.trust import Approvals
+from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sessions.store import StoredLog
+from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
+
+if TYPE_CHECKING:
+    from bridle.app.gates import Gates
+    from bridle.app.hook_feature import SessionHooks
+    from bridle.app.judging import Scene
+    from bridle.base.web import JudgedFetch
+    from bridle.engine.services import ToolSource
+    from bridle.safety.hooks.session_hooks import Hooks
+    from bridle.tools.output import Spill
+
+
+class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
+    """What all sessions of a process share; `env` is that of the process.
+
+    `tools` are those an embedder brings; a source of tools among them serves each session for itself. `features` come
+    from outside, for every session.
+    """
+
+    where: Folders
+    env: Mapping[str, str]
+    clock: Clock
+    ids: Ids
+    models: Models
+    known: KnownModels
+    spawn: SandboxSpawn
+    fetch: Callable[[], JudgedFetch]
+    notes: Notes
+    tools: tuple[Tool | ToolSource, ...] = ()
+    features: tuple[Feature, ...] = ()
+    room: Room | None = None
+
+
+class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The log of a session that was opened, what is folded of it, and what holds for this run of it.
+
+    `held_by` is what people are told holds its commands; empty: nobody knows yet.
+    `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
+    the fold of the log is kept. `plugged` are the plugins of this session.
+    """
+
+    log: StoredLog
+    conversation: Conversation
+    cwd: str
+    env: Mapping[str, str]
+    settings: SessionSettings
+    approvals: Approvals
+    held_by: str
+    unjudged: Scene | None = None
+    kept_until: int = 0
+    plugged: tuple[Feature, ...] = ()
+
+
+class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects of one session that its features are made from.
+
+    `gates` and `spill` are made with the first call: an answer without calls needs none of them. `shows_content`:
+    whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands. `saved` are the
+    grants that are kept; None where none are.
+    """
+
+    services: ProcessServices
+    opened: OpenedLog
+    bus: Bus
+    journal: Journal
+    questions: Questions
+    stopwatch: Stopwatch
+    registry: Registry
+    folders: SessionFolders
+    gates: Callable[[], Gates]
+    spill: Callable[[], Spill]
+    shows_content: Callable[[str], bool]
+    policy: SpawnPolicy
+    spawn: Spawn
+    scratch: str
+    hooks: SessionHooks | None
+    undo: SessionUndo
+    saved: SavedGrants | None
+
+    @property
+    def settings(self) -> SessionSettings:
+        return self.opened.settings
+
+    @property
+    def watching(self) -> Hooks | None:
+        """The hooks that count."""
+        return self.hooks.hooks if self.hooks is not None else None
+
+    def revoke_grant(self, grant: str) -> bool:
+        """Forgets a remembered yes; False where there is none."""
+        return self.gates().permissions.revoke(grant)
+
+
+def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
+    """The objects of one session in reading order."""
+    settings, where, clock = opened.settings, services.where, services.clock
+    bus = Bus(opened.conversation.last_id + 1)
+    journal = Journal(
+        session=opened.log.session,
+        log=opened.log,
+        clock=clock,
+        bus=bus,
+        conversation=opened.conversation,
+        secrets=services.models.keys_in_use,
+    )
+    questions = Questions(
+        journal=journal,
+        clock=clock,
+        can_be_reached=lambda: settings.options.on_ask == "wait",
+        timeout_s=settings.permission_timeout_s,
+    )
+    folders = session_folders(opened.cwd, settings.options.add_dirs)
+    registry = session_registry(settings, mode=lambda: opened.conversation.mode)
+    saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
+    gates = functools.cache(lambda: _gates(services, opened, folders, registry, saved))
+
+    def shows_content(path: str) -> bool:
+        return gates().sight.shows_content(path)
+
+    scratch = os.path.join(where.state, "tmp", opened.log.session)
+    policy = session_policy(settings.sandbox, folders, env=opened.env, scratch=scratch)
+    spawn = services.spawn
+    if policy.mode != "off":
+        spawn = claimed_spawn(services.spawn, opened.held_by, journal.emit)
+    return SessionParts(
+        services=services,
+        opened=opened,
+        bus=bus,
+        journal=journal,
+        questions=questions,
+        stopwatch=Stopwatch(clock),
+        registry=registry,
+        folders=folders,
+        gates=gates,
+        spill=functools.cache(lambda: _spill(services, opened.log)),
+        shows_content=shows_content,
+        policy=policy,
+        spawn=spawn,
+        scratch=scratch,
+        hooks=_hooks(services, opened, folders, journal, spawn, policy),
+        undo=session_undo(
+            opened.log,
+            journal,
+            paths=lambda: gates().paths,
+            where=where,
+            clock=clock,
+            ids=services.ids,
+            ask=questions.ask,
+            shows=shows_content,
+        ),
+        saved=saved,
+    )
+
+
+def session_registry(settings: SessionSettings, *, mode: Callable[[], Mode]) -> Registry:
+    """The registry of a session, which knows when each tool is shown and has none yet."""
+    registry = Registry()
+    registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
+    registry.show_while("web_fetch", lambda: settings.sandbox.network != "deny")
+    return registry
+
+
+def _gates(
+    services: ProcessServices,
+    opened: OpenedLog,
+    folders: SessionFolders,
+    registry: Registry,
+    saved: SavedGrants | None,
+) -> Gates:
+    from bridle.app.gates import gates, understanding
+
+    return gates(
+        opened.settings,
+        registry,
+        where=services.where,
+        here=folders,
+        understand=understanding(opened.env, opened.cwd),
+        mode=lambda: opened.conversation.mode,
+        saved=saved,
+        env=services.env,
+    )
+
+
+def _spill(services: ProcessServices, log: StoredLog) -> Spill:
+    from bridle.tools.output import Spill
+
+    return Spill(os.path.join(services.where.state, "outputs", log.session), log.outputs_key)
+
+
+def _hooks(
+    services: ProcessServices,
+    opened: OpenedLog,
+    folders: SessionFolders,
+    journal: Journal,
+    spawn: Spawn,
+    policy: SpawnPolicy,
+) -> SessionHooks | None:
+    """The hooks that somebody wrote; None where nobody did, and then nothing of hooks is loaded."""
+    places = (services.where.config, project_folder(folders.workspace))
+    written = opened.settings.hooks.written
+    if not written and not any(os.path.isdir(os.path.join(place, "hooks")) for place in places if place):
+        return None
+    from bridle.app.hook_feature import HookDependencies, session_hooks
+
+    return session_hooks(
+        opened.settings.hooks,
+        HookDependencies(
+            where=services.where,
+            here=folders,
+            journal=journal,
+            spawn=spawn,
+            policy=policy,
+            env=opened.env,
+            clock=services.clock,
+            approvals=opened.approvals,
+            secrets=services.models.keys_in_use,
+        ),
+    )

@@ -1,0 +1,105 @@
+"""The tool layers of a session, made from its parts, and what runs a call behind them. Loaded with the first call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridle.engine import layers
+from bridle.engine.known_files import KnownFiles
+from bridle.engine.tools import RunTool, ToolCall, ToolContext, ToolLayer, ToolOutput
+from bridle.safety import git_arrivals, permitted, redacted, sandboxed
+from bridle.safety.guards import rechecked
+from bridle.safety.trust.approved_edits import ApprovedEdits
+from bridle.sandbox.read_only_git import repository_of
+from bridle.tools.output import capped
+
+if TYPE_CHECKING:
+    from bridle.app.session_parts import SessionParts
+    from bridle.base.git_repository import Repository
+    from bridle.engine.ports import Room
+
+
+def look_at_git(parts: SessionParts) -> ToolLayer:
+    def repository(folder: str) -> Repository:
+        return repository_of(parts.spawn, cwd=folder, env=parts.opened.env)
+
+    named_remotes = parts.journal.conversation.named_remotes
+    return git_arrivals.foreseen(parts.gates().understand, repository, named_remotes=named_remotes)
+
+
+def approved_edits(parts: SessionParts) -> ApprovedEdits:
+    opened = parts.opened
+    return ApprovedEdits(opened.approvals, cwd=opened.cwd, sources=opened.settings.sources)
+
+
+def ask_permission(parts: SessionParts, edits: ApprovedEdits) -> ToolLayer:
+    hooks = parts.watching
+    return permitted.permitted(
+        parts.gates().permissions,
+        parts.questions.ask_permission,
+        edits.hearing(parts.journal.emit),
+        hear=hooks.permission_requested if hooks is not None else None,
+        changes=permitted.foreseen_changes(parts.opened.cwd),
+    )
+
+
+def stop_dry_run() -> ToolLayer:
+    return layers.dry_run()
+
+
+def check_still_offered(parts: SessionParts) -> ToolLayer:
+    return layers.still_offered(parts.registry)
+
+
+def wait_for_disk(parts: SessionParts, room: Room) -> ToolLayer:
+    return layers.wait_for_disk(room, parts.journal, parts.services.clock)
+
+
+def record(parts: SessionParts) -> ToolLayer:
+    gates = parts.gates()
+    return layers.recorded(parts.journal, rechecked(gates.paths, gates.understand), parts.stopwatch)
+
+
+def hold_deadline(parts: SessionParts) -> ToolLayer:
+    return layers.deadline(parts.services.clock)
+
+
+def cap_output(parts: SessionParts) -> ToolLayer:
+    return capped(parts.spill())
+
+
+def redact_output(parts: SessionParts) -> ToolLayer:
+    return redacted.redacted(parts.services.models.keys_in_use)
+
+
+def choose_policy(parts: SessionParts) -> ToolLayer:
+    return sandboxed.sandboxed(parts.policy, parts.gates().understand)
+
+
+def execute(parts: SessionParts) -> RunTool:
+    """Runs a call that has passed every layer."""
+    services, opened, journal = parts.services, parts.opened, parts.journal
+    known = KnownFiles(journal.conversation.known_files)
+
+    async def run(call: ToolCall) -> ToolOutput:
+        context = ToolContext(
+            call=call,
+            session=journal.session,
+            cwd=opened.cwd,
+            env=opened.env,
+            clock=services.clock,
+            spawn=parts.spawn,
+            spilled=parts.spill().read,
+            emit=journal.emit,
+            ask=parts.questions.ask,
+            sight=parts.gates().sight,
+            known=known,
+            dry_run=opened.settings.options.dry_run,
+            invocation=journal.invocation,
+        )
+        output = await call.definition.run(call.args, context)
+        if call.definition.side_effect == "workspace":
+            services.spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
+        return output
+
+    return run
