@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_kit import TIMEOUT_S, Place, Ran
+from cli_terminal import sitting
 from plugin_kit import put_package, put_page_package
 
 OPEN = """
@@ -123,6 +124,19 @@ def test_a_profile_and_a_flag_may_list_one(place: Place, plugged: Plugged, weath
     for words in (("--profile", "./sunny.toml"), ("--set", 'plugins.enabled=["weather"]')):
         ran = plugged.bridle("run", "-m", model, "--allow", "weather__forecast", *words, "--json", "go")
         assert (ran.code, ran.story[1].split()[:2]) == (0, ["ran", "weather__forecast"])
+
+
+def test_a_person_finds_and_runs_its_slash_command(
+    place: Place, plugged: Plugged, weather: dict[str, str]
+) -> None:
+    with sitting(place, "-m", "demo", PYTHONPATH=str(plugged.packages)) as person:
+        person.sees("Type what you want.")
+        person.types("/help\r")
+        person.sees("/weather:today", "the weather here")
+        person.types("/weather:tod\t Ulm\r")
+        person.sees("Sun over Ulm.")
+        person.types("\x03\x03")
+        assert person.ends() == 0
 
 
 # What cannot be used
