@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -66,6 +68,19 @@ def test_a_namespace_is_ours_or_is_one_that_nothing_of_ours_can_be_mistaken_for(
     else:
         assert name not in RESERVED
         assert plugin.feature.tools[0].name.split("__") == [name, "drops"]
+
+
+def test_the_name_of_every_feature_of_ours_is_taken(repository: Path) -> None:
+    calls = [
+        node
+        for path in (repository / "src/bridle").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Feature"
+    ]
+    names = {ast.unparse(word.value) for node in calls for word in node.keywords if word.arg == "name"}
+    written = {ast.literal_eval(name) for name in names if name.startswith("'")}
+    assert len(written) > 10
+    assert written <= RESERVED
 
 
 async def test_two_plugins_of_one_name_are_refused_before_there_is_a_session() -> None:
