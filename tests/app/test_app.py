@@ -40,11 +40,11 @@ def _first_words(text: str) -> list[str]:
 
 
 def placed(sources: Path) -> list[str]:
-    """The slots that our own features name, file by file."""
+    """The slots that our own features name, file by file; what explains a session stands beside one."""
     return [
         slot
         for path in sorted(sources.rglob("*.py"))
-        if path.parent.name != "plugin"  # it places what others bring
+        if path.name != "explain.py" and path.parent.name != "plugin"  # one places what others bring
         for slot in re.findall(
             r"\bPlaced(?:Request|Tool)Layer\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
         )

@@ -17,9 +17,17 @@ from bridle.engine.slash_command import SlashCommand
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import RunTool, Tool, ToolCall, ToolContext, ToolOutput, never_mutating
 from bridle.protocol import queries as q
-from bridle.protocol.commands import RunSlash
+from bridle.protocol.commands import EndSession, RunSlash
 from bridle.protocol.errors import BridleError
-from bridle.protocol.events import ContextAdded, Degraded, Envelope, Notice, PrefixSet, ToolResult
+from bridle.protocol.events import (
+    ContextAdded,
+    Degraded,
+    Envelope,
+    Notice,
+    PrefixSet,
+    SessionEnded,
+    ToolResult,
+)
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
 
@@ -206,3 +214,35 @@ async def test_a_feature_that_collides_with_ours_is_refused_in_one_sentence(
 
 async def _straight_on(call: ToolCall, proceed: RunTool) -> ToolOutput:
     return await proceed(call)
+
+
+async def test_a_feature_that_fails_at_the_end_is_told_of_and_the_session_ends_all_the_same() -> None:
+    ended: list[str] = []
+
+    async def fail() -> None:
+        raise RuntimeError("no")
+
+    async def end() -> None:
+        ended.append("sky")
+
+    features = [Feature(name="broken", at_end=fail), Feature(name="sky", at_end=end)]
+    async with harness(scripted(say("x")), features=features) as session:
+        await session.connection.send(EndSession(session=session.id))
+        stored = [one.event for one in session.engine.store.events(session.id)]
+    assert ended == ["sky"]
+    assert [(one.what, one.reason) for one in of_kind(stored, Degraded)] == [("broken", "FeatureFailed")]
+    assert isinstance(stored[-1], SessionEnded)
+
+
+async def test_a_query_whose_feature_fails_is_refused_with_a_reason() -> None:
+    async def fail(_query: q.CustomQuery) -> dict[str, str]:
+        raise RuntimeError("no")
+
+    feature = Feature(name="sky", queries=(FeatureQuery(verb="now", answer=fail),))
+    async with harness(scripted(say("x")), features=[feature]) as session:
+        with pytest.raises(BridleError) as refused:
+            await session.connection.ask(q.CustomQuery(namespace="sky", verb="now"))
+    assert (refused.value.reason, refused.value.message) == (
+        "FeatureFailed",
+        "sky failed (RuntimeError: no).",
+    )

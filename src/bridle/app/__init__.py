@@ -2,6 +2,6 @@
 
 Owns      nothing but the composition: the only package that knows everyone.
 Imports   everything below it.
-Start at  `composition.py`: two tuples say what stands around the model and around a tool.
+Start at  `composition.py`: a session of its features, which `session_features.py` lists.
 Is not    a home for behaviour: what is decided here is who gets what.
 """

@@ -95,7 +95,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         log=parts.opened.log,
         clock=services.clock,
         ids=services.ids,
-        at_end=joined.end,
+        at_end=functools.partial(joined.end, parts.journal.emit),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
         court=_court(parts),

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from bridle.app.gates import Gates, gates, understanding
-from bridle.app.session_parts import session_registry
+from bridle.app.session_parts import gate_layers, session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders
-from bridle.engine.dispatch import ToolLayers
+from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
@@ -164,8 +164,13 @@ async def explain(here: Standing, tool: str, given: dict[str, Any]) -> Explained
         found.append(_explained(here, call, query, here.permissions.decide(query)))
         return ToolOutput()
 
-    layers = (*here.gates.checks, here.foreseen, fail_closed(SOURCE, decided))
-    output = await ToolLayers(one_at_a_time=layers, together=()).around(_not_run)(_call(tool, given))
+    layers = (
+        *gate_layers(lambda: here.gates),
+        PlacedToolLayer("foreseen", lambda: here.foreseen),
+        PlacedToolLayer("permitted", lambda: fail_closed(SOURCE, decided)),
+    )
+    joined = join([Feature(name="explain", tool_layers=layers)])
+    output = await joined.tool_layers().around(_not_run)(_call(tool, given))
     if found:
         return found[0]
     if output.outcome == "error":

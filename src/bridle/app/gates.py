@@ -39,11 +39,6 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
     validated: ToolLayer
     guarded: ToolLayer
 
-    @property
-    def checks(self) -> tuple[ToolLayer, ...]:
-        """The layers in the order a call passes them, outermost first."""
-        return self.known_and_visible, self.validated, self.guarded
-
 
 def gates(
     settings: SessionSettings,

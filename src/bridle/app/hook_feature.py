@@ -27,7 +27,7 @@ from bridle.safety.hooks.session_hooks import Hooks, Surroundings
 from bridle.safety.trust.approvals import Approvals, is_trusted_file
 
 
-class HookDependencies(msgspec.Struct, frozen=True, kw_only=True):
+class HookedSession(msgspec.Struct, frozen=True, kw_only=True):
     """What of a session its hooks need."""
 
     where: Folders
@@ -48,7 +48,7 @@ class SessionHooks(msgspec.Struct, frozen=True):
     ignored: str | None = None
 
 
-def session_hooks(settings: HookSettings, around: HookDependencies) -> SessionHooks:
+def session_hooks(settings: HookSettings, around: HookedSession) -> SessionHooks:
     """Finds the hooks of a session. Raises `BadConfig` for one of the person's own that means nothing."""
     cwd = around.here.workspace
     project = project_folder(cwd)

@@ -91,13 +91,19 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: Sight) -> q.A
 
 
 async def _custom(sources: Sources, query: q.CustomQuery, sight: Sight) -> q.CustomAnswer:
-    """What the feature of that namespace answers; one of a plugin answers in its session."""
+    """The answer of the feature from outside that has this name; that of a plugin is given in its session."""
     name, live = (query.namespace, query.verb), sight.live.get(query.session or "")
     known = live.run.queries.get(name) if live is not None else None
     known = known or sources.features.queries.get(name)
     if known is None:
         raise CommandRefused("NotSupported", what=f"The query {query.namespace}.{query.verb}")
-    return q.CustomAnswer(payload=await known.answer(query))
+    try:
+        return q.CustomAnswer(payload=await known.answer(query))
+    except BridleError:
+        raise
+    except Exception as fault:
+        problem = f"{type(fault).__name__}: {fault}"
+        raise CommandRefused("FeatureFailed", feature=query.namespace, problem=problem) from fault
 
 
 # Sessions

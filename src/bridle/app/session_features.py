@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bridle.app.machine_sandbox import clear_away, left_behind, outlived
 from bridle.app.model_features import budget, compaction, models
-from bridle.app.session_parts import ProcessServices, SessionParts
+from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
 from bridle.app.settings import SessionSettings
 from bridle.base.clock import iso_ms
@@ -90,13 +90,10 @@ def hooks(parts: SessionParts) -> Iterator[Feature]:
 
 def permissions(parts: SessionParts, edits: Callable[[], ApprovedEdits]) -> Feature:
     """Everything that looks at a call before it may run, and the question."""
-    gates = parts.gates
     return Feature(
         name="permissions",
         tool_layers=(
-            PlacedToolLayer("known_and_visible", lambda: gates().known_and_visible),
-            PlacedToolLayer("validated", lambda: gates().validated),
-            PlacedToolLayer("guarded", lambda: gates().guarded),
+            *gate_layers(parts.gates),
             PlacedToolLayer("foreseen", lambda: _layers().look_at_git(parts)),
             PlacedToolLayer("permitted", lambda: _layers().ask_permission(parts, edits())),
         ),

@@ -20,7 +20,7 @@ from bridle.config.folders import Folders
 from bridle.config.workspace import project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
-from bridle.engine.features import Feature
+from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
@@ -130,20 +130,8 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     """The objects of one session in reading order."""
     settings, where, clock = opened.settings, services.where, services.clock
     bus = Bus(opened.conversation.last_id + 1)
-    journal = Journal(
-        session=opened.log.session,
-        log=opened.log,
-        clock=clock,
-        bus=bus,
-        conversation=opened.conversation,
-        secrets=services.models.keys_in_use,
-    )
-    questions = Questions(
-        journal=journal,
-        clock=clock,
-        can_be_reached=lambda: settings.options.on_ask == "wait",
-        timeout_s=settings.permission_timeout_s,
-    )
+    journal = _journal(services, opened, bus)
+    questions = _questions(journal, clock, settings)
     folders = session_folders(opened.cwd, settings.options.add_dirs)
     registry = session_registry(settings, mode=lambda: opened.conversation.mode)
     saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
@@ -154,9 +142,8 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
 
     scratch = os.path.join(where.state, "tmp", opened.log.session)
     policy = session_policy(settings.sandbox, folders, env=opened.env, scratch=scratch)
-    spawn = services.spawn
-    if policy.mode != "off":
-        spawn = claimed_spawn(services.spawn, opened.held_by, journal.emit)
+    is_off = policy.mode == "off"
+    spawn = services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit)
     return SessionParts(
         services=services,
         opened=opened,
@@ -187,12 +174,41 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     )
 
 
+def _journal(services: ProcessServices, opened: OpenedLog, bus: Bus) -> Journal:
+    return Journal(
+        session=opened.log.session,
+        log=opened.log,
+        clock=services.clock,
+        bus=bus,
+        conversation=opened.conversation,
+        secrets=services.models.keys_in_use,
+    )
+
+
+def _questions(journal: Journal, clock: Clock, settings: SessionSettings) -> Questions:
+    return Questions(
+        journal=journal,
+        clock=clock,
+        can_be_reached=lambda: settings.options.on_ask == "wait",
+        timeout_s=settings.permission_timeout_s,
+    )
+
+
 def session_registry(settings: SessionSettings, *, mode: Callable[[], Mode]) -> Registry:
     """The registry of a session, which knows when each tool is shown and has none yet."""
     registry = Registry()
     registry.show_while(EXIT_PLAN_MODE, lambda: mode() == "plan")
     registry.show_while("web_fetch", lambda: settings.sandbox.network != "deny")
     return registry
+
+
+def gate_layers(gates: Callable[[], Gates]) -> tuple[PlacedToolLayer, ...]:
+    """The layers a call passes before anybody is asked: in a session, and to explain what one would decide."""
+    return (
+        PlacedToolLayer("known_and_visible", lambda: gates().known_and_visible),
+        PlacedToolLayer("validated", lambda: gates().validated),
+        PlacedToolLayer("guarded", lambda: gates().guarded),
+    )
 
 
 def _gates(
@@ -235,11 +251,11 @@ def _hooks(
     written = opened.settings.hooks.written
     if not written and not any(os.path.isdir(os.path.join(place, "hooks")) for place in places if place):
         return None
-    from bridle.app.hook_feature import HookDependencies, session_hooks
+    from bridle.app.hook_feature import HookedSession, session_hooks
 
     return session_hooks(
         opened.settings.hooks,
-        HookDependencies(
+        HookedSession(
             where=services.where,
             here=folders,
             journal=journal,

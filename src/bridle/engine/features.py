@@ -153,11 +153,18 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
         for feature in self.features:
             yield from feature.notices()
 
-    async def end(self) -> None:
-        """Lets each feature end what it began."""
+    async def end(self, emit: Callable[[Degraded], object]) -> None:
+        """Lets each feature end what it began. One that fails is told of by `emit`, and the others end all the same."""
         for feature in self.features:
-            if feature.at_end is not None:
+            if feature.at_end is None:
+                continue
+            try:
                 await feature.at_end()
+            except Exception as fault:  # noqa: BLE001  the boundary: a session ends whatever a feature does
+                data = {"feature": feature.name, "problem": f"{type(fault).__name__}: {fault}"}
+                told = sentence("FeatureFailed", data)
+                with suppress(StoreError):  # whoever ends the session finds out by itself
+                    emit(Degraded(what=feature.name, reason="FeatureFailed", message=told))
 
 
 def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:

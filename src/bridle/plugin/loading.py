@@ -31,9 +31,9 @@ _MAX_NAME = 24
 _SHOWN_CHARACTERS = 200
 RESERVED = {
     "agents", "bridle", "budget", "builtin", "calls", "commands", "compaction", "context", "credentials", "enabled",
-    "fallback", "git", "help", "hooks", "instructions", "lsp", "mcp", "memory", "models", "operations", "permissions",
-    "plugins", "programmatic", "run", "sandbox", "sessions", "settings", "skills", "tools", "transcript", "trust",
-    "undo", "web",
+    "explain", "fallback", "git", "help", "hooks", "instructions", "lsp", "mcp", "memory", "models", "operations",
+    "permissions", "plugins", "programmatic", "run", "sandbox", "sessions", "settings", "skills", "tools", "transcript",
+    "trust", "undo", "web",
 }  # fmt: skip
 """Namespaces of our own."""
 
