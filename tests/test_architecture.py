@@ -210,3 +210,27 @@ def test_tests_against_foreign_programs_run_only_when_asked_for(repository):
     for path in Path(repository, "tests").rglob("test_*.py"):
         keys = re.findall(r"environ(?:\.get\(|\[)\"(\w*API_KEY)", path.read_text())
         assert keys == [], f"{path} would ask a vendor with somebody's key"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "engine/ports.py",
+        "engine/services.py",
+        "engine/watcher.py",
+        "plugin/contract.py",
+        "protocol/connection.py",
+    ],
+)
+def test_every_port_says_what_it_raises(repository, module):
+    tree = ast.parse(Path(repository, "src", "bridle", module).read_text())
+    ports = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Protocol" for base in node.bases)
+    ]
+    assert ports
+    for port in ports:
+        methods = [node for node in port.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        words = [ast.get_docstring(node) or "" for node in (port, *methods)]
+        assert any("Raises:" in text for text in words), port.name

@@ -1,1 +1,78 @@
-"""Bridle: a local-first coding-agent harness. Nothing is imported here."""
+"""Bridle: a local-first coding-agent harness, and the face it shows to programs that use it (docs/embedding.md).
+
+`import bridle` imports nothing else: each of the names below comes when it is first used. What stands here is kept
+within a minor release; everything else may move.
+"""
+
+TYPE_CHECKING = False  # what type checkers take for true; `typing` would be an import
+if TYPE_CHECKING:
+    from bridle.app.embedding import open_engine as open_engine
+    from bridle.engine.function_tool import tool as tool
+    from bridle.engine.steps import AskModel as AskModel
+    from bridle.engine.steps import Reply as Reply
+    from bridle.engine.steps import RequestLayer as RequestLayer
+    from bridle.engine.steps import Step as Step
+    from bridle.engine.tools import RunTool as RunTool
+    from bridle.engine.tools import Tool as Tool
+    from bridle.engine.tools import ToolCall as ToolCall
+    from bridle.engine.tools import ToolContext as ToolContext
+    from bridle.engine.tools import ToolLayer as ToolLayer
+    from bridle.engine.tools import ToolOutput as ToolOutput
+    from bridle.plugin.contract import Plugin as Plugin
+    from bridle.plugin.registrar import Registrar as Registrar
+    from bridle.protocol.commands import AnswerPermission as AnswerPermission
+    from bridle.protocol.commands import CreateSession as CreateSession
+    from bridle.protocol.commands import RunSlash as RunSlash
+    from bridle.protocol.commands import SendInput as SendInput
+    from bridle.protocol.errors import BridleError as BridleError
+    from bridle.protocol.events import ContextAdded as ContextAdded
+    from bridle.protocol.events import CustomEvent as CustomEvent
+    from bridle.protocol.events import Envelope as Envelope
+    from bridle.protocol.events import Notice as Notice
+    from bridle.protocol.events import PermissionRequested as PermissionRequested
+    from bridle.protocol.events import TextDelta as TextDelta
+    from bridle.protocol.events import TurnEnded as TurnEnded
+    from bridle.protocol.messages import TextBlock as TextBlock
+
+_HOMES = {
+    "open_engine": "bridle.app.embedding",
+    "tool": "bridle.engine.function_tool",
+    "AskModel": "bridle.engine.steps",
+    "Reply": "bridle.engine.steps",
+    "RequestLayer": "bridle.engine.steps",
+    "Step": "bridle.engine.steps",
+    "RunTool": "bridle.engine.tools",
+    "Tool": "bridle.engine.tools",
+    "ToolCall": "bridle.engine.tools",
+    "ToolContext": "bridle.engine.tools",
+    "ToolLayer": "bridle.engine.tools",
+    "ToolOutput": "bridle.engine.tools",
+    "Plugin": "bridle.plugin.contract",
+    "Registrar": "bridle.plugin.registrar",
+    "AnswerPermission": "bridle.protocol.commands",
+    "CreateSession": "bridle.protocol.commands",
+    "RunSlash": "bridle.protocol.commands",
+    "SendInput": "bridle.protocol.commands",
+    "BridleError": "bridle.protocol.errors",
+    "ContextAdded": "bridle.protocol.events",
+    "CustomEvent": "bridle.protocol.events",
+    "Envelope": "bridle.protocol.events",
+    "Notice": "bridle.protocol.events",
+    "PermissionRequested": "bridle.protocol.events",
+    "TextDelta": "bridle.protocol.events",
+    "TurnEnded": "bridle.protocol.events",
+    "TextBlock": "bridle.protocol.messages",
+}
+"""The module each name comes from."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return globals().setdefault(name, getattr(import_module(_HOMES[name]), name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

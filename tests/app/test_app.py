@@ -45,7 +45,7 @@ def placed(sources: Path) -> list[str]:
     return [
         slot
         for path in sorted(sources.rglob("*.py"))
-        if path.name != "explain.py"
+        if path.name != "explain.py" and path.parent.name != "plugin"  # one places what others bring
         for slot in re.findall(
             r"\bPlaced(?:Request|Tool)Layer\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
         )

@@ -107,6 +107,7 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.ListModels(), None, None, None, None),
     (q.ListTools(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListSlash(), None, None, None, None),
+    (q.ListSlash(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListProfiles(), None, None, None, None),
     (q.ListGrants(session=S), None, "NotAttached", None, "NotAttached"),
     (q.SumCosts(), None, None, None, None),

@@ -244,7 +244,7 @@ def test_a_listener_that_fails_is_told_of_once_and_hears_no_more() -> None:
             ),
         ]
     )
-    kinds, hear = watch_with(joined, told.append)
+    kinds, hear = watch_with(joined.features, told.append)
     for number in (1, 2):
         hear(
             Envelope(

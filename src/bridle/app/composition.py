@@ -52,8 +52,10 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         transcript=_transcript(parts),
         say=parts.journal.emit,
     )
-    joined = join(session_features(parts, fold), services.features)
-    parts.journal.watch(*watch_with(joined, parts.journal.emit))
+    ours, outside = session_features(parts, fold), (*services.features, *opened.plugged)
+    joined = join(ours, outside)
+    parts.journal.watch(*watch_with(ours, parts.journal.emit))
+    parts.bus.watch(*watch_with(outside, parts.journal.emit))  # others hear what is stored
     left_out = _offer_tools(parts, joined)
     return ReadySession(
         session=_session(parts, joined, fold),

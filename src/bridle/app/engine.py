@@ -60,8 +60,10 @@ from bridle.sessions.store import SessionStore
 if TYPE_CHECKING:
     from bridle.base.web import JudgedFetch
     from bridle.control.multiplex import ClientSight
+    from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog, Store
+    from bridle.plugin.contract import Plugin
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
     from bridle.recovery.evidence import InterruptedRun
@@ -89,9 +91,10 @@ class Engine:
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store` keeps
     the sessions in place of the encrypted database in the data folder, and is closed with the engine. `tools` come
     behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `features` are
-    those of others, for every session; what collides among them is refused here. `adopts_orphans` is for a program
-    that starts all its processes through this engine (see `Processes`), `listening` for one that others can reach.
-    With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to see.
+    those of others, for every session; what collides among them is refused here. `plugins` register for each session,
+    beside those its settings list. `adopts_orphans` is for a program that starts all its processes through this engine
+    (see `Processes`), `listening` for one that others can reach. With `waits_for_room` a full disk makes calls wait
+    instead of ending the turn: somebody is there to see.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Engine:
         tools: Sequence[Tool | ToolSource] = (),
         store: Store | None = None,
         features: Sequence[Feature] = (),
+        plugins: Sequence[Plugin] = (),
         notice: Callable[[str], None] = lambda _text: None,
         adopts_orphans: bool = False,
         listening: bool = False,
@@ -155,6 +159,7 @@ class Engine:
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
         )
+        self._plugins = tuple(plugins)
         self._housekeeping = Housekeeping(self.sessions, where, env, clock)
         self.multiplexer = Multiplexer(
             sessions=SessionSource(
@@ -306,6 +311,7 @@ class Engine:
             options = _named_from(here, options)
         _refuse_wide(cwd, options, self._env)
         settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
+        settings, plugged = self._with_plugins(settings)
         if settings.require_trust:
             from bridle.app.project_trust import require_trust
 
@@ -337,6 +343,7 @@ class Engine:
                     held_by=held_by,
                     unjudged=past.unjudged,
                     kept_until=past.kept_until,
+                    plugged=plugged,
                 ),
             )
             ready.session.journal.originator = client.id
@@ -359,9 +366,18 @@ class Engine:
             raise
         self._known_of[log.session] = services.known
         self._housekeeping.begin(cwd, services.notes)
-        return self._run_of(log, ready, settings.idle_timeout_s)
+        return self._run_of(log, ready, settings.idle_timeout_s, plugged)
 
-    def _run_of(self, log: OpenLog, ready: ReadySession, idle_s: float) -> Run:
+    def _with_plugins(self, settings: SessionSettings) -> tuple[SessionSettings, tuple[Feature, ...]]:
+        """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
+        if settings.plugin_tiers is None and not self._plugins:
+            return settings, ()
+        from bridle.app.plugins import session_plugins
+
+        settings, loaded = session_plugins(settings, self._plugins)
+        return settings, tuple(plugin.feature for plugin in loaded)
+
+    def _run_of(self, log: OpenLog, ready: ReadySession, idle_s: float, plugged: tuple[Feature, ...]) -> Run:
         async def stays() -> bool:
             """A pinned session stays for as long as the engine runs."""
             return (await self.sessions.find(log.session)).pinned
@@ -387,6 +403,8 @@ class Engine:
             session=ready.session,
             tools=tools,
             grants=grants,
+            added_slash=tuple(command for feature in plugged for command in feature.slash),
+            queries={(feature.name, query.verb): query for feature in plugged for query in feature.queries},
             idle_s=idle_s,
             stays=stays,
             release=release,

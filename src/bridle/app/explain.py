@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,9 @@ from bridle.shell.command_facts import Understand
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
+
+if TYPE_CHECKING:
+    from bridle.plugin.loading import LoadedPlugin
 
 
 class PossibleAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +109,18 @@ def standing(
     where, options = folders(env), options or SessionOptions()
     cwd = os.path.realpath(cwd)
     settings = session_settings(options, where=where, cwd=cwd, env=env)
+    plugins: tuple[LoadedPlugin, ...] = ()
+    if settings.plugin_tiers is not None:
+        from bridle.app.plugins import session_plugins
+
+        settings, plugins = session_plugins(settings)
     chosen = mode or settings.mode
     saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
     tools = (*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen))
     registry = session_registry(settings, mode=lambda: chosen)
     registry.replace(BUILTIN.scope, tools, BUILTIN)
+    for plugin in plugins:
+        registry.replace(plugin.name, plugin.feature.tools, plugin.feature.origin)
     made = gates(
         settings,
         registry,

@@ -23,6 +23,7 @@ from bridle.providers.model_facts import ModelFacts
 if TYPE_CHECKING:
     from bridle.control.multiplex import ClientSight
     from bridle.engine.features import Joined
+    from bridle.engine.slash_command import SlashCommand
     from bridle.engine.tools import Registry
     from bridle.providers.known_models import KnownModels
     from bridle.safety.grants import Grant
@@ -66,8 +67,9 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
             return q.GrantList(grants=sight.live[session].run.grants())
-        case q.ListSlash():
-            return q.SlashList(commands=_slash(sources.features))
+        case q.ListSlash(session=session):
+            added = () if session is None else sight.live[session].run.added_slash
+            return q.SlashList(commands=_slash((*sources.features.slash, *added)))
         case q.ListProfiles():
             from bridle.config.profiles import profile_names
 
@@ -86,13 +88,26 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
                 disk_has_room=sources.store.enough(),
                 sandbox=sources.sandbox(),
             )
-        case q.CustomQuery(namespace=namespace, verb=verb):
-            known = sources.features.queries.get((namespace, verb))
-            if known is None:
-                raise CommandRefused("NotSupported", what=f"The query {namespace}.{verb}")
-            return q.CustomAnswer(payload=await known.answer(query))
+        case q.CustomQuery():
+            return await _custom(sources, query, sight)
         case _:
             assert_never(query)
+
+
+async def _custom(sources: Sources, query: q.CustomQuery, sight: ClientSight) -> q.CustomAnswer:
+    """The answer of the feature from outside that has this name; that of a plugin is given in its session."""
+    name, live = (query.namespace, query.verb), sight.live.get(query.session or "")
+    known = live.run.queries.get(name) if live is not None else None
+    known = known or sources.features.queries.get(name)
+    if known is None:
+        raise CommandRefused("NotSupported", what=f"The query {query.namespace}.{query.verb}")
+    try:
+        return q.CustomAnswer(payload=await known.answer(query))
+    except BridleError:
+        raise
+    except Exception as fault:
+        problem = f"{type(fault).__name__}: {fault}"
+        raise CommandRefused("FeatureFailed", feature=query.namespace, problem=problem) from fault
 
 
 # Sessions
@@ -263,13 +278,13 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
     )
 
 
-def _slash(features: Joined) -> tuple[q.SlashEntry, ...]:
+def _slash(added: Iterable[SlashCommand]) -> tuple[q.SlashEntry, ...]:
     from bridle.app.session_undo import UNDO_DOES
     from bridle.commands.git_commands import GIT_DOES
     from bridle.commands.prompts import DOES
     from bridle.context.compaction_layer import COMPACT_DOES
 
-    others = {command.name: command.does for command in features.slash}
+    others = {command.name: command.does for command in added}
     known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES, others)
     return tuple(q.SlashEntry(name=name, does=does) for some in known for name, does in some.items())
 

@@ -71,7 +71,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
 
     `held_by` is what people are told holds its commands; empty: nobody knows yet.
     `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
-    the fold of the log is kept.
+    the fold of the log is kept. `plugged` are the plugins of this session.
     """
 
     log: OpenLog
@@ -83,6 +83,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     held_by: str
     unjudged: InterruptedRun | None = None
     kept_until: int = 0
+    plugged: tuple[Feature, ...] = ()
 
 
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):

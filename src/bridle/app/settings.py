@@ -93,7 +93,8 @@ class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a session is composed from. `secret_files`: None where the built-in list holds.
 
-    `unused` are settings that somebody has written and nothing uses yet.
+    `unused` are settings that somebody has written and nothing uses yet. `plugin_tiers` are there where something is
+    said about plugins: they read it themselves.
     """
 
     options: SessionOptions
@@ -111,6 +112,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str
     warnings: tuple[str, ...]
     unused: tuple[str, ...] = ()
+    plugin_tiers: Tiers | None = None
     profile: str = "default"
     permission_timeout_s: float = PERMISSION_TIMEOUT_S
     hooks: HookSettings = HookSettings()
@@ -180,6 +182,7 @@ def session_settings(
         instructions="\n\n".join(filter(None, (tiers.get("instructions"), options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
         unused=tiers.unused,
+        plugin_tiers=tiers if tiers.get("plugins") else None,
         profile=tiers.get("profile"),
         permission_timeout_s=float(tiers.get("permissions.timeout_s")),
         hooks=HookSettings(

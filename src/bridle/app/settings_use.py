@@ -5,8 +5,8 @@ The table of settings knows types. A session would refuse or say these; whoever 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import awaited, nearest
@@ -39,7 +39,9 @@ def all_problems(tiers: Tiers) -> list[Problem]:
     """Everything a session would refuse or say, errors first. Whose types are wrong is not looked at further."""
     found = list(tiers.problems)
     if not any(problem.severity == "error" for problem in found):
-        found += (*_hooks(tiers), *_rules(tiers), *_levels(tiers), *_not_used_yet(tiers))
+        plugins = _plugins(tiers)
+        found += plugins.problems
+        found += (*_hooks(tiers), *_rules(tiers, plugins.tools), *_levels(tiers), *_not_used_yet(tiers))
     return sorted(found, key=lambda problem: problem.severity != "error")
 
 
@@ -55,7 +57,29 @@ def _hooks(tiers: Tiers) -> Iterator[Problem]:
             yield _problem(entry.origin, "hooks", bad.problem, "error" if scope == "user" else "warning")
 
 
-def _rules(tiers: Tiers) -> Iterator[Problem]:
+class _Plugins(NamedTuple):
+    """What is to be said of the plugins that are listed, and the tools they bring."""
+
+    problems: Sequence[Problem] = ()
+    tools: tuple[str, ...] = ()
+
+
+def _plugins(tiers: Tiers) -> _Plugins:
+    if tiers.get("plugins") is None:
+        return _Plugins()
+    from bridle.plugin.loading import as_problem, idle_sections, load_plugins
+
+    try:
+        loaded = load_plugins(tiers)
+    except BridleError as refused:
+        return _Plugins([as_problem(tiers, refused)])
+    idle = idle_sections(tiers, [plugin.name for plugin in loaded])
+    said = [warning for plugin in loaded for warning in plugin.warnings]
+    tools = tuple(tool.name for plugin in loaded for tool in plugin.feature.tools)
+    return _Plugins([*said, *idle], tools)
+
+
+def _rules(tiers: Tiers, plugged: tuple[str, ...]) -> Iterator[Problem]:
     written = tiers.written("permissions.rules")
     listed = [
         (key, text, source.origin((key, index)))
@@ -69,7 +93,7 @@ def _rules(tiers: Tiers) -> Iterator[Problem]:
     from bridle.tools.builtin import kept_schemas
     from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
-    tools = (*kept_schemas(), EXIT_PLAN_MODE)
+    tools = (*kept_schemas(), EXIT_PLAN_MODE, *plugged)
     for entry in written:
         rule = Rule(tool=entry.value["tool"], verdict=entry.value["verdict"])
         for _, problem in rules_without_a_tool([rule], tools):

@@ -280,6 +280,20 @@ def _config(found: _Found) -> Iterable[DoctorRow]:
     ]
 
 
+def _plugins(found: _Found) -> Iterable[DoctorRow]:
+    """What each plugin adds. One that cannot be used is a fault of the settings that list it."""
+    if not found.tiers.get("plugins.enabled"):
+        return
+    from bridle.plugin.loading import load_plugins
+
+    try:
+        loaded = load_plugins(found.tiers)
+    except BridleError:
+        return
+    for plugin in loaded:
+        yield DoctorRow("ok", "plugin", f"{plugin.name} {plugin.version}: {plugin.adds()}")
+
+
 def _terminal(found: _Found) -> Iterable[DoctorRow]:
     if not sys.stdout.isatty():
         return [DoctorRow("skip", "terminal", "the output does not go to one")]
@@ -314,6 +328,7 @@ CHECKS: Mapping[str, Callable[[_Found], Iterable[DoctorRow]]] = {
     "secrets": _secrets,
     "sandbox": _sandbox,
     "config": _config,
+    "plugins": _plugins,
     "terminal": _terminal,
 }
 """Every part that is looked at, in the order of the screen."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from bridle.base.visible import visible
+from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
+from bridle.config.tiers import Tiers
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
@@ -28,11 +31,21 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     safety_notes: tuple[str, ...]
 
 
-def tools(parsed: argparse.Namespace) -> int:
+def tools(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     listed = [_row(tool, BUILTIN) for tool in builtin_tools(Jobs(_nothing))]
+    listed += _of_plugins(settings_here(parsed, env))
     if parsed.json:
         return say_json(listed)
     return say("\n".join(_lines(listed)) + "\n")
+
+
+def _of_plugins(tiers: Tiers) -> list[ToolRow]:
+    if not tiers.get("plugins.enabled"):
+        return []
+    from bridle.plugin.loading import load_plugins
+
+    loaded = load_plugins(tiers)
+    return [_row(tool, plugin.feature.origin) for plugin in loaded for tool in plugin.feature.tools]
 
 
 def _row(tool: Tool, origin: ToolOrigin) -> ToolRow:

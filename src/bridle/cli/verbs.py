@@ -55,7 +55,7 @@ def run_verb(arguments: list[str]) -> int:
             case "tools":
                 from bridle.cli.tools import tools
 
-                return tools(parsed)
+                return tools(parsed, os.environ)
             case "config":
                 from bridle.cli.config import config
 

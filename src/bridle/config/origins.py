@@ -150,7 +150,9 @@ def settable(key: str) -> NamedSetting:
         if name is None or node.listed is not None:
             raise ValueError(unknown_clause(node, (*path, part)))
         path = (*path, name)
-        node = node.named or node.children[name]
+        child = node.child(name)
+        assert child is not None, "the name is canonical"
+        node = child
     if node.setting is None and node.listed is None:
         names = ", ".join(f"{key}.{child}" for child in node.children if child != "*") or f"{key}.NAME"
         raise ValueError(f"{shown(key)} is a section; name one of its settings ({names})")

@@ -76,6 +76,10 @@ class Node(msgspec.Struct, kw_only=True):
         """What stands under every name, where people choose the names."""
         return self.children.get("*")
 
+    def child(self, name: str) -> Node | None:
+        """What stands under a name: ours where there is one, else what stands under every name."""
+        return self.children.get(name) or self.named
+
     @property
     def listed(self) -> Node | None:
         """What every entry looks like, where there is a list of tables."""
@@ -130,6 +134,7 @@ HOSTS = ValueKind(
     wanted="a list of hosts like example.org, *.example.com or example.com:8443", accepts=_are_hosts
 )
 TEXT_MAP = ValueKind(wanted="a table of texts", accepts=_is_text_map)
+PLAIN = ValueKind(wanted="a plain value", accepts=_is_plain)
 PLAIN_MAP = ValueKind(wanted="a table of plain values", accepts=_is_plain_map)
 FLAG = ValueKind(wanted="true or false", accepts=lambda value: isinstance(value, bool))
 WHOLE = ValueKind(
@@ -387,6 +392,8 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether the failure of your own hook stops a call.",
         default="closed",
     ),
+    Setting("plugins.enabled", TEXTS, "The installed plugins to load. Each runs as a part of Bridle."),
+    Setting("plugins.*.*", PLAIN, "A setting of a plugin, which says itself what it takes."),
     Setting("mcp_servers.*.command", COMMAND, "What starts the server.", awaits=SERVERS),
     Setting("mcp_servers.*.args", TEXTS, "More words for the command.", awaits=SERVERS),
     Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True, awaits=SERVERS),
@@ -454,7 +461,7 @@ def node_at(path: Iterable[str | int]) -> Node | None:
     """The node that describes a place; None where the table knows nothing."""
     node = tree()
     for part in path:
-        child = node.listed if isinstance(part, int) else (node.named or node.children.get(part))
+        child = node.listed if isinstance(part, int) else node.child(part)
         if child is None:
             return None
         node = child

@@ -81,7 +81,8 @@ def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: SettingPat
     names = values if node.named is not None else [name for name in node.children if name in values]
     for name in names:
         path = (*place, name)
-        child = node.named or node.children[name]
+        child = node.child(name)
+        assert child is not None, "the values are checked"
         if child.listed is not None and child.key in JOINED:
             for index, entry in enumerate(tiers.written(child.key)):
                 yield SettingRow(key=f"{child.key}[{index}]", value=_plain(entry.value), origin=entry.origin)

@@ -92,7 +92,8 @@ class _Folding:
                 continue
             if line is not None:
                 self.found[path] = line
-            child = node.named or node.children[name]
+            child = node.child(name)
+            assert child is not None, "the name is canonical"
             table[name] = self._value(child, value, path, (*written_place, spelled))
         return table
 
@@ -147,8 +148,8 @@ class _Checking:
     def section(self, node: Node, values: Table, path: SettingPath) -> Table:
         kept: Table = {}
         for name, value in values.items():
-            child = node.named or node.children[name]
-            place = (*path, name)
+            child, place = node.child(name), (*path, name)
+            assert child is not None, "the values are folded"
             if child.setting is not None:
                 if self._takes(child.setting, value, place):
                     kept[name] = value

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bridle.base.web import JudgedFetch
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import Store
+    from bridle.plugin.contract import Plugin
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -111,6 +112,7 @@ async def harness(
     tools: Sequence[Tool | ToolSource] = (),
     store: Store | None = None,
     features: Sequence[Feature] = (),
+    plugins: Sequence[Plugin] = (),
     waits_for_room: bool = False,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
@@ -118,9 +120,9 @@ async def harness(
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones, and `features`, of which the
-    layers stand in open slots. `store` keeps the sessions in place of the encrypted database. `waits_for_room`: on a
-    full disk somebody is there to make room.
+    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones, and `features` and `plugins`, of
+    which the layers stand in open slots. `store` keeps the sessions in place of the encrypted database.
+    `waits_for_room`: on a full disk somebody is there to make room.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
@@ -135,6 +137,7 @@ async def harness(
             fetch=fetch,
             tools=tools,
             store=store,
+            plugins=plugins,
             features=features,
             waits_for_room=waits_for_room,
         )

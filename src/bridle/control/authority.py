@@ -262,6 +262,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "ListTools": None,
     "ListGrants": None,
     "ListModels": None,
+    "ListSlash": None,
     "CustomQuery": None,
 }
 """What takes an attachment to the session it names, where it names one; each with who may ask for what."""
@@ -276,7 +277,6 @@ FOR_ALL: Mapping[str, Check | None] = {
     "ListSessions": None,
     "DescribeSession": None,
     "SearchSessions": None,
-    "ListSlash": None,
     "ListProfiles": None,
     "SumCosts": None,
     "CheckHealth": None,

@@ -7,7 +7,7 @@ or the end of the program, goes through `end`: nothing else gives a log back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -20,6 +20,8 @@ from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import EndCause
 
 if TYPE_CHECKING:
+    from bridle.engine.features import FeatureQuery
+    from bridle.engine.slash_command import SlashCommand
     from bridle.protocol.queries import GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
 
@@ -31,12 +33,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
-    without asking beyond its rules.
+    without asking beyond its rules. `added_slash` and `queries` are what plugins add to it.
     """
 
     session: Session
     tools: Callable[[], tuple[ToolEntry, ...]]
     grants: Callable[[], tuple[GrantEntry, ...]]
+    added_slash: tuple[SlashCommand, ...] = ()
+    queries: Mapping[tuple[str, str], FeatureQuery] = {}
     idle_s: float
     stays: Callable[[], Awaitable[bool]]
     release: Callable[[], Awaitable[None]]

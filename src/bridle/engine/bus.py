@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -43,6 +43,12 @@ class Bus:
         self._error: BaseException | None = None
         self.at_close: Callable[[], None] = lambda: None
         """Hears that no more events will come."""
+        self._watched: Collection[str] = ()
+        self._hear: Callable[[Envelope], None] = lambda _envelope: None
+
+    def watch(self, kinds: Collection[str], hear: Callable[[Envelope], None]) -> None:
+        """`hear` hears of durable events of these kinds, before readers do. It returns at once and raises nothing."""
+        self._watched, self._hear = kinds, hear
 
     def publish(self, envelope: Envelope, payload: bytes) -> None:
         if len(payload) <= self._ring_bytes:
@@ -52,6 +58,8 @@ class Bus:
             self._ring.append(with_payload(msgspec.structs.replace(envelope, event=_TOO_LARGE), b""))
         if envelope.id is not None:
             self._next_id = envelope.id + 1
+            if envelope.kind in self._watched:
+                self._hear(envelope)
         while len(self._ring) > self._ring_events or self._bytes > self._ring_bytes:
             self._drop_oldest()
         self.wake()

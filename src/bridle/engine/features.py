@@ -210,10 +210,10 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
 
 
 def watch_with(
-    joined: Joined, emit: Callable[[Degraded], object]
+    features: Iterable[Feature], emit: Callable[[Degraded], object]
 ) -> tuple[frozenset[str], Callable[[Envelope], None]]:
     """The kinds that listeners hear of, and what hears them all. One that fails is told of by `emit` and let go."""
-    listening = [(feature.name, one) for feature in joined.features for one in feature.listeners]
+    listening = [(feature.name, one) for feature in features for one in feature.listeners]
 
     def hear(envelope: Envelope) -> None:
         for entry in tuple(listening):
@@ -225,7 +225,9 @@ def watch_with(
             except Exception as fault:  # noqa: BLE001  the boundary: who only listens must not end what is recorded
                 listening.remove(entry)
                 data = {"feature": name, "problem": f"{type(fault).__name__}: {fault}"}
-                emit(Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data)))
+                lost = Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data))
+                with suppress(StoreError):  # whoever follows the session is told of that
+                    emit(lost)
 
     return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 class AskPerson(Protocol):
     async def __call__(self, question_id: str, question: late.AnyQuestion, /) -> late.AnyAnswer | None:
-        """Puts the question with this id to whoever may answer; None when nobody can or nobody came."""
+        """Puts the question with this id to whoever may answer; None when nobody can or nobody came.
+
+        Raises: `StoreError` where it cannot be recorded.
+        """
         ...
 
 
@@ -94,6 +97,8 @@ class Wire(Protocol):
     Messages are encoded once each and joined with commas, so a step costs what is new, not what there is. A head that
     does not end with `[` has put something of its own into the list; a comma follows it. `canonical_form_version` is
     that of the messages it translates; the engine asserts that it is the current one.
+
+    Raises: nothing. What an endpoint has no word for is left out or said in words.
     """
 
     canonical_form_version: ClassVar[int]
@@ -128,13 +133,13 @@ class Provider(Protocol):
         """Sends the request and yields a part for every read that brings one, or a sign of life. Closing the iterator
         ends the request at once. A provider whose attribute `patience` is a `Patience` is waited for as long as that.
 
-        Raises `ProviderError` with a stable reason; nothing is retried here.
+        Raises: `ProviderError` with a stable reason; nothing is retried here.
         """
         ...
 
 
 class ListedModel(Protocol):
-    """A model as its provider lists it."""
+    """A model as its provider lists it. Raises: nothing."""
 
     @property
     def name(self) -> str: ...
@@ -147,7 +152,10 @@ class ChoosableProvider(Provider, Protocol):
     """
 
     async def models(self) -> Sequence[ListedModel]:
-        """The models it has now, each once. Never a paid call. Raises `ProviderError`."""
+        """The models it has now, each once. Never a paid call.
+
+        Raises: `ProviderError` with a stable reason.
+        """
         ...
 
     def token_count(self, messages: Sequence[Message]) -> int:
@@ -161,8 +169,9 @@ class ChoosableProvider(Provider, Protocol):
 class SessionLog(Protocol):
     """The open log of one session, appended to only by the holder of its run lock.
 
-    Ids start at 1 and have no gaps. Appending never waits: rows are committed a few milliseconds later, in order. Once
-    writing has failed, every later call raises `StoreError`.
+    Ids start at 1 and have no gaps. Appending never waits: rows are committed a few milliseconds later, in order.
+
+    Raises: `StoreError`, from every call once writing has failed.
     """
 
     @property
@@ -241,7 +250,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Room(Protocol):
-    """How it stands with the disk the log is on."""
+    """How it stands with the disk the log is on. Raises: nothing."""
 
     def enough(self) -> bool:
         """Whether there is room for the record of a call, and nothing waits to be written."""
@@ -295,6 +304,8 @@ Hosts: TypeAlias = Mapping[Literal["reached", "refused"], Sequence[str]]
 
 
 class Process(Protocol):
+    """One that was started. Raises: nothing but, from `wait`, what whoever took its output raised."""
+
     @property
     def pid(self) -> int: ...
     @property
@@ -339,6 +350,8 @@ class Spawn(Protocol):
 
     `stdin` is sent and closed; an `InputPipe` stays open. A process that is talked with for long is opened by
     `services.Server`.
+
+    Raises: `CannotStart`, with why, where it does not run or nothing would hold it as the policy wants.
     """
 
     @property

@@ -38,7 +38,7 @@ class Service(Protocol):
     @property
     def name(self) -> str: ...
     async def start(self) -> None:
-        """Returns once it is up. May take long: the session does not wait. Raises what keeps it from running."""
+        """Returns once it is up. May take long: the session does not wait. Raises: what keeps it from running."""
         ...
 
     async def stop(self) -> None:
@@ -61,7 +61,8 @@ class SessionDoor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolSource(Protocol):
-    """Something that brings tools which may change while a session runs: a server, a plugin."""
+    """Something that brings tools which may change while a session runs: a server, a plugin. Raises: nothing; what
+    goes wrong is said by the health of its service."""
 
     @property
     def name(self) -> str: ...

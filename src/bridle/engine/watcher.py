@@ -19,7 +19,10 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watcher(Protocol):
-    """Told of the moments of a session. It may stop an input; everything else it only sees, when it is in the log."""
+    """Told of the moments of a session. It may stop an input; everything else it only sees, when it is in the log.
+
+    Raises: nothing. What goes wrong while it watches it says itself.
+    """
 
     async def input_submitted(self, prompt: str) -> Submitted: ...
     async def tool_ended(self, call: ToolCall, result: ToolResult) -> None: ...

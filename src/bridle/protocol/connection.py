@@ -30,12 +30,17 @@ class Connection(Protocol):
         ...
 
     async def send(self, command: AnyCommand) -> Accepted:
-        """Hands a command over. Raises `BridleError` with a stable reason when it is not taken."""
+        """Hands a command over.
+
+        Raises: `BridleError` with a stable reason when it is not taken.
+        """
         ...
 
     async def ask(self, query: Query[A]) -> A:
-        """What is so right now; nothing changes by it. Raises `BridleError` with a stable reason when nobody may know,
-        or nobody does."""
+        """What is so right now; nothing changes by it.
+
+        Raises: `BridleError` with a stable reason when this client may not know, or nobody does.
+        """
         ...
 
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:

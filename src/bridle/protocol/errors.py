@@ -218,6 +218,7 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ServiceFailed": Sentence("{service} could not be started ({problem})."),
     "ServiceBack": Sentence("{service} is running again."),
+    "BadPlugin": Sentence('{where}: the plugin "{plugin}" cannot be used: {problem}.', 2),
     "FeatureConflict": Sentence(
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
     ),

@@ -171,7 +171,9 @@ class SlashList(QueryAnswer, frozen=True):
 
 
 class ListSlash(Query[SlashList], frozen=True):
-    pass
+    """With `session`, also the commands that plugins add to it."""
+
+    session: str | None = None
 
 
 class ProfileList(QueryAnswer, frozen=True):

@@ -18,8 +18,8 @@ class EngineInfo(msgspec.Struct):
     prompts: tuple[SlashEntry, ...] = ()
     models: dict[str, ModelEntry] = {}
 
-    async def learn_commands(self, connection: Connection) -> None:
-        self.prompts = (await connection.ask(ListSlash())).commands
+    async def learn_commands(self, connection: Connection, session: str) -> None:
+        self.prompts = (await connection.ask(ListSlash(session=session))).commands
 
     async def learn_models(self, connection: Connection, session: str, names: Iterable[str]) -> None:
         """Asks anew: what a server says of its models may be known since the last request only."""

@@ -165,7 +165,7 @@ class _Client:
         self._first_prompt = first_prompt
         with self._terminal.listening(self._on_keys, self._on_input_over), self._signals():
             self._start(self._outbox.run())
-            await self._info.learn_commands(self._connection)
+            await self._info.learn_commands(self._connection, session)
             await self._open(session, opened_at)
             try:
                 code = await self._left
