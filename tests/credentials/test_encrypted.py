@@ -343,11 +343,11 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 WRITER = """
 import sys
 from bridle.credentials.encrypted import EncryptedStore
-from bridle.credentials.locks import Keys
+from bridle.credentials.locks import LockKeys
 from bridle.credentials.records import ApiKey
 path, key_path, name = sys.argv[1:]
 for number in range(15):
-    EncryptedStore(path, Keys(env={}, key_path=key_path)).put(ApiKey(provider=f"{name}{number}", secret="x" * 8))
+    EncryptedStore(path, LockKeys(env={}, key_path=key_path)).put(ApiKey(provider=f"{name}{number}", secret="x" * 8))
 """
 
 

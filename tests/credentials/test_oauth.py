@@ -419,13 +419,13 @@ from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
-from bridle.credentials.locks import Keys
+from bridle.credentials.locks import LockKeys
 from bridle.credentials.oauth import OAuthClient
 from bridle.credentials.token_renewal import Renewal
 
 async def main(path, key_path, lock_path, token_url):
     connections = HttpConnections(env={}, clock=SystemClock())
-    store = EncryptedStore(path, Keys(env={}, key_path=key_path))
+    store = EncryptedStore(path, LockKeys(env={}, key_path=key_path))
     renewal = Renewal(store, lock_path=lock_path, clock=SystemClock(), post=form_post(lambda: connections))
     client = OAuthClient(client_id="bridle-test", token_url=token_url, device_url=token_url)
     print((await renewal.current("work", client)).access_token)

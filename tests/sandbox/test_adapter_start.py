@@ -455,13 +455,13 @@ def test_a_command_at_the_gate_does_not_run_because_the_engine_was_killed(tmp_pa
 _SLOW_ENGINE = """
 import asyncio, os, sys
 from bridle.base.processes import Processes
-from bridle.sandbox.gate import Gate, Prepared
+from bridle.sandbox.gate import Gate, PreparedMounts
 
 async def main(program, workspace):
     def prepare():
         root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         mounts = ["--bind", workspace, workspace, "--tmpfs", f"{workspace}/AGENTS.md"]
-        return Prepared([*root, *gate.wait, *mounts], sys.stdin.read, lambda: None)
+        return PreparedMounts([*root, *gate.wait, *mounts], sys.stdin.read, lambda: None)
 
     gate = Gate(prepare)
     process = await Processes().start(
