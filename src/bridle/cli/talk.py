@@ -27,10 +27,10 @@ from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.trust import review_settings
 from bridle.cli.unlock import unlocked
+from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.picker import Deed, Listed, Picker
+from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
-from bridle.clients.line.client_services import Reach
-from bridle.clients.line.start_info import Facts
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
@@ -95,8 +95,12 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 connection,
                 create,
                 terminal,
-                facts=_facts(folder, env, _with_key(model_from, engine, create, env)),
-                reach=_reach(folder, env),
+                services=_services(folder, env),
+                start=StartInfo(
+                    version=__version__,
+                    branch=_branch(folder),
+                    model_from=_with_key(model_from, engine, create, env),
+                ),
                 first_prompt=" ".join(parsed.prompt) or None,
             )
         finally:
@@ -213,24 +217,9 @@ def _folder_of(create: CreateSession, store: SessionStore) -> str:
     return next(resumed, os.path.realpath(create.cwd))
 
 
-def _facts(cwd: str, env: Mapping[str, str], model_from: str) -> Facts:
-    history = PromptHistory(folders(env).state, cwd)
-    return Facts(
-        clock=SystemClock(),
-        version=__version__,
-        folder=_folder(cwd, env),
-        branch=_branch(cwd),
-        model_from=model_from,
-        history=history.prompts(),
-        save_prompt=history.add,
-        is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
-        cwd=cwd,
-        home=env.get("HOME", ""),
-    )
-
-
-def _reach(cwd: str, env: Mapping[str, str]) -> Reach:
+def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
     state = folders(env).state
+    history = PromptHistory(state, cwd)
 
     async def edit(text: str) -> str | None:
         from bridle.cli.drafts import edited
@@ -257,7 +246,17 @@ def _reach(cwd: str, env: Mapping[str, str]) -> Reach:
 
         return paths_below(cwd)
 
-    return Reach(paths=paths, edit=edit, save=save, promote=promote)
+    return ClientServices(
+        clock=SystemClock(),
+        home=env.get("HOME", ""),
+        history=history.prompts(),
+        save_prompt=history.add,
+        is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
+        paths=paths,
+        edit=edit,
+        save=save,
+        promote=promote,
+    )
 
 
 def _folder(cwd: str, env: Mapping[str, str]) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.clients.interaction.controller import MARK
 from bridle.clients.line.client import talk
-from bridle.clients.line.footer import MARK
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import SilentModel, scripted
@@ -31,7 +31,7 @@ from clients.line.line_kit import (
     Scene,
     at_terminal,
     commands,
-    facts,
+    services,
 )
 
 
@@ -277,7 +277,9 @@ async def test_ctrl_z_gives_the_terminal_back_while_it_is_stopped() -> None:
         look=COLOURLESS,
         stop=lambda: modes.append(termios.tcgetattr(person.slave)[3]),
     )
-    task = asyncio.create_task(talk(scene, CreateSession(cwd="/work"), terminal, facts=facts(FakeClock())))
+    task = asyncio.create_task(
+        talk(scene, CreateSession(cwd="/work"), terminal, services=services(FakeClock()))
+    )
     try:
         await person.sees("Type what you want")
         person.type("a draft\x1a")
@@ -323,7 +325,9 @@ async def piped(text: str, model: Provider) -> str:
         os.close(in_write)
         terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
         assert (
-            await asyncio.wait_for(talk(connection, create, terminal, facts=facts(FakeClock())), DEADLINE_S)
+            await asyncio.wait_for(
+                talk(connection, create, terminal, services=services(FakeClock())), DEADLINE_S
+            )
             == 0
         )
         os.close(out_write)
@@ -345,7 +349,9 @@ async def test_a_line_that_waits_in_a_pipe_does_not_answer_the_question_that_com
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
-    task = asyncio.create_task(talk(scene, CreateSession(cwd="/work"), terminal, facts=facts(FakeClock())))
+    task = asyncio.create_task(
+        talk(scene, CreateSession(cwd="/work"), terminal, services=services(FakeClock()))
+    )
     assert b"Bridle" in await asyncio.to_thread(os.read, out_read, 65536)
     os.write(in_write, b"y\n")
     request = e.PermissionRequested(call_id="call_1", tool="bash", input={}, risk="shell", why="")
@@ -368,7 +374,7 @@ async def test_lines_sent_before_a_second_question_was_printed_do_not_answer_it(
         connection = session.engine.connect(name="line", answers=True)
         create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
         terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
-        task = asyncio.create_task(talk(connection, create, terminal, facts=facts(FakeClock())))
+        task = asyncio.create_task(talk(connection, create, terminal, services=services(FakeClock())))
         os.write(in_write, b"go\n")
         written = b""
         while b"Run this command?" not in written:
@@ -391,7 +397,7 @@ PROGRAM = """
 import asyncio, os, sys
 from bridle.base.clock import SystemClock
 from bridle.clients.line.client import talk
-from bridle.clients.line.start_info import Facts
+from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.conformance.harness import harness
 from bridle.conformance.fake_models import SilentModel
@@ -403,7 +409,7 @@ async def main():
         connection = session.engine.connect(name="line", answers=True)
         create = CreateSession(cwd=session.folder, model=f"{model.name}:scripted")
         terminal = Terminal(look=look_of(os.environ, terminal=True))
-        return await talk(connection, create, terminal, facts=Facts(clock=SystemClock()))
+        return await talk(connection, create, terminal, services=ClientServices(clock=SystemClock()))
 
 sys.exit(asyncio.run(main()))
 """
