@@ -96,6 +96,23 @@ async def test_what_was_typed_ahead_never_approves() -> None:
         assert not Path(session.folder, "it-ran").exists()
 
 
+async def test_a_question_that_waits_is_put_to_somebody_who_comes_later() -> None:
+    model = scripted(call("bash", command="touch it-ran"), say("Done."))
+    async with harness(model, answers=True) as session:
+        await session.send("go")
+        await session.until(e.PermissionRequested)
+        connection = session.engine.connect(name="line", answers=True)
+        async with at_terminal(connection, CreateSession(cwd=session.folder, resume=session.id)) as (
+            person,
+            _,
+        ):
+            await person.sees("Run this command?", "touch it-ran")
+            await person.types("y\r", then="allowed by you")
+            await person.sees("Done.")
+        assert Path(session.folder, "it-ran").exists()
+        await connection.close()
+
+
 @pytest.mark.parametrize("typed", ["y\r", "\x1b[200~y\r\x1b[201~", "y\ry\r\t", "all\ry"])
 async def test_bytes_already_sent_when_a_question_arrives_stay_the_persons(typed: str) -> None:
     scene = Scene(e.SessionCreated(log="log_1", cwd="/work"))
