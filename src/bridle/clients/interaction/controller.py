@@ -26,7 +26,7 @@ from bridle.clients.interaction.effects import (
     WaitOver,
 )
 from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.intents import ChooseSession, Intent, NextMode, RunCommand, Stop
+from bridle.clients.interaction.intents import ChooseSession, Intent, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.parse import Shell, Slash, Words, parse
 from bridle.clients.interaction.question_card import Question, permission_question, setting_of
 from bridle.clients.interaction.question_forms import asked_question
@@ -148,8 +148,8 @@ class Controller:
             case Send():
                 return self._submit(intent)
             case Decided(stop=stop):
-                return (*self._questions.decided(intent), *(self.handle(Stop()) if stop else ()))
-            case Stop():
+                return (*self._questions.decided(intent), *(self.handle(StopTurn()) if stop else ()))
+            case StopTurn():
                 return (CancelTurn(session=self.session),) if self.view.running else ()
             case NextMode():
                 return (SetMode(session=self.session, mode=slash_table.next_mode(self.view.mode)),)

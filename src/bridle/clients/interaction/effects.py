@@ -49,7 +49,7 @@ class SessionReady(msgspec.Struct, frozen=True):
     back: str = ""
 
 
-class AskPerson(msgspec.Struct, frozen=True):
+class PutQuestion(msgspec.Struct, frozen=True):
     """A question comes in front of the person; `position` is its place among those that wait."""
 
     question: Question
@@ -107,7 +107,7 @@ ClientEffect: TypeAlias = (
     | RememberPrompt
     | EnterSession
     | SessionReady
-    | AskPerson
+    | PutQuestion
     | CloseQuestion
     | Waiting
     | WaitOver

@@ -13,7 +13,7 @@ from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.composer import Send
 
 
-class Stop(msgspec.Struct, frozen=True):
+class StopTurn(msgspec.Struct, frozen=True):
     """The running turn is to stop."""
 
 
@@ -34,4 +34,4 @@ class ChooseSession(msgspec.Struct, frozen=True):
     id: str
 
 
-Intent: TypeAlias = Send | Decided | Stop | NextMode | RunCommand | ChooseSession
+Intent: TypeAlias = Send | Decided | StopTurn | NextMode | RunCommand | ChooseSession

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.effects import AskPerson, CloseQuestion, Effect
+from bridle.clients.interaction.effects import CloseQuestion, Effect, PutQuestion
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.question_forms import given_answer
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
@@ -38,7 +38,7 @@ class QuestionQueue:
             return []
         first, total = self._open[0], len(self._open)
         self._asked = first.id
-        return [AskPerson(first, f"1 of {total}" if total > 1 else "")]
+        return [PutQuestion(first, f"1 of {total}" if total > 1 else "")]
 
     def arrived(self, question: Question) -> list[Effect]:
         self._open.append(question)

@@ -14,13 +14,13 @@ from bridle.clients.interaction.card import Hint, Show
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import composer_with, typed
 from bridle.clients.interaction.effects import (
-    AskPerson,
     ClientEffect,
     CloseQuestion,
     CopyText,
     Echo,
     EnterSession,
     PickSession,
+    PutQuestion,
     RememberPrompt,
     Say,
     SessionReady,
@@ -141,7 +141,7 @@ class LineClient:
             case RememberPrompt(send=send):
                 self._router.remember(send.cells)
                 self._services.save_prompt(send.text)
-            case AskPerson(question=question, position=position):
+            case PutQuestion(question=question, position=position):
                 self._ask(question, position)
             case CloseQuestion(why=why):
                 self._router.close()

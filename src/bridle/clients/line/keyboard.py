@@ -13,7 +13,7 @@ from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Send, Wish, WishName, cleared, rewritten, text_of
-from bridle.clients.interaction.intents import ChooseSession, NextMode, Stop
+from bridle.clients.interaction.intents import ChooseSession, NextMode, StopTurn
 from bridle.clients.interaction.key_router import KeyMeaning, KeyRouter
 from bridle.clients.interaction.keys import Key, Press, Text
 from bridle.clients.interaction.picker import Deed, Gone, Listed, Picked, Picker
@@ -98,7 +98,7 @@ class Keyboard:
         self._interrupted_s = now_s
         if self._driver.view.running:
             if stops:
-                self._driver.handle(Stop())
+                self._driver.handle(StopTurn())
             self._footer.hint(_STOPPING)
         elif not self._router.composer.empty:
             self._router.composer = cleared(self._router.composer)
@@ -176,7 +176,7 @@ class Keyboard:
         if not self.leaving:
             return False
         if key == Text("s"):
-            self._driver.handle(Stop())
+            self._driver.handle(StopTurn())
             self._footer.hint("Stopping…", lasting=True)
             return True
         self.leaving = False

@@ -17,13 +17,13 @@ from app.test_spending import PRICED, opened, provider
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.controller import Controller
 from bridle.clients.interaction.effects import (
-    AskPerson,
     CloseQuestion,
     CopyText,
     Echo,
     EnterSession,
     Leave,
     PickSession,
+    PutQuestion,
     RememberPrompt,
     Say,
     SessionReady,
@@ -32,7 +32,7 @@ from bridle.clients.interaction.effects import (
     Waiting,
     WaitOver,
 )
-from bridle.clients.interaction.intents import ChooseSession, NextMode, RunCommand, Stop
+from bridle.clients.interaction.intents import ChooseSession, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.question_card import Choice, Question
 from bridle.clients.interaction.question_queue import QuestionQueue
 from bridle.clients.interaction.view import SessionView
@@ -45,7 +45,7 @@ from bridle.protocol import questions as q
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, SendInput
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
-from clients.headless_kit import Headless, headless
+from clients.interaction.headless_kit import Headless, headless
 
 
 @asynccontextmanager
@@ -204,14 +204,14 @@ async def test_what_is_written_during_a_turn_waits_or_is_said_at_once() -> None:
         assert client.performed[-2:] == [Say("two", "  "), Say("three", "  ")]
         modes = [await client.shows(e.InputAccepted) for _ in range(2)]
         assert [e.text_of(accepted.content) for accepted in modes] == ["two", "three"]
-        client.wants(Stop())
+        client.wants(StopTurn())
         assert (await client.shows(e.TurnEnded)).stop == "cancelled"
         await client.reads("› two")
 
 
 async def test_stopping_where_nothing_runs_sends_nothing() -> None:
     controller = Controller(SessionView("cli_me"), "s")
-    assert controller.handle(Stop()) == ()
+    assert controller.handle(StopTurn()) == ()
     assert controller.handle(RunCommand("stop")) == (Say("No turn is running.", "  "),)
 
 
@@ -414,7 +414,7 @@ def test_one_question_is_in_front_at_a_time_and_is_answered_at_most_once(
                 effects = []
         for effect in effects:
             match effect:
-                case AskPerson(question=asked):
+                case PutQuestion(question=asked):
                     assert front == "", "one at a time"
                     front = asked.id
                 case CloseQuestion(question_id=closed):
