@@ -160,6 +160,24 @@ async def test_a_limit_is_raised_or_holds(tmp_path: Path, key: str, stop: str) -
         assert (await client.shows(e.TurnEnded)).stop == stop
 
 
+async def test_where_the_keys_of_models_come_from_is_asked_of_the_engine(tmp_path: Path) -> None:
+    (tmp_path / "home/config").mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    async with (
+        ModelServer.playing(say("Hi.")) as server,
+        opened(tmp_path / "home", "openai:gpt-5", provider("openai", server), answers=True) as session,
+    ):
+        new = CreateSession(cwd=session.folder, model="openai:gpt-5")
+        async with headless(session.connection, new) as client:
+            assert client.driver.info.key_words("openai") == (
+                "key from OPENAI_API_KEY (also found: OPENROUTER_API_KEY; switch with /model)"
+            )
+            assert client.driver.info.key_words("nobody") == ""
+        resumed = CreateSession(cwd=session.folder, resume=session.id)
+        async with headless(session.connection, resumed) as client:
+            assert client.driver.info.key_words("openai") == "", "who comes back was told"
+
+
 @pytest.mark.parametrize(("key", "told"), [("y", e.UndoApplied), ("n", e.QuestionAnswered)])
 async def test_an_undo_is_asked_for_and_done_or_not(key: str, told: type[e.AnyEvent]) -> None:
     model = scripted(call("write_file", path="new.txt", content="hi"), say("Done."))

@@ -201,6 +201,7 @@ class Scene:
         self.sent: list[AnyCommand] = []
         self.refuse: BridleError | None = None
         self.models: dict[str, q.ModelEntry] = {}
+        self.providers: tuple[q.ProviderEntry, ...] = ()
         self.prompts: tuple[q.SlashEntry, ...] = ()
         self.cwd = "/home/me/code/shop"
         self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
@@ -257,6 +258,8 @@ class Scene:
                 )
             case q.ListSessions():
                 found = q.SessionList(sessions=())
+            case q.ListProviders():
+                found = q.ProviderList(providers=self.providers)
             case q.ListModels(names=names):
                 found = q.ModelList(models=tuple(self.models.get(n, q.ModelEntry(model=n)) for n in names))
             case _:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.fake_clock import FakeClock
@@ -22,6 +23,7 @@ from bridle.engine.ports import ModelText, Provider
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, CreateSession, SendInput
 from bridle.protocol.messages import FileMention, TextBlock
+from bridle.protocol.queries import ProviderEntry
 from bridle.providers.script import call, say, wait
 from clients.line.line_kit import (
     COLOURLESS,
@@ -74,6 +76,19 @@ async def test_a_prompt_given_at_the_start_is_the_first_turn_and_the_person_stay
         assert not task.done()
         await person.types("/exit\r")
         assert await code_of(task) == 0
+
+
+async def test_the_first_lines_say_where_the_key_comes_from_and_what_else_there_is() -> None:
+    scene = Scene(
+        e.SessionCreated(log="log_1", cwd="/work"), e.ModelChanged(provider="work", model="some-model")
+    )
+    scene.providers = (
+        ProviderEntry(name="work", key_from="WORK_KEY"),
+        ProviderEntry(name="other", key_from="OTHER_KEY"),
+    )
+    start = StartInfo(model_from="config")
+    async with at_terminal(scene, CreateSession(cwd="/work"), columns=120, start=start) as (person, _):
+        await person.sees("config, key from WORK_KEY (also found: OTHER_KEY; switch with /model)")
 
 
 async def test_a_command_runs_after_a_deliberate_yes() -> None:

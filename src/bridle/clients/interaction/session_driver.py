@@ -73,6 +73,7 @@ class SessionDriver:
         self._asked_models: set[str] = set()
         self._opened_at = 0
         self._nobody = False
+        self._is_new = create.resume is None  # and nobody was told yet where its key comes from
         self._tasks: list[asyncio.Task[None]] = []
         self._left: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -95,7 +96,6 @@ class SessionDriver:
         Neither the connection nor the session is closed here: whoever opened them does that.
         """
         self._start(self._outbox.run())
-        await self.info.learn_commands(self._connection)
         await self._open(opened)
         try:
             return await self._left
@@ -133,6 +133,7 @@ class SessionDriver:
     async def _open(self, opened: Accepted) -> None:
         """Follows a session; the event it was opened with is the last of its past."""
         session, opened_at = opened.session, opened.event or 0
+        await self.info.learn_commands(self._connection)
         described = await self._actions.describe(session)
         view = SessionView(self._connection.client)
         view.title = visible(described.title, newlines=False)
@@ -190,7 +191,12 @@ class SessionDriver:
         if not past and (
             envelope.id == self._opened_at or isinstance(envelope.event, e.TurnEnded | e.ModelChanged)
         ):
-            await self.info.learn_models(self._connection, self.controller.session, self._asked_models)
+            session = self.controller.session
+            await self.info.learn_models(self._connection, session, self._asked_models)
+            if self._is_new and envelope.id == self._opened_at:
+                self._is_new = False
+                names = {model.partition(":")[0] for model in self._asked_models}
+                await self.info.learn_providers(self._connection, session, names)
 
     # Performing
 

@@ -75,10 +75,11 @@ def start_title(start: StartInfo, folder: str) -> str:
 
 
 def start_lines(
-    start: StartInfo, *, model: str, mode: Mode, created: SessionCreated | None
+    start: StartInfo, *, model: str, mode: Mode, created: SessionCreated | None, keys: str = ""
 ) -> list[StartLine]:
-    """Each choice this session begins with, and its source."""
-    chosen = (StartLine("model", model, start.model_from), mode_line(mode), sandbox_line(created))
+    """Each choice this session begins with, and its source; `keys` says the same of the model's key."""
+    model_from = ", ".join(filter(None, (start.model_from, keys)))
+    chosen = (StartLine("model", model, model_from), mode_line(mode), sandbox_line(created))
     return [*filter(None, chosen), *start.lines]
 
 

@@ -90,7 +90,8 @@ class Screen:
         """The first lines: where we are, and each choice with its source."""
         view = self._view
         self.say(start_title(start, folder), style="title")
-        for line in start_lines(start, model=view.model, mode=view.mode, created=view.created):
+        keys = self._info.key_words(view.model.partition(":")[0])
+        for line in start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys):
             self.choice(line)
         for event in view.degraded.values():
             self.degraded(event)
