@@ -138,7 +138,6 @@ def test_the_engine_never_touches_a_terminal(repository):
             ), path
 
 
-@pytest.mark.requirement("G1.1")
 def test_what_every_client_of_a_person_shares_has_no_terminal_and_no_widget(repository):
     """Another client draws the same questions and sends the same commands: nothing here may know on what."""
     machine = {

@@ -95,7 +95,6 @@ async def test_a_turn_is_shown_as_it_happens_and_the_view_follows() -> None:
         ("use a file instead", "denied", []),
     ],
 )
-@pytest.mark.requirement("G7.1")
 async def test_each_answer_to_a_permission_question_does_what_it_says(
     key: str, outcome: str, grants: list[str]
 ) -> None:
@@ -209,6 +208,23 @@ async def test_what_a_crash_left_open_is_put_to_the_person_who_resumes(tmp_path:
         await connection.close()
 
 
+async def test_who_goes_elsewhere_leaves_the_open_question_behind(tmp_path: Path) -> None:
+    crashed = await Crashed(tmp_path).during(call("bash", command="touch a"))
+    create = CreateSession(cwd=str(crashed.work), resume=crashed.session, config={"on_orphan": "ask"})
+    model = scripted(say("x"))
+    async with harness(model, **crashed.places) as session:
+        connection = session.engine.connect(name="me", answers=True)
+        async with headless(connection, create) as client:
+            question = await client.question()
+            client.writes("/clear")
+            assert await client.gets(CloseQuestion) == CloseQuestion(question.id)
+            await client.gets(EnterSession)
+            await client.gets(SessionReady)
+            late = client.driver.controller.handle(Decided(question=question, answer="once"))
+            assert late == (), "an answer that comes too late goes nowhere"
+        await connection.close()
+
+
 async def test_what_is_written_during_a_turn_waits_or_is_said_at_once() -> None:
     model = SilentModel(ModelText("Hmm."))
     async with conversation(model) as (client, _):
@@ -244,6 +260,7 @@ async def test_modes_are_switched_by_key_and_by_name() -> None:
         assert client.driver.view.mode == "default"
 
 
+@pytest.mark.requirement("G20.6")
 async def test_a_question_that_somebody_else_answered_first_goes_away_and_says_so() -> None:
     async with conversation(asks_to_touch()) as (client, session):
         client.writes("go")
@@ -262,7 +279,6 @@ async def test_a_question_that_somebody_else_answered_first_goes_away_and_says_s
         await other.close()
 
 
-@pytest.mark.requirement("G20.2")
 async def test_a_question_that_was_open_before_a_client_came_is_put_to_it() -> None:
     async with conversation(asks_to_touch()) as (client, session):
         client.writes("go")
