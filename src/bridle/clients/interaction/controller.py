@@ -29,7 +29,6 @@ from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.intents import ChooseSession, Intent, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.parse import Shell, Slash, Words, parse
 from bridle.clients.interaction.question_card import Question, permission_question, setting_of
-from bridle.clients.interaction.question_forms import asked_question
 from bridle.clients.interaction.question_queue import QuestionQueue
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
@@ -131,6 +130,8 @@ class Controller:
 
     def _question(self, asked: e.PermissionRequested | e.QuestionAsked) -> Question:
         if isinstance(asked, e.QuestionAsked):
+            from bridle.clients.interaction.question_forms import asked_question
+
             return asked_question(asked)
         return permission_question(asked, setting_of(self.view.created, self.folder))
 

@@ -11,7 +11,6 @@ from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.effects import Say, ShowSessions
 from bridle.clients.interaction.picker import Listed, listed
 from bridle.clients.interaction.slash_table import Deed, grant_words
-from bridle.clients.interaction.transcript import transcript
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol.commands import BranchSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
@@ -110,6 +109,8 @@ class SlashActions:
 
     async def _export(self, session: str, view: SessionView, path: str) -> None:
         """Writes everything that was said until now into a file that was not there before."""
+        from bridle.clients.interaction.transcript import transcript
+
         save = self._services.save
         if save is None:
             raise CommandRefused("NotSupported", what="/export")
