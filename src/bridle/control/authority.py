@@ -162,7 +162,7 @@ def _keep(client: Client, command: c.PinSession | c.DeleteSession, _live: Standi
     return _not_a_person(type(command).__name__) if _is_agent(client) else None
 
 
-def _providers(client: Client, _query: ListProviders, _live: Standing) -> Refusal | None:
+def _providers(client: Client, _query: ListProviders, _live: object) -> Refusal | None:
     """Where a person's keys come from is none of an agent's business."""
     return _not_a_person("ListProviders") if _is_agent(client) else None
 

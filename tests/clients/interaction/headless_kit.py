@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import typed
-from bridle.clients.interaction.effects import ClientEffect, PutQuestion, Say, SessionReady, ShowEvent
+from bridle.clients.interaction.effects import ClientEffect, PutQuestion, SayWords, SessionReady, ShowEvent
 from bridle.clients.interaction.intents import Intent
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.session_driver import SessionDriver
@@ -72,7 +72,7 @@ class Headless:
         return shown.envelope.event
 
     async def reads(self, words: str) -> str:
-        return (await self.gets(Say, lambda said: words in said.text)).text
+        return (await self.gets(SayWords, lambda said: words in said.text)).text
 
     async def question(self) -> Question:
         return (await self.gets(PutQuestion)).question

@@ -25,7 +25,7 @@ from bridle.clients.interaction.effects import (
     PickSession,
     PutQuestion,
     RememberPrompt,
-    Say,
+    SayWords,
     SessionReady,
     ShowEvent,
     ShowSessions,
@@ -235,7 +235,7 @@ async def test_what_is_written_during_a_turn_waits_or_is_said_at_once() -> None:
         await client.reads("queued   two")
         await client.reads("now      three")
         client.wants(RunCommand("queue"))
-        assert client.performed[-2:] == [Say("two", "  "), Say("three", "  ")]
+        assert client.performed[-2:] == [SayWords("two", "  "), SayWords("three", "  ")]
         modes = [await client.shows(e.InputAccepted) for _ in range(2)]
         assert [e.text_of(accepted.content) for accepted in modes] == ["two", "three"]
         client.wants(StopTurn())
@@ -246,7 +246,7 @@ async def test_what_is_written_during_a_turn_waits_or_is_said_at_once() -> None:
 async def test_stopping_where_nothing_runs_sends_nothing() -> None:
     controller = Controller(SessionView("cli_me"), "s")
     assert controller.handle(StopTurn()) == ()
-    assert controller.handle(RunCommand("stop")) == (Say("No turn is running.", "  "),)
+    assert controller.handle(RunCommand("stop")) == (SayWords("No turn is running.", "  "),)
 
 
 async def test_modes_are_switched_by_key_and_by_name() -> None:

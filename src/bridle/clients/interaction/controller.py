@@ -19,7 +19,7 @@ from bridle.clients.interaction.effects import (
     Effect,
     Leave,
     RememberPrompt,
-    Say,
+    SayWords,
     SessionReady,
     ShowEvent,
     Waiting,
@@ -119,10 +119,10 @@ class Controller:
             case e.QuestionAnswered(question_id=question_id, answered_by=by):
                 return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
-                return (Say(f"{MARK}{words}", "  "), ShowEvent(envelope))
+                return (SayWords(f"{MARK}{words}", "  "), ShowEvent(envelope))
             case e.InputAccepted(content=content) if envelope.originator != self.view.client:
                 words = f"{envelope.originator}: {visible(e.text_of(content))}"
-                return (Say(words, "  "), ShowEvent(envelope))
+                return (SayWords(words, "  "), ShowEvent(envelope))
             case e.TurnEnded():
                 return (ShowEvent(envelope), *self._questions.forget_all())
             case _:
@@ -173,7 +173,7 @@ class Controller:
         typed = parse(send.text, self._is_file)
         shown: Effect = Echo(send.shown)
         if self.view.running and isinstance(typed, Words):
-            shown = Say(f"{'now      ' if send.steer else 'queued   '}{send.shown}", "  ")
+            shown = SayWords(f"{'now      ' if send.steer else 'queued   '}{send.shown}", "  ")
         match typed:
             case Words(content=content):
                 mode = "steer" if send.steer else "queue"
@@ -194,9 +194,9 @@ class Controller:
                 return (Leave(),)
             case slash_table.Do(what="copy"):
                 answer = self.view.answer
-                return (CopyText(answer) if answer else Say("There is no answer yet."),)
+                return (CopyText(answer) if answer else SayWords("There is no answer yet."),)
             case slash_table.Lines(lines=lines, indent=indent):
-                return tuple(Say(line, indent) for line in lines)
+                return tuple(SayWords(line, indent) for line in lines)
             case outcome:
                 return (outcome,)
 
@@ -216,4 +216,4 @@ class Controller:
             message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
             if refusal.reason in ("UnknownSlash", "NotSupported"):
                 message += slash_table.nearest_words(command.name, self._info)
-        return (Say(visible(message), "  "),)
+        return (SayWords(visible(message), "  "),)

@@ -14,7 +14,7 @@ from bridle.protocol.commands import AnyCommand
 from bridle.protocol.events import Envelope
 
 
-class Say(msgspec.Struct, frozen=True):
+class SayWords(msgspec.Struct, frozen=True):
     """Words for the person; lines that are too long go on below `indent`."""
 
     text: str
@@ -101,7 +101,7 @@ class Leave(msgspec.Struct, frozen=True):
 
 
 ClientEffect: TypeAlias = (
-    Say
+    SayWords
     | ShowEvent
     | Echo
     | RememberPrompt

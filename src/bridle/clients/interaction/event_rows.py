@@ -7,7 +7,7 @@ from typing import Final
 
 from bridle.base.phrases import counted
 from bridle.clients.interaction.diff_lines import diff_rows
-from bridle.clients.interaction.effects import Say
+from bridle.clients.interaction.effects import SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.question_card import Row
 from bridle.clients.interaction.slash_table import grant_words
@@ -19,13 +19,13 @@ from bridle.protocol import events as e
 _INDENT: Final = " " * 9
 
 
-def event_rows(event: e.AnyEvent, view: SessionView) -> Sequence[Say | Row | StartLine]:
+def event_rows(event: e.AnyEvent, view: SessionView) -> Sequence[SayWords | Row | StartLine]:
     """The rows, mostly none: words, lines of a diff, or a choice in columns. `view` has taken the event."""
     match event:
         case e.GrantAdded():
-            return (Say(f"allowed  {grant_words(event)}", _INDENT),)
+            return (SayWords(f"allowed  {grant_words(event)}", _INDENT),)
         case e.GrantRevoked():
-            return (Say("revoked  the next such call asks again", _INDENT),)
+            return (SayWords("revoked  the next such call asks again", _INDENT),)
         case e.ModelChanged(holds="this_turn"):  # a notice says why
             return ()
         case e.ModelChanged(holds=holds):

@@ -15,7 +15,14 @@ import msgspec
 from bridle.base.visible import visible
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.controller import Controller
-from bridle.clients.interaction.effects import ClientEffect, Effect, EnterSession, Leave, PickSession, Say
+from bridle.clients.interaction.effects import (
+    ClientEffect,
+    Effect,
+    EnterSession,
+    Leave,
+    PickSession,
+    SayWords,
+)
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.intents import Intent
 from bridle.clients.interaction.outbox import Outbox
@@ -173,7 +180,7 @@ class SessionDriver:
                     self._perform(effects)
                     self._settle()
         except BridleError as failure:
-            self._client_performs(Say(visible(failure.message)))
+            self._client_performs(SayWords(visible(failure.message)))
             self.leave(failure.exit_code)
         if self.controller.session == session:
             self.leave(0)
@@ -243,9 +250,9 @@ class SessionDriver:
         """`/resume`: the old session ends and stays listed; the other goes on with its own model and mode."""
         current = self.controller.session
         if current.removeprefix("sess_").startswith(session.removeprefix("sess_")):
-            self._client_performs(Say("This is the session you are in."))
+            self._client_performs(SayWords("This is the session you are in."))
         elif elsewhere := await self._actions.elsewhere(session, current):
-            self._client_performs(Say(elsewhere))
+            self._client_performs(SayWords(elsewhere))
         else:
             create = msgspec.structs.replace(self._create, resume=session, model=None, mode=None)
             await self._change_to(create, "Another session.")
@@ -255,7 +262,9 @@ class SessionDriver:
         created = await self._connection.send(create)
         if title:
             way_back = await self._actions.short_id(old)
-            self._client_performs(Say(f'{words} The last one is saved as "{title}": bridle -r {way_back}'))
+            self._client_performs(
+                SayWords(f'{words} The last one is saved as "{title}": bridle -r {way_back}')
+            )
         self._perform(self.controller.forget_questions())
         await self._open(created)
         await self._connection.send(EndSession(session=old))
@@ -265,7 +274,7 @@ class SessionDriver:
         try:
             sessions = await self._actions.others_here(self.controller.session)
             if not sessions:
-                self._client_performs(Say("There is no other session in this folder."))
+                self._client_performs(SayWords("There is no other session in this folder."))
         except BridleError as refusal:
             self._perform(self.controller.refused(refusal))
         finally:

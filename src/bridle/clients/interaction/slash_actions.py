@@ -8,7 +8,7 @@ import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.effects import Say, ShowSessions
+from bridle.clients.interaction.effects import SayWords, ShowSessions
 from bridle.clients.interaction.picker import Listed, listed
 from bridle.clients.interaction.slash_table import Deed, grant_words
 from bridle.clients.interaction.view import SessionView
@@ -27,7 +27,7 @@ class SlashActions:
         connection: Connection,
         services: ClientServices,
         *,
-        perform: Callable[[Say | ShowSessions], None],
+        perform: Callable[[SayWords | ShowSessions], None],
     ) -> None:
         self._connection = connection
         self._services = services
@@ -74,7 +74,7 @@ class SlashActions:
         return ""
 
     def _say(self, text: str) -> None:
-        self._perform(Say(text))
+        self._perform(SayWords(text))
 
     async def _rename(self, session: str, view: SessionView, title: str) -> None:
         await self._connection.send(RenameSession(session=session, title=title))

@@ -22,7 +22,7 @@ from bridle.clients.interaction.effects import (
     PickSession,
     PutQuestion,
     RememberPrompt,
-    Say,
+    SayWords,
     SessionReady,
     ShowEvent,
     ShowSessions,
@@ -134,7 +134,7 @@ class LineClient:
         match effect:
             case ShowEvent(envelope=envelope):
                 self._show(envelope)
-            case Say(text=text, indent=indent):
+            case SayWords(text=text, indent=indent):
                 self._screen.say(text, indent=indent)
             case Echo(shown=shown):
                 self._page.keep_prompt(self._footer.draft_lead, shown)

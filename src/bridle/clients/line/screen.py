@@ -10,7 +10,7 @@ from bridle.base.markdown import MarkdownStream, Span, Style
 from bridle.base.visible import visible
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
-from bridle.clients.interaction.effects import Say
+from bridle.clients.interaction.effects import SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.event_rows import event_rows, turn_words
 from bridle.clients.interaction.question_card import Row, RowStyle
@@ -144,9 +144,9 @@ class Screen:
                     self._add(row)
         self._tell(envelope)
 
-    def _add(self, row: Say | Row | StartLine) -> None:
+    def _add(self, row: SayWords | Row | StartLine) -> None:
         match row:
-            case Say(text=text, indent=indent):
+            case SayWords(text=text, indent=indent):
                 self.say(text, indent=indent)
             case Row(text=text, style=style):
                 self.say(text, style=style)
