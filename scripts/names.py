@@ -34,11 +34,9 @@ class Exceptions(NamedTuple):
 
 EXCEPTIONS = Exceptions(
     module_names={
-        "models": "the verb `bridle models`",
         "redact": "the verb `bridle redact`",
         "tools": "the verb `bridle tools`",
     },
-    functions={"bridle/app/composition.py compose": "it puts a session together, until features do"},
 )
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.protocol.codec import COMMAND_KINDS
+
 ALLOWED = {
     "PIL",
     "apsw",
@@ -42,6 +44,13 @@ def imported(path):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module
+
+
+def imported_names(tree):
+    """What a file takes by name from others."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
 
 
 def sources(repository, *parts):
@@ -136,6 +145,56 @@ def test_the_engine_never_touches_a_terminal(repository):
             assert not any(
                 isinstance(call.func, ast.Name) and call.func.id in ("print", "input") for call in calls
             ), path
+
+
+def test_what_every_client_of_a_person_shares_has_no_terminal_and_no_widget(repository):
+    """Another client draws the same questions and sends the same commands: nothing here may know on what."""
+    machine = {
+        "os",
+        "sys",
+        "io",
+        "tty",
+        "pty",
+        "termios",
+        "select",
+        "signal",
+        "fcntl",
+        "curses",
+        "socket",
+        "subprocess",
+    }
+    streams = re.compile(
+        "Stream|Transport|Protocol|open_|connect_|add_reader|add_writer|add_signal_handler|subprocess"
+    )
+    shared = sources(repository, "clients", "interaction")
+    for path in shared:
+        names = set(imported(path))
+        assert {name.split(".")[0] for name in names}.isdisjoint(machine), path
+        assert not [name for name in names if name.startswith("bridle.clients.line")], path
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Constant(value=str(text)):
+                    assert "\x1b" not in text, f"{path} writes to a terminal"
+                case ast.Call(func=ast.Name(id=name)):
+                    assert name not in ("print", "input", "open"), path
+                case ast.Attribute(value=ast.Name(id="asyncio"), attr=name):
+                    assert not streams.search(name), f"{path} reads or writes bytes"
+                case _:
+                    pass
+    assert "controller" in {path.stem for path in shared}
+    controller = set(imported(Path(repository, "src/bridle/clients/interaction/controller.py")))
+    assert controller.isdisjoint({"asyncio", "bridle.protocol.connection", "bridle.base.clock"}), (
+        "no I/O of its own"
+    )
+
+
+def test_the_line_client_is_a_terminal_in_front_of_the_shared_controller(repository):
+    client = ast.parse(Path(repository, "src/bridle/clients/line/client.py").read_text())
+    for made in (node for node in client.body if isinstance(node, ast.ClassDef)):
+        methods = [one for one in made.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+        assert len(methods) <= 25, made.name
+    commands = [name for name in imported_names(client) if name in COMMAND_KINDS]
+    assert set(commands) <= {"CreateSession"}, "commands are the controller's"
 
 
 async def test_a_single_agent_is_never_told_of_delegation(repository):

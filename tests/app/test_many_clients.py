@@ -243,6 +243,8 @@ async def test_what_a_client_may_want_to_know_comes_as_an_answer(engine: Engine,
     assert "exit_plan_mode" not in tools, "what the model is told of, and nothing else"
     assert {"compact", "diff", "undo"} <= {one.name for one in (await client.ask(q.ListSlash())).commands}
     assert "careful" in (await client.ask(q.ListProfiles())).profiles
+    (named,) = (await client.ask(q.ListProviders(session=session, names=("openai",)))).providers
+    assert (named.name, named.local, named.key_from) == ("openai", False, None)
     names = ("demo:scripted", "openai:gpt-5", "nobody:knows")
     demo, known, unknown = (await client.ask(q.ListModels(names=names))).models
     assert (demo.model, demo.local, demo.price_in) == ("demo:scripted", True, None)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.line.key_router import GRACE_S
+from bridle.clients.interaction.key_router import GRACE_S
 from bridle.protocol.events import PrefixSet, ToolResult
 from bridle.safety.trust.lockfile import Approval, encode
 from cli_kit import Place, Ran

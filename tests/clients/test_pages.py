@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.visible import visible
-from bridle.clients.as_html import html
-from bridle.clients.as_markdown import fenced, inert, markdown
+from bridle.clients.interaction.as_html import html
+from bridle.clients.interaction.as_markdown import fenced, inert, markdown
 from bridle.clients.interaction.passages import Call, Gap, Note, Words, passages
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED

@@ -109,7 +109,7 @@ async def printed(
     """Exit code, output and story of a run on this connection."""
     out = out or io.StringIO()
     story: list[str] = []
-    printer = Printer(form=form, out=out, story=story.append, telling=Story(), is_local=local.__contains__)
+    printer = Printer(form=form, out=out, write_line=story.append, story=Story(), is_local=local.__contains__)
     await printer.run(connection, create, (TextBlock(text="do it"),))
     code = printer.finish()
     return code, out.getvalue(), story

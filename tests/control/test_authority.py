@@ -105,6 +105,8 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.DescribeSession(session=S), None, None, None, None),
     (q.SearchSessions(words="x"), None, None, None, None),
     (q.ListModels(), None, None, None, None),
+    (q.ListProviders(), None, None, "NotAPerson", "NotAPerson"),
+    (q.ListProviders(session=S), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (q.ListTools(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListSlash(), None, None, None, None),
     (q.ListSlash(session=S), None, "NotAttached", None, "NotAttached"),

@@ -258,7 +258,7 @@ async def test_a_run_that_is_printed_ends_with_its_own_answer_and_counts_what_th
     async with harness(model, tools=[delegating.tool()]) as session:
         delegating.session = session
         told = []
-        printer = Printer(form="json", out=io.StringIO(), story=told.append, telling=Story(words=True))
+        printer = Printer(form="json", out=io.StringIO(), write_line=told.append, story=Story(words=True))
         create = CreateSession(
             cwd=session.folder,
             env={"PATH": "/usr/bin:/bin", "HOME": session.home},

@@ -63,6 +63,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return q.SearchHits(hits=tuple([hit for hit in hits if sight.shows(hit.session)][:limit]))
         case q.ListModels(session=session, names=names, provider=provider):
             return q.ModelList(models=tuple(_models(sources.known(session), names, provider)))
+        case q.ListProviders(session=session, names=names):
+            return q.ProviderList(providers=tuple(_providers(sources.known(session).models, names)))
         case q.ListTools(session=session):
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
@@ -242,6 +244,14 @@ def _model(known: KnownModels, name: str, provider: str, facts: ModelFacts) -> q
         price_cache_read=facts.price_cache_read,
         price_cache_write=facts.price_cache_write,
     )
+
+
+def _providers(models: Models, names: Iterable[str]) -> Iterator[q.ProviderEntry]:
+    endpoints = {name: models.endpoint(name) for name in names if name != DEMO}
+    for endpoint in models.with_keys():
+        endpoints.setdefault(endpoint.name, endpoint)
+    for name, endpoint in endpoints.items():
+        yield q.ProviderEntry(name=name, local=endpoint.local, key_from=models.key_source(endpoint))
 
 
 def is_local(models: Models, provider: str) -> bool:

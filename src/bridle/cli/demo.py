@@ -40,7 +40,7 @@ async def run_demo(env: Mapping[str, str]) -> int:
     _say(f"folder   {scratch}")
     _say(f"you      {PROMPT}")
     _say("")
-    printer = Printer(form="text", out=sys.stdout, story=_say, telling=Story(diffs=True, words=True))
+    printer = Printer(form="text", out=sys.stdout, write_line=_say, story=Story(diffs=True, words=True))
     create = CreateSession(
         cwd=scratch, env=session_environment(env), model="demo:fix-test", mode="auto", aliases=()
     )

@@ -18,7 +18,7 @@ from bridle.base.visible import visible
 from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.path_options import added_folders
-from bridle.clients.line.start_info import MODE_WORDS
+from bridle.clients.interaction.start_info import MODE_WORDS
 from bridle.config.folders import Folders, folders
 from bridle.config.settings_writer import set_value, user_file
 from bridle.config.tiers import Tiers

@@ -45,7 +45,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     outlets = Outlets()
     say = _quiet if parsed.quiet else tell
     printer = Printer(
-        form=form, out=sys.stdout, story=say, problem=tell, telling=Story(), is_full=outlets.full
+        form=form, out=sys.stdout, write_line=say, problem=tell, story=Story(), is_full=outlets.full
     )
     deadline_s = None
     try:

@@ -25,7 +25,7 @@ from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell, unwritten
 from bridle.cli.path_options import added_folders
 from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
-from bridle.clients.line.start_info import CONFINED_WORDS
+from bridle.clients.interaction.start_info import CONFINED_WORDS
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process

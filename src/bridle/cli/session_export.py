@@ -50,11 +50,11 @@ def _parts(store: SessionStore, row: SessionRow, form: str) -> Iterator[bytes]:
     records = store.records(row.id)
     match form:
         case "markdown":
-            from bridle.clients.as_markdown import markdown
+            from bridle.clients.interaction.as_markdown import markdown
 
             return _encoded(markdown(row.title, _facts(row), clean(records)))
         case "html":
-            from bridle.clients.as_html import html
+            from bridle.clients.interaction.as_html import html
 
             return _encoded(html(row.title, _facts(row), clean(records)))
         case "events":

@@ -28,17 +28,19 @@ from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.trust import review_settings
 from bridle.cli.unlock import unlocked
+from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.picker import Deed, Listed, Picker
+from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
-from bridle.clients.line.client_services import Reach
-from bridle.clients.line.start_info import Facts
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.settings_writer import set_value
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.protocol.events import GrantAdded
+from bridle.protocol.queries import DescribeSession
 from bridle.safety.wide_folders import AcceptedFolders, why_wide
 from bridle.sessions.store import SessionStore
 
@@ -78,7 +80,8 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         parsed.resume = chosen
     create = session_wanted(parsed, env)
     async with running_engine(env, notice=tell, waits_for_room=True) as engine:
-        folder = _folder_of(create, engine.store)
+        connection = engine.connect(name="terminal", answers=True)
+        folder = await _folder_of(create, connection)
         if not parsed.folder_named and (why := why_wide(folder, home_of(env))) is not None:
             if not _accepts_wide(folder, why, env):
                 return 0
@@ -93,14 +96,13 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             create = _with_model(create, model)
             model_from = "chosen just now"
         await _tell_what_expires(engine.sessions, env)
-        connection = engine.connect(name="terminal", answers=True)
         try:
             return await talk(
                 connection,
                 create,
                 terminal,
-                facts=_facts(folder, env, _with_key(model_from, engine, create, env)),
-                reach=_reach(folder, env),
+                services=_services(folder, env),
+                start=StartInfo(version=__version__, branch=_branch(folder), model_from=model_from),
                 first_prompt=" ".join(parsed.prompt) or None,
             )
         finally:
@@ -139,23 +141,6 @@ def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     if settings.model is None:
         return ""
     return "BRIDLE_MODEL" if env.get("BRIDLE_MODEL") == settings.model else "config"
-
-
-def _with_key(model_from: str, engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str:
-    """Where the choice of model comes from, and its key; and which other keys are there to switch to."""
-    try:
-        settings = _settings(create, env)
-        models, chosen = engine.known_for(settings).models, create.model or settings.model or ""
-        name = models.choose(chosen).provider if chosen else ""
-        source = models.key_source(models.endpoint(name))
-        others = [endpoint for endpoint in models.with_keys() if endpoint.name != name]
-        found = [other for endpoint in others if (other := models.key_source(endpoint))]
-    except BridleError:  # whoever asks the model will be told
-        return model_from
-    if create.resume is not None or source is None:
-        return model_from
-    also = f" (also found: {', '.join(dict.fromkeys(found))}; switch with /model)" if found else ""
-    return f"{model_from}, key from {source}{also}"
 
 
 def _settings(create: CreateSession, env: Mapping[str, str]) -> SessionSettings:
@@ -211,30 +196,20 @@ def _with_model(create: CreateSession, model: str) -> CreateSession:
     return msgspec.structs.replace(create, model=model)
 
 
-def _folder_of(create: CreateSession, store: SessionStore) -> str:
+async def _folder_of(create: CreateSession, connection: Connection) -> str:
     """Where the session works: a resumed one stays in its own folder."""
-    resumed = (row.cwd for row in store.list() if row.id == create.resume)
-    return next(resumed, os.path.realpath(create.cwd))
+    if create.resume is None:
+        return _real(create.cwd)
+    return (await connection.ask(DescribeSession(session=create.resume))).session.cwd
 
 
-def _facts(cwd: str, env: Mapping[str, str], model_from: str) -> Facts:
-    history = PromptHistory(folders(env).state, cwd)
-    return Facts(
-        clock=SystemClock(),
-        version=__version__,
-        folder=_folder(cwd, env),
-        branch=_branch(cwd),
-        model_from=model_from,
-        history=history.prompts(),
-        save_prompt=history.add,
-        is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
-        cwd=cwd,
-        home=env.get("HOME", ""),
-    )
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
-def _reach(cwd: str, env: Mapping[str, str]) -> Reach:
+def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
     state = folders(env).state
+    history = PromptHistory(state, cwd)
 
     async def edit(text: str) -> str | None:
         from bridle.cli.drafts import edited
@@ -261,7 +236,17 @@ def _reach(cwd: str, env: Mapping[str, str]) -> Reach:
 
         return paths_below(cwd)
 
-    return Reach(paths=paths, edit=edit, save=save, promote=promote)
+    return ClientServices(
+        clock=SystemClock(),
+        home=env.get("HOME", ""),
+        history=history.prompts(),
+        save_prompt=history.add,
+        is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
+        paths=paths,
+        edit=edit,
+        save=save,
+        promote=promote,
+    )
 
 
 def _folder(cwd: str, env: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import msgspec
 
 from bridle.base.clock import iso_ms
-from bridle.clients.dotted_events import Fields, Telling, Told, usage_fields
+from bridle.clients.dotted_events import DottedEvents, Fields, Told, usage_fields
 from bridle.protocol import events as e
 
 VERSION = 1
@@ -47,7 +47,7 @@ class ChainForm:
     """The same for a session as it grows: it takes the events in order, from the first one on."""
 
     def __init__(self) -> None:
-        self._telling = Telling()
+        self._dotted = DottedEvents()
         self._used: Counter[str] = Counter()
         self._seq = 0
         self._parent: UUID | None = None
@@ -63,7 +63,7 @@ class ChainForm:
             self._used.update(usage_fields(envelope.event.usage))
         if not e.concerns(envelope):  # this is one conversation; a child's is another
             return
-        for told in self._telling.of(envelope):
+        for told in self._dotted.of(envelope):
             if (event := self._event(told)) is not None:
                 yield _encode(self._line(event, envelope)) + b"\n"
 

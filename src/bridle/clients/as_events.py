@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.clients.dotted_events import Telling, Told
+from bridle.clients.dotted_events import DottedEvents, Told
 from bridle.protocol import events as e
 
 _encode = msgspec.json.Encoder().encode
@@ -27,13 +27,13 @@ class EventsForm:
     """The same for a session as it grows: it takes the events in order, from the first one on."""
 
     def __init__(self) -> None:
-        self._telling = Telling()
+        self._dotted = DottedEvents()
         self._parents: dict[str, str | None] = {}
 
     def lines(self, envelope: e.Envelope) -> Iterator[bytes]:
         if isinstance(envelope.event, e.ChildStarted):
             self._parents[envelope.event.invocation] = envelope.invocation
-        for told in self._telling.of(envelope):
+        for told in self._dotted.of(envelope):
             yield _encode(self._line(told, envelope)) + b"\n"
 
     def _line(self, told: Told, envelope: e.Envelope) -> dict[str, Any]:

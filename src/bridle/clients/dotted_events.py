@@ -42,7 +42,7 @@ class Target(msgspec.Struct, frozen=True):
         return {"targetType": self.kind, "targetName": self.name}
 
 
-class Telling:
+class DottedEvents:
     """Takes the events of one session in order, from its first one on."""
 
     def __init__(self) -> None:

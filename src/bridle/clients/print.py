@@ -15,7 +15,7 @@ import msgspec
 from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
 from bridle.clients.interaction.story import Story, describe_call, did_not_run, edited_files
-from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST
+from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, SendInput
@@ -44,15 +44,17 @@ class Cost(msgspec.Struct, kw_only=True):
     cache_write_tokens: int = 0
     by_model: dict[str, float | None] = {}
 
-    def add(self, event: e.CostIncremented) -> None:
-        self.usd = None if self.usd is None or event.usd is None else self.usd + event.usd
-        self.input_tokens += event.usage.input_tokens
-        self.output_tokens += event.usage.output_tokens
-        self.cache_read_tokens += event.usage.cache_read_tokens
-        self.cache_write_tokens += event.usage.cache_write_tokens
-        model = f"{event.provider}:{event.model}"
-        before = self.by_model.get(model, 0.0)
-        self.by_model[model] = None if before is None or event.usd is None else before + event.usd
+
+def _cost(used: Tally) -> Cost:
+    usage = used.usage
+    return Cost(
+        usd=used.usd,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        by_model=used.by_model,
+    )
 
 
 class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
@@ -83,10 +85,10 @@ _ACTS = e.ToolCallRequested | e.ToolCallStarted | e.ToolResult
 class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
-    `story` gets one line per call, without a line end; `problem` the line that says why a run came to nothing, which is
-    said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where nothing is
-    paid. Neither `out` nor `story` may block; while `is_full` no more is read, unless the run is being stopped: then
-    what nobody reads is only in the log.
+    `write_line` gets one line per call, without a line end; `problem` the line that says why a run came to nothing,
+    which is said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where
+    nothing is paid. Neither `out` nor `write_line` may block; while `is_full` no more is read, unless the run is being
+    stopped: then what nobody reads is only in the log.
     """
 
     def __init__(
@@ -94,8 +96,8 @@ class Printer:
         *,
         form: Format,
         out: TextIO,
-        story: Callable[[str], None],
-        telling: Story,
+        write_line: Callable[[str], None],
+        story: Story,
         problem: Callable[[str], None] | None = None,
         is_local: Callable[[str], bool] = lambda _provider: False,
         is_full: Callable[[], bool] = lambda: False,
@@ -103,14 +105,14 @@ class Printer:
         self.is_local: Callable[[str], bool] = is_local
         self._form = form
         self._out = out
-        self._say = story
-        self._say_problem = problem or story
-        self._telling = telling
+        self._say = write_line
+        self._say_problem = problem or write_line
+        self._story = story
         self._result = RunResult()
         self._text: list[str] = []
         self._calls: dict[str, str] = {}
         self._begun: set[str] = set()
-        self._paid: set[str] = set()
+        self._used = Tally()
         self._not_run = 0
         self._took_ms = 0.0
         self._mode = "default"
@@ -225,7 +227,7 @@ class Printer:
     def _show(self, envelope: Envelope, *, own: bool) -> None:
         if own or isinstance(envelope.event, _ACTS):
             self._collect(envelope.event)
-        for line in self._telling.told(envelope):
+        for line in self._story.told(envelope):
             if not _said_at_the_end(envelope):
                 self._say(line)
         if self._form == "json" and envelope.id is not None:
@@ -260,8 +262,7 @@ class Printer:
             case e.ToolResult():
                 self._collect_result(event)
             case e.CostIncremented():
-                self._result.cost.add(event)
-                self._paid.add(event.provider)
+                self._used.add(event)
             case e.Notice(reason="NotTrusted", data=data):
                 self._result.not_used.append(str(data.get("path", "")))
             case _:
@@ -338,12 +339,12 @@ class Printer:
 
     def _cost_words(self) -> list[str]:
         """What the run cost; what is not known is not a number, and what is paid to nobody is none."""
-        if not self._paid:
+        used = self._used
+        if not used.by_model:
             return []
-        if all(map(self.is_local, self._paid)):
+        if used.is_local(lambda model: self.is_local(model.partition(":")[0])):
             return [LOCAL]
-        usd = self._result.cost.usd
-        return [UNKNOWN_COST if usd is None else dollars(usd)]
+        return [UNKNOWN_COST if used.usd is None else dollars(used.usd)]
 
     def finish(
         self, *, log_digest: str | None = None, changed: Mapping[str, Sequence[str]] | None = None
@@ -356,6 +357,7 @@ class Printer:
         files = (path for call_id in self._calls for path in (changed or {}).get(call_id, ()))
         result.changed_files = list(dict.fromkeys((*result.changed_files, *files)))
         result.log_digest = log_digest
+        result.cost = _cost(self._used)
         if self._form == "json":
             self._write_json(result)
         elif self._form == "stream-json":
@@ -427,4 +429,4 @@ def _network(created: e.SessionCreated) -> str:
         return ""
     if created.network == "deny":
         return "network off"
-    return f"network filtered ({len(created.hosts)} host{'' if len(created.hosts) == 1 else 's'})"
+    return f"network filtered ({counted(len(created.hosts), 'host')})"

@@ -16,7 +16,7 @@ from bridle.protocol import commands as c
 from bridle.protocol.events import Mode
 
 if TYPE_CHECKING:
-    from bridle.protocol.queries import AnyQuery
+    from bridle.protocol.queries import AnyQuery, ListProviders
     from bridle.protocol.tokens import Claims
 
 FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
@@ -162,6 +162,11 @@ def _keep(client: Client, command: c.PinSession | c.DeleteSession, _live: MeantS
     return _not_a_person(type(command).__name__) if _is_agent(client) else None
 
 
+def _providers(client: Client, _query: ListProviders, _live: object) -> Refusal | None:
+    """Where a person's keys come from is none of an agent's business."""
+    return _not_a_person("ListProviders") if _is_agent(client) else None
+
+
 def _of_a_session_elsewhere(
     client: Client, command: c.RenameSession | c.BranchSession, live: MeantSession
 ) -> Refusal | None:
@@ -262,6 +267,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "ListTools": None,
     "ListGrants": None,
     "ListModels": None,
+    "ListProviders": _providers,
     "ListSlash": None,
     "CustomQuery": None,
 }

@@ -142,6 +142,28 @@ class ListModels(Query[ModelList], frozen=True):
     provider: str | None = None
 
 
+class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A provider of models. `key_from` says where its key comes from, None where there is none; never the key."""
+
+    name: str
+    local: bool = False
+    key_from: str | None = None
+
+
+class ProviderList(QueryAnswer, frozen=True):
+    providers: tuple[ProviderEntry, ...]
+
+
+class ListProviders(Query[ProviderList], frozen=True):
+    """These providers, then all others whose key is at hand. For people; nobody is asked over the network.
+
+    By the settings of an open `session`, or by the person's own.
+    """
+
+    session: str | None = None
+    names: tuple[str, ...] = ()
+
+
 class ToolEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A tool the model of a session is told of."""
 
@@ -264,6 +286,7 @@ AnyQuery: TypeAlias = (
     | DescribeSession
     | SearchSessions
     | ListModels
+    | ListProviders
     | ListTools
     | ListSlash
     | ListProfiles
@@ -277,6 +300,7 @@ AnyQueryAnswer: TypeAlias = (
     | SessionDetails
     | SearchHits
     | ModelList
+    | ProviderList
     | ToolList
     | SlashList
     | ProfileList

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.composer import Composer, Send, shown
-from bridle.clients.interaction.keys import KeyDecoder, Paste, Press
+from bridle.clients.interaction.key_router import GRACE_S, QUIET_S, KeyMeaning, KeyRouter
+from bridle.clients.interaction.keys import Paste, Press
 from bridle.clients.interaction.question_card import Question, Setting, permission_question
-from bridle.clients.line.key_router import GRACE_S, QUIET_S, Desk, Effect
+from bridle.clients.line.terminal_keys import KeyDecoder
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.events import Offer, PermissionRequested
 
@@ -32,38 +33,38 @@ def command(text: str, call: str = "call_1") -> Question:
 
 
 class Bench:
-    """A desk, its time, and the effects of everything done at it."""
+    """A router, its time, and the effects of everything done at it."""
 
     def __init__(self, *, rows: int = 40, lines_only: bool = False) -> None:
-        self.desk = Desk(Composer(), lines_only=lines_only)
+        self.router = KeyRouter(Composer(), lines_only=lines_only)
         self.now_s = 100.0
-        self.effects: list[Effect] = []
+        self.effects: list[KeyMeaning] = []
         self._rows = rows
         self._decoder = KeyDecoder()
 
     def ask(self, question: Question) -> None:
-        self.desk.ask(question, now_s=self.now_s, columns=44, rows=self._rows)
+        self.router.ask(question, now_s=self.now_s, columns=44, rows=self._rows)
 
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
-        self.desk.settle(self.now_s)
+        self.router.settle(self.now_s)
 
-    def type(self, text: str) -> list[Effect]:
+    def type(self, text: str) -> list[KeyMeaning]:
         """Types each character by itself."""
         before = len(self.effects)
         for character in text:
             keys = self._decoder.feed(character.encode()) or self._decoder.settle()
-            self.effects += self.desk.press(keys, now_s=self.now_s, columns=44)
+            self.effects += self.router.press(keys, now_s=self.now_s, columns=44)
         return self.effects[before:]
 
-    def paste(self, text: str) -> list[Effect]:
-        effects = self.desk.press([Paste(text)], now_s=self.now_s, columns=44)
+    def paste(self, text: str) -> list[KeyMeaning]:
+        effects = self.router.press([Paste(text)], now_s=self.now_s, columns=44)
         self.effects += effects
         return effects
 
     @property
     def draft(self) -> str:
-        return shown(self.desk.composer.cells)
+        return shown(self.router.composer.cells)
 
     @property
     def decided(self) -> list[Decided]:
@@ -88,7 +89,7 @@ def test_a_deliberate_key_on_its_own_line_answers(typed: str, answer: Permission
     bench.ask(question)
     bench.wait(GRACE_S)
     assert bench.type(typed) == [Decided(question=question, answer=answer)]
-    assert bench.desk.card is None
+    assert bench.router.card is None
 
 
 def test_every_shell_command_takes_a_second_word() -> None:
@@ -97,8 +98,8 @@ def test_every_shell_command_takes_a_second_word() -> None:
     bench.ask(question)
     bench.wait(GRACE_S)
     assert bench.type("t\r") == []
-    assert bench.desk.card is not None
-    assert bench.desk.card.confirming
+    assert bench.router.card is not None
+    assert bench.router.card.confirming
     (hint,) = bench.type("y\r")
     assert isinstance(hint, Hint)
     bench.type("t\r")
@@ -119,7 +120,7 @@ def test_what_is_not_one_of_the_answers_answers_nothing(typed: str) -> None:
     bench.ask(command("ls"))
     bench.wait(GRACE_S)
     assert [type(effect) for effect in bench.type(typed)] == [Hint]
-    assert bench.desk.card is not None
+    assert bench.router.card is not None
 
 
 @pytest.mark.parametrize("at", range(len(SENTENCE)))
@@ -165,9 +166,9 @@ def test_an_empty_draft_and_a_quiet_second_give_a_waiting_question_the_keyboard(
     bench = Bench()
     bench.type("go on\r")
     bench.ask(command("ls"))
-    assert bench.desk.settle(bench.now_s) == pytest.approx(QUIET_S)
+    assert bench.router.settle(bench.now_s) == pytest.approx(QUIET_S)
     bench.wait(QUIET_S)
-    assert bench.desk.focus == "question"
+    assert bench.router.focus == "question"
     bench.type("y")
     assert bench.draft == "y", "it has just taken the keyboard: this key was not meant for it"
 
@@ -176,11 +177,11 @@ def test_escape_puts_a_question_aside_without_answering() -> None:
     bench = Bench()
     bench.ask(command("ls"))
     bench.wait(GRACE_S)
-    bench.effects += bench.desk.press([Press("esc")], now_s=bench.now_s, columns=44)
+    bench.effects += bench.router.press([Press("esc")], now_s=bench.now_s, columns=44)
     bench.wait(60)
     bench.type("y\r")
     assert bench.decided == []
-    assert bench.desk.card is not None
+    assert bench.router.card is not None
 
 
 def test_a_paste_joins_the_draft_and_never_answers() -> None:
@@ -189,7 +190,7 @@ def test_a_paste_joins_the_draft_and_never_answers() -> None:
     bench.wait(GRACE_S)
     assert bench.paste("y\n") == []
     assert bench.draft == "y\n"
-    assert bench.desk.focus == "draft"
+    assert bench.router.focus == "draft"
 
 
 def test_ctrl_c_says_no_and_stops_also_while_the_draft_has_the_keyboard() -> None:
@@ -206,7 +207,7 @@ def test_a_long_command_takes_a_yes_only_after_its_last_line_was_shown() -> None
     bench.ask(command("\n".join(f"echo {number}" for number in range(60))))
     bench.wait(GRACE_S)
     pages = 0
-    while bench.desk.card is not None and not bench.desk.card.complete:
+    while bench.router.card is not None and not bench.router.card.complete:
         assert [type(effect) for effect in bench.type("y\r")] == [Hint]
         (more,) = bench.type("v\r" if pages % 2 else "\r")
         assert isinstance(more, Show)
@@ -266,7 +267,7 @@ def test_nothing_typed_or_pasted_approves_unless_the_question_was_seen_and_its_o
         if isinstance(moment, Waits):
             bench.wait(moment)
         elif isinstance(moment, Asks):
-            if bench.desk.card is None:
+            if bench.router.card is None:
                 number += 1
                 bench.ask(command(moment, f"call_{number}"))
                 drawn_s, typed = bench.now_s, ""
@@ -275,7 +276,7 @@ def test_nothing_typed_or_pasted_approves_unless_the_question_was_seen_and_its_o
             typed += "⟨paste⟩"
         else:
             for character in str(moment):
-                card = bench.desk.card
+                card = bench.router.card
                 for effect in bench.type(character):
                     if not isinstance(effect, Decided) or effect.answer == "deny":
                         continue

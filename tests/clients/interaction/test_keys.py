@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.keys import Key, KeyDecoder, LineDecoder, Paste, Press, Text
+from bridle.clients.interaction.keys import Key, Paste, Press, Text
+from bridle.clients.line.terminal_keys import KeyDecoder, LineDecoder
 
 
 def decoded(*chunks: bytes) -> list[Key]:

@@ -7,7 +7,7 @@ from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.slash_table import (
     Do,
     Lines,
-    Standing,
+    SlashContext,
     carry_out,
     names,
     nearest_words,
@@ -30,7 +30,7 @@ PREFIX = e.PrefixSet(
 )
 
 
-def standing(*events: e.AnyEvent, used: Tally | None = None, info: EngineInfo = INFO) -> Standing:
+def standing(*events: e.AnyEvent, used: Tally | None = None, info: EngineInfo = INFO) -> SlashContext:
     view = SessionView("cli_me")
     for number, event in enumerate(events, 1):
         view.take(
@@ -38,10 +38,11 @@ def standing(*events: e.AnyEvent, used: Tally | None = None, info: EngineInfo = 
                 id=number, kind=type(event).__name__, session="s", originator="cli_me", ts_ms=0, event=event
             )
         )
-    return Standing(session="s", view=view, used=used or Tally(), info=info)
+    view.used = used or Tally()
+    return SlashContext(session="s", view=view, info=info)
 
 
-def lines(name: str, arguments: str = "", *, now: Standing | None = None) -> tuple[str, ...]:
+def lines(name: str, arguments: str = "", *, now: SlashContext | None = None) -> tuple[str, ...]:
     outcome = carry_out(name, arguments, now or standing())
     assert isinstance(outcome, Lines)
     return outcome.lines

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.clients.line.start_info import sandbox_fact
+from bridle.clients.interaction.start_info import sandbox_line
 from bridle.protocol.events import SessionCreated
 
 WRITES = "commands can write in this folder and a private /tmp"
@@ -22,6 +22,6 @@ def test_what_commands_reach_is_said_where_it_is_limited(network, hosts, more) -
     created = SessionCreated(
         log="l", cwd="/w", sandbox="bubblewrap", confined="workspace-write", network=network, hosts=hosts
     )
-    fact = sandbox_fact(created)
+    fact = sandbox_line(created)
     assert fact is not None
     assert (fact.value, fact.detail) == ("bubblewrap", WRITES + more)

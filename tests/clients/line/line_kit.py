@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from bridle.base.clock import Clock
+from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.start_info import StartInfo, StartLine
 from bridle.clients.line.client import talk
-from bridle.clients.line.client_services import Reach
-from bridle.clients.line.start_info import Fact, Facts
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e
@@ -201,7 +201,9 @@ class Scene:
         self.sent: list[AnyCommand] = []
         self.refuse: BridleError | None = None
         self.models: dict[str, q.ModelEntry] = {}
+        self.providers: tuple[q.ProviderEntry, ...] = ()
         self.prompts: tuple[q.SlashEntry, ...] = ()
+        self.cwd = "/home/me/code/shop"
         self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
         self._next = 1
         self.ts_ms = self._turn_ms = 0
@@ -249,13 +251,15 @@ class Scene:
                     session=q.SessionInfo(
                         id=session,
                         short_id=session.removeprefix("sess_")[:6],
-                        cwd="/work",
+                        cwd=self.cwd,
                         created_ms=0,
                         updated_ms=0,
                     )
                 )
             case q.ListSessions():
                 found = q.SessionList(sessions=())
+            case q.ListProviders():
+                found = q.ProviderList(providers=self.providers)
             case q.ListModels(names=names):
                 found = q.ModelList(models=tuple(self.models.get(n, q.ModelEntry(model=n)) for n in names))
             case _:
@@ -270,16 +274,16 @@ class Scene:
         return
 
 
-def facts(clock: Clock, **more: object) -> Facts:
-    known: dict[str, object] = {
-        "version": "0.1.0",
-        "folder": "~/code/shop",
-        "branch": "main",
-        "model_from": "key from WORK_API_KEY",
-        "lines": (Fact("rules", "none loaded", "AGENTS.md found, not trusted yet"),),
-        **more,
-    }
-    return Facts(clock=clock, **known)  # pyright: ignore
+START = StartInfo(
+    version="0.1.0",
+    branch="main",
+    model_from="key from WORK_API_KEY",
+    lines=(StartLine("rules", "none loaded", "AGENTS.md found, not trusted yet"),),
+)
+
+
+def services(clock: Clock, **more: Any) -> ClientServices:
+    return ClientServices(clock=clock, home="/home/me", **more)
 
 
 @asynccontextmanager
@@ -292,10 +296,10 @@ async def at_terminal(
     look: Look = COLOURLESS,
     clock: Clock | None = None,
     first_prompt: str | None = None,
-    reach: Reach | None = None,
+    start: StartInfo = START,
     **more: object,
 ) -> AsyncIterator[tuple[Person, asyncio.Task[int]]]:
-    """A person and the client in front of them. Time stands still unless a clock is given."""
+    """A person and the client in front of them. Time stands still unless a clock is given; `more` are services."""
     clock = clock or FakeClock()
     person = Person(columns, rows, clock if isinstance(clock, FakeClock) else None)
     terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=look, stop=lambda: None)
@@ -304,8 +308,8 @@ async def at_terminal(
             connection,
             create,
             terminal,
-            facts=facts(clock, **more),
-            reach=reach or Reach(),
+            services=services(clock, **more),
+            start=start,
             first_prompt=first_prompt,
         )
     )

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridle.clients.line.client_services import Reach
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.engine.ports import Provider
@@ -17,16 +16,6 @@ from bridle.providers.script import say, wait
 from clients.line.line_kit import DEADLINE_S, Person, at_terminal
 
 
-def reach(written: dict[str, str]) -> Reach:
-    """What the command line gives a client; files go into `written`."""
-
-    def save(path: str, text: str) -> str:
-        written[path] = text
-        return path
-
-    return Reach(save=save)
-
-
 @asynccontextmanager
 async def conversation(
     model: Provider, written: dict[str, str] | None = None
@@ -34,8 +23,13 @@ async def conversation(
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
         create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
-        reached = reach({} if written is None else written)
-        async with at_terminal(connection, create, reach=reached, cwd=session.folder) as (person, task):
+        files = {} if written is None else written
+
+        def save(path: str, text: str) -> str:
+            files[path] = text
+            return path
+
+        async with at_terminal(connection, create, save=save) as (person, task):
             await person.sees("Type what you want")
             yield person, task, session
         await connection.close()

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from bridle.clients.line.footer import MARK
+from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash
@@ -222,7 +223,8 @@ async def test_a_model_chosen_during_a_turn_is_said_to_come_with_the_next() -> N
 async def test_nothing_that_others_wrote_is_obeyed_by_the_terminal(look: Look) -> None:
     evil = "a\x1b[2J\x1b]0;x\x07\x9b31m\u202eb"
     scene = Scene(*PAST[:1], e.ModelChanged(provider=evil, model=evil), PAST[2])
-    async with at_terminal(scene, CREATE, look=look, folder=evil, branch=evil) as (person, _):
+    scene.cwd = evil
+    async with at_terminal(scene, CREATE, look=look, start=StartInfo(branch=evil)) as (person, _):
         await person.sees("Type what you want")
         scene.tell(prompt(evil), e.TurnStarted(input=4), originator="cli_other")
         scene.tell(*step(f"{evil} **{evil}** `{evil}`\n```{evil}\n{evil}\n```\n"))

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
-from bridle.clients.line.footer import MARK
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import SilentModel, scripted
@@ -22,6 +23,7 @@ from bridle.engine.ports import ModelText, Provider
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, CreateSession, SendInput
 from bridle.protocol.messages import FileMention, TextBlock
+from bridle.protocol.queries import ProviderEntry
 from bridle.providers.script import call, say, wait
 from clients.line.line_kit import (
     COLOURLESS,
@@ -31,7 +33,7 @@ from clients.line.line_kit import (
     Scene,
     at_terminal,
     commands,
-    facts,
+    services,
 )
 
 
@@ -76,6 +78,19 @@ async def test_a_prompt_given_at_the_start_is_the_first_turn_and_the_person_stay
         assert await code_of(task) == 0
 
 
+async def test_the_first_lines_say_where_the_key_comes_from_and_what_else_there_is() -> None:
+    scene = Scene(
+        e.SessionCreated(log="log_1", cwd="/work"), e.ModelChanged(provider="work", model="some-model")
+    )
+    scene.providers = (
+        ProviderEntry(name="work", key_from="WORK_KEY"),
+        ProviderEntry(name="other", key_from="OTHER_KEY"),
+    )
+    start = StartInfo(model_from="config")
+    async with at_terminal(scene, CreateSession(cwd="/work"), columns=120, start=start) as (person, _):
+        await person.sees("config, key from WORK_KEY (also found: OTHER_KEY; switch with /model)")
+
+
 async def test_a_command_runs_after_a_deliberate_yes() -> None:
     model = scripted(call("bash", command="touch it-ran"), say("Done."))
     async with conversation(model) as (person, _, session):
@@ -94,6 +109,23 @@ async def test_what_was_typed_ahead_never_approves() -> None:
         await person.sees("Run this command?", "queued   y", "queued   all")
         await person.types("\r", then="not run  touch it-ran")
         assert not Path(session.folder, "it-ran").exists()
+
+
+async def test_a_question_that_waits_is_put_to_somebody_who_comes_later() -> None:
+    model = scripted(call("bash", command="touch it-ran"), say("Done."))
+    async with harness(model, answers=True) as session:
+        await session.send("go")
+        await session.until(e.PermissionRequested)
+        connection = session.engine.connect(name="line", answers=True)
+        async with at_terminal(connection, CreateSession(cwd=session.folder, resume=session.id)) as (
+            person,
+            _,
+        ):
+            await person.sees("Run this command?", "touch it-ran")
+            await person.types("y\r", then="allowed by you")
+            await person.sees("Done.")
+        assert Path(session.folder, "it-ran").exists()
+        await connection.close()
 
 
 @pytest.mark.parametrize("typed", ["y\r", "\x1b[200~y\r\x1b[201~", "y\ry\r\t", "all\ry"])
@@ -277,7 +309,9 @@ async def test_ctrl_z_gives_the_terminal_back_while_it_is_stopped() -> None:
         look=COLOURLESS,
         stop=lambda: modes.append(termios.tcgetattr(person.slave)[3]),
     )
-    task = asyncio.create_task(talk(scene, CreateSession(cwd="/work"), terminal, facts=facts(FakeClock())))
+    task = asyncio.create_task(
+        talk(scene, CreateSession(cwd="/work"), terminal, services=services(FakeClock()))
+    )
     try:
         await person.sees("Type what you want")
         person.type("a draft\x1a")
@@ -323,7 +357,9 @@ async def piped(text: str, model: Provider) -> str:
         os.close(in_write)
         terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
         assert (
-            await asyncio.wait_for(talk(connection, create, terminal, facts=facts(FakeClock())), DEADLINE_S)
+            await asyncio.wait_for(
+                talk(connection, create, terminal, services=services(FakeClock())), DEADLINE_S
+            )
             == 0
         )
         os.close(out_write)
@@ -345,7 +381,9 @@ async def test_a_line_that_waits_in_a_pipe_does_not_answer_the_question_that_com
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
-    task = asyncio.create_task(talk(scene, CreateSession(cwd="/work"), terminal, facts=facts(FakeClock())))
+    task = asyncio.create_task(
+        talk(scene, CreateSession(cwd="/work"), terminal, services=services(FakeClock()))
+    )
     assert b"Bridle" in await asyncio.to_thread(os.read, out_read, 65536)
     os.write(in_write, b"y\n")
     request = e.PermissionRequested(call_id="call_1", tool="bash", input={}, risk="shell", why="")
@@ -368,7 +406,7 @@ async def test_lines_sent_before_a_second_question_was_printed_do_not_answer_it(
         connection = session.engine.connect(name="line", answers=True)
         create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
         terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
-        task = asyncio.create_task(talk(connection, create, terminal, facts=facts(FakeClock())))
+        task = asyncio.create_task(talk(connection, create, terminal, services=services(FakeClock())))
         os.write(in_write, b"go\n")
         written = b""
         while b"Run this command?" not in written:
@@ -391,7 +429,7 @@ PROGRAM = """
 import asyncio, os, sys
 from bridle.base.clock import SystemClock
 from bridle.clients.line.client import talk
-from bridle.clients.line.start_info import Facts
+from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.conformance.harness import harness
 from bridle.conformance.fake_models import SilentModel
@@ -403,7 +441,7 @@ async def main():
         connection = session.engine.connect(name="line", answers=True)
         create = CreateSession(cwd=session.folder, model=f"{model.name}:scripted")
         terminal = Terminal(look=look_of(os.environ, terminal=True))
-        return await talk(connection, create, terminal, facts=Facts(clock=SystemClock()))
+        return await talk(connection, create, terminal, services=ClientServices(clock=SystemClock()))
 
 sys.exit(asyncio.run(main()))
 """

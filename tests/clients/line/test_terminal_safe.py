@@ -7,9 +7,9 @@ import pytest
 
 from bridle.base.line_diff import DiffLine
 from bridle.base.visible import visible
-from bridle.clients.line.start_info import Fact
+from bridle.clients.interaction.start_info import StartInfo, StartLine
+from bridle.clients.interaction.transcript import transcript
 from bridle.clients.line.terminal import Look
-from bridle.clients.line.transcript import transcript
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.display_values import ShownCommand
@@ -262,14 +262,10 @@ async def test_the_first_lines_and_earlier_prompts_do_nothing_to_the_terminal() 
     scene = Scene(
         *PAST, e.InputAccepted(content=(TextBlock(text=HOSTILE),)), e.TurnStarted(input=3), *step(HOSTILE)
     )
-    hostile = {
-        "folder": HOSTILE,
-        "branch": HOSTILE,
-        "model_from": HOSTILE,
-        "history": (HOSTILE, ONE_LINE),
-        "lines": (Fact("rules", HOSTILE, HOSTILE),),
-    }
-    async with at_terminal(scene, CREATE, columns=WIDE, **hostile) as (person, _):
+    scene.cwd = HOSTILE
+    start = StartInfo(branch=HOSTILE, model_from=HOSTILE, lines=(StartLine("rules", HOSTILE, HOSTILE),))
+    history = (HOSTILE, ONE_LINE)
+    async with at_terminal(scene, CREATE, columns=WIDE, start=start, history=history) as (person, _):
         await person.sees("Type what you want")
         await person.types("\x1b[A", then="hyphen")
         await person.types("\x12", then="hyphen")

@@ -1,7 +1,7 @@
 """A question on the screen, and what counts as an answer to it. Pure.
 
 An answer is one of the question's own keys as a line of its own. Enter alone says no; more than one letter says no and
-why; a yes counts only when everything was shown. Whether a key reaches a question at all is for the desk to say.
+why; a yes counts only when everything was shown. Whether a key reaches a question at all is for the key router to say.
 """
 
 from __future__ import annotations

@@ -80,6 +80,11 @@ class Send(msgspec.Struct, frozen=True):
     steer: bool = False
 
 
+def typed(text: str, *, steer: bool = False) -> Send:
+    """Words that came from elsewhere than a draft, to be sent."""
+    return Send(text, visible(text), tuple(text), steer)
+
+
 WishName: TypeAlias = Literal["interrupt", "leave", "suspend", "redraw", "edit", "complete", "mode"]
 
 

@@ -8,15 +8,23 @@ from contextlib import suppress
 import msgspec
 
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import CommandRefused
-from bridle.protocol.queries import ListModels, ListSlash, ModelEntry, SlashEntry
+from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.queries import (
+    ListModels,
+    ListProviders,
+    ListSlash,
+    ModelEntry,
+    ProviderEntry,
+    SlashEntry,
+)
 
 
 class EngineInfo(msgspec.Struct):
-    """The commands the engine has, and the models that were asked about."""
+    """The commands the engine has, the models that were asked about, and the providers there are keys for."""
 
     prompts: tuple[SlashEntry, ...] = ()
     models: dict[str, ModelEntry] = {}
+    providers: tuple[ProviderEntry, ...] = ()
 
     async def learn_commands(self, connection: Connection, session: str) -> None:
         self.prompts = (await connection.ask(ListSlash(session=session))).commands
@@ -28,6 +36,21 @@ class EngineInfo(msgspec.Struct):
             with suppress(CommandRefused):  # it has ended meanwhile
                 found = await connection.ask(ListModels(session=session, names=wanted))
                 self.models.update((entry.model, entry) for entry in found.models)
+
+    async def learn_providers(self, connection: Connection, session: str, names: Iterable[str]) -> None:
+        """Where the keys of these providers and of others come from; nothing where that cannot be seen."""
+        with suppress(BridleError):
+            found = await connection.ask(ListProviders(session=session, names=tuple(names)))
+            self.providers = found.providers
+
+    def key_words(self, provider: str) -> str:
+        """Where the key of a provider comes from, and which others are there to switch to; empty without one."""
+        sources = {entry.name: entry.key_from for entry in self.providers if entry.key_from}
+        own = sources.pop(provider, None)
+        if own is None:
+            return ""
+        others = ", ".join(dict.fromkeys(sources.values()))
+        return f"key from {own}" + (f" (also found: {others}; switch with /model)" if others else "")
 
     def is_local(self, model: str) -> bool:
         """Whether the model runs on this machine, so that nobody is paid for it."""

@@ -31,7 +31,7 @@ _JUDGEMENTS: Final[dict[PermissionChoice, Literal["happened", "did_not", "unknow
 }
 
 
-def court_question(question_id: str, asked: OrphanQuestion) -> Question:
+def orphan_question(question_id: str, asked: OrphanQuestion) -> Question:
     """The question as it is drawn."""
     undo = undo_choice(asked)
     return Question(
@@ -56,7 +56,7 @@ def court_question(question_id: str, asked: OrphanQuestion) -> Question:
     )
 
 
-def judgement(decided: Decided) -> OrphanAnswer:
+def orphan_answer(decided: Decided) -> OrphanAnswer:
     """Words that are none of the choices are for the model: it must look for itself."""
     if decided.stop:
         return OrphanAnswer(judgement="later")

@@ -57,13 +57,13 @@ Passage: TypeAlias = Words | Call | Note | Gap
 
 def passages(envelopes: Iterable[e.Envelope]) -> Iterator[Passage]:
     """The session in order. A failed attempt of the model is left out, as the model itself never sees it again."""
-    telling = _Telling()
+    found = _Passages()
     for envelope in envelopes:
-        yield from telling.of(envelope)
-    yield from telling.rest()
+        yield from found.of(envelope)
+    yield from found.rest()
 
 
-class _Telling:
+class _Passages:
     def __init__(self) -> None:
         self._story = Story()
         self._said: list[str] = []

@@ -12,7 +12,14 @@ from bridle.base.lookalikes import lookalike_words, mark_lookalikes
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.protocol.commands import PermissionChoice
-from bridle.protocol.events import KEY_COVERS, CommandPart, FileChange, Offer, PermissionRequested
+from bridle.protocol.events import (
+    KEY_COVERS,
+    CommandPart,
+    FileChange,
+    Offer,
+    PermissionRequested,
+    SessionCreated,
+)
 from bridle.protocol.questions import AnyQuestion
 
 RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
@@ -75,6 +82,19 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     sandbox: str = ""
     network: str = ""
+
+
+_NETWORK: Final = {"inherit": "network on", "filtered": "network filtered", "deny": "network off"}
+
+
+def setting_of(created: SessionCreated | None, folder: str) -> Setting:
+    """Where the commands of a session run: its folder, as people write it, and the border around them."""
+    border = created if created is not None and created.confined != "off" else None
+    return Setting(
+        folder=visible(folder, newlines=False),
+        sandbox="sandbox: none" if border is None else "sandbox on",
+        network=_NETWORK["inherit" if border is None else border.network],
+    )
 
 
 # Building questions

@@ -8,7 +8,7 @@ from bridle.base.lookalikes import mark_lookalikes
 from bridle.base.visible import visible
 from bridle.clients.interaction.budget_form import budget_answer, budget_question
 from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.orphan_form import court_question, judgement
+from bridle.clients.interaction.orphan_form import orphan_answer, orphan_question
 from bridle.clients.interaction.question_card import Question, Row
 from bridle.clients.interaction.trust_form import trust_answer, trust_question
 from bridle.clients.interaction.undo_form import (
@@ -58,7 +58,7 @@ def asked_question(asked: QuestionAsked) -> Question:
         case ConflictQuestion():
             return conflict_question(name, question)
         case OrphanQuestion():
-            return court_question(name, question)
+            return orphan_question(name, question)
         case _:
             assert_never(question)
 
@@ -82,7 +82,7 @@ def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
         case ConflictQuestion():
             return conflict_answer(decided.answer)
         case OrphanQuestion():
-            return judgement(decided)
+            return orphan_answer(decided)
         case _:
             assert_never(about)
 

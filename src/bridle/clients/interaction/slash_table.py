@@ -8,7 +8,7 @@ import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.tally import Tally, money_words, token_words
+from bridle.clients.interaction.tally import money_words, token_words
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.interaction.word_completion import closest
 from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
@@ -105,19 +105,18 @@ class Do(msgspec.Struct, frozen=True):
     arguments: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command may need to know: the session, what it has used, and what the engine said."""
+class SlashContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command may need to know: the session, and what the engine said."""
 
     session: str
     view: SessionView
-    used: Tally
     info: EngineInfo
 
 
 SlashOutcome: TypeAlias = Lines | Do | AnyCommand
 
 
-def carry_out(name: str, arguments: str, now: Standing) -> SlashOutcome:
+def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
     """What `/name arguments` comes to as things stand."""
     view, session = now.view, now.session
     name, arguments = _spelled(name, arguments)
@@ -194,7 +193,7 @@ def _command(name: str) -> Local | None:
     return next((command for command, spellings, _ in _COMMANDS if name in spellings), None)
 
 
-def _model(wanted: str, now: Standing) -> SlashOutcome:
+def _model(wanted: str, now: SlashContext) -> SlashOutcome:
     if wanted:
         return SetModel(session=now.session, model=wanted)
     return Lines((f"model    {visible(now.view.model)}    Change it: /model provider:model",))
@@ -209,7 +208,7 @@ def _mode(name: str, view: SessionView, session: str) -> SlashOutcome:
     return Lines((f"mode     {view.mode}    Change it: /mode NAME ({' '.join(MODES)})",))
 
 
-def _sessions(arguments: str, now: Standing) -> SlashOutcome:
+def _sessions(arguments: str, now: SlashContext) -> SlashOutcome:
     """The list, or what one may do with this session and with others."""
     verb, _, words = arguments.partition(" ")
     match verb, words.strip():
@@ -259,15 +258,15 @@ def grant_words(grant: GrantAdded) -> str:
     return f"{what}{arguments}, {until}"
 
 
-def _cost(now: Standing) -> tuple[str, ...]:
-    used = now.used
+def _cost(now: SlashContext) -> tuple[str, ...]:
+    used = now.view.used
     if used.usage == Usage():
         return ("Nothing used yet.",)
     money = money_words(used, used, local=used.is_local(now.info.is_local))[0]
     return (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible(money, newlines=False)}")
 
 
-def _status(now: Standing) -> tuple[str, ...]:
+def _status(now: SlashContext) -> tuple[str, ...]:
     view = now.view
     state = "a turn is running" if view.in_turn else "a command runs" if view.running else "idle"
     lines = [f"model    {visible(view.model)}", f"mode     {view.mode}", f"now      {state}", *_cost(now)]

@@ -6,6 +6,8 @@ from typing import Final
 
 from bridle.base.visible import visible
 from bridle.clients.interaction.context_parts import Contents
+from bridle.clients.interaction.story import describe_call
+from bridle.clients.interaction.tally import Tally
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnyCommand, SendInput
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
@@ -14,10 +16,14 @@ _TITLE_CHARACTERS: Final = 60
 
 
 class SessionView:
-    """The fold. `client` is our own id; nothing here is shown by itself."""
+    """The fold. `client` is our own id; nothing here is shown by itself.
+
+    `model` is the one chosen, `asked` the one that answered last. `used` is what the session came to, `used_in_turn`
+    and `turn_ms` what the turn did; `doing` is the call that runs.
+    """
 
     def __init__(self, client: str) -> None:
-        self._client = client
+        self.client = client
         self._waiting: dict[int, str] = {}
         self._queued: set[int] = set()
         self._begun = ""
@@ -37,6 +43,16 @@ class SessionView:
         self.grants: dict[str, e.GrantAdded] = {}
         self.jobs: dict[str, str] = {}
         self.contents = Contents()
+        self.used = Tally()
+        self.used_in_turn = Tally()
+        self.turn_ms = 0.0
+        self.doing = ""
+        self._answer: list[str] = []
+
+    @property
+    def answer(self) -> str:
+        """What the model said last, as it wrote it."""
+        return "".join(self._answer)
 
     @property
     def running(self) -> bool:
@@ -86,6 +102,8 @@ class SessionView:
             return
         self.contents.take(envelope.event)
         match envelope.event:
+            case e.TextDelta(text=text):
+                self._answer.append(text)
             case e.SessionCreated(mode=mode) as created:
                 self.mode = mode
                 self.created = created
@@ -99,6 +117,12 @@ class SessionView:
                 self.model = f"{changed.provider}:{changed.model}"
             case e.StepStarted(provider=provider, model=model):
                 self.asked = f"{provider}:{model}"
+                self._answer.clear()
+            case e.CostIncremented() as cost:
+                self.used.add(cost)
+                self.used_in_turn.add(cost)
+            case e.TurnTiming(durations_ms=durations_ms):
+                self.turn_ms = durations_ms.get("turn.total", 0)
             case e.Degraded() as degraded:
                 self.degraded[degraded.what] = degraded
             case e.InputAccepted(content=content):
@@ -109,16 +133,21 @@ class SessionView:
                 self._begun = self._waiting.pop(number, "")
                 self._in_turn = True
                 self.turns += 1
+                self.used_in_turn = Tally()
             case e.TurnEnded():
                 self._in_turn = self._compacting = False
+                self.doing = ""
             case e.Notice(reason="Compacting"):
                 self._compacting = True
             case e.Compacted() | e.Cancelled() | e.Notice(reason="EngineFault"):
                 self._compacting = False
             case e.ToolCallRequested(step=0, call_id=call):
                 self._typed_calls.add(call)
+            case e.ToolCallStarted(tool=tool, input=given):
+                self.doing = describe_call(tool, given)
             case e.ToolResult(call_id=call):
                 self._typed_calls.discard(call)
+                self.doing = ""
             case e.GrantAdded(grant_id=grant) as added:
                 self.grants[grant] = added
             case e.GrantRevoked(grant_id=grant):
@@ -134,6 +163,7 @@ class SessionView:
         """The session is opened again: what lived only as long as the program that had it before is gone."""
         self._typed_calls.clear()
         self._compacting = False
+        self.doing = ""
         self.jobs.clear()
         self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 
@@ -141,7 +171,7 @@ class SessionView:
         words = _words(content)
         self.title = self.title or _title(words)
         waits = self._in_turn or bool(self._waiting)
-        if envelope.originator == self._client and self._sending:
+        if envelope.originator == self.client and self._sending:
             waits = self._sending.pop(0)[1]
         if envelope.id is not None:
             if waits:

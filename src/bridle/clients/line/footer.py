@@ -8,27 +8,27 @@ from typing import Final
 
 from bridle.base.clock import Clock, Timer
 from bridle.clients.interaction.composer import search_words
-from bridle.clients.line.key_router import Desk
+from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.terminal import Look
 
-MARK: Final = "\u203a "
 HINT_S: Final = 2.0
 STILL_WORKING_S: Final = 30.0
 """How often people who listen are told that a turn still runs."""
 
 
 class Footer:
-    """Draws what the desk holds. `say` prints a line, where a hint cannot be taken away again.
+    """Draws the line that has the keyboard. `say` prints a line, where a hint cannot be taken away again.
 
     `active` says what runs now, None while nothing does; `mode` is named before the mark while it is not the usual
-    one; `instead` is a prompt that has taken the place of the desk's. Where nobody types (`interactive`) there is none.
+    one; `instead` is a prompt that has taken the place of that line. Where nobody types (`interactive`) there is none.
     """
 
     def __init__(
         self,
         page: Page,
-        desk: Desk,
+        router: KeyRouter,
         *,
         look: Look,
         clock: Clock,
@@ -39,7 +39,7 @@ class Footer:
         instead: Callable[[], Prompt | None] = lambda: None,
     ) -> None:
         self._page = page
-        self._desk = desk
+        self._router = router
         self._look = look
         self._clock = clock
         self._say = say
@@ -102,8 +102,8 @@ class Footer:
             self._page.prompt(other)
             return
         self._let_the_question_wait()
-        card, composer = self._desk.card, self._desk.composer
-        if card is not None and self._desk.focus == "question":
+        card, composer = self._router.card, self._router.composer
+        if card is not None and self._router.focus == "question":
             confirm = f"{card.question.confirm} " if card.confirming else ""
             lead = confirm + self.answer_lead
             cells = tuple(card.line)
@@ -148,19 +148,19 @@ class Footer:
         if self._quiet_timer is not None:
             self._quiet_timer.cancel()
             self._quiet_timer = None
-        left_s = self._desk.settle(self._clock.monotonic())
+        left_s = self._router.settle(self._clock.monotonic())
         if left_s is not None:
             self._quiet_timer = self._clock.call_later(left_s, self.draw)
 
     def _hints(self) -> tuple[str, ...]:
         hints: list[str] = []
-        if self._desk.card is not None and self._desk.focus == "draft":
+        if self._router.card is not None and self._router.focus == "draft":
             hints.append("A question is waiting: Tab to answer")
         if self._look.moves:
-            if (running := self._active()) and self._desk.card is None:
+            if (running := self._active()) and self._router.card is None:
                 hints.append(f"running  {running}")
             hints += [self._countdown] if self._countdown else []
             hints += [self._hint] if self._hint else []
-            if (search := self._desk.composer.search) is not None and self._desk.focus == "draft":
+            if (search := self._router.composer.search) is not None and self._router.focus == "draft":
                 hints.append(search_words(search))
         return tuple(hints)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from bridle.base.markdown import MarkdownStream, Style, StyledSpan
-from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
-from bridle.clients.interaction.diff_lines import diff_rows
+from bridle.clients.interaction.effects import SayWords
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.event_rows import event_rows, turn_words
 from bridle.clients.interaction.question_card import Row, RowStyle
-from bridle.clients.interaction.slash_table import grant_words
-from bridle.clients.interaction.story import Story, describe_call
-from bridle.clients.interaction.tally import Tally, cost_words
+from bridle.clients.interaction.start_info import StartInfo, StartLine, start_lines, start_title
+from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.view import SessionView
 from bridle.clients.line.page import Ink, Page
-from bridle.clients.line.start_info import MODE_WORDS, Fact, Facts
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 
@@ -48,58 +48,29 @@ _ROW_CODES: Final[dict[RowStyle, tuple[str, str]]] = {
 }
 
 
-class Standing(NamedTuple):
-    """Whether the models of a turn run on this machine, and how full the context is, where that is known.
-
-    `estimated`: nobody counted it.
-    """
-
-    local: bool = False
-    context: float | None = None
-    estimated: bool = False
-
-
 class Screen:
     """Prints events on a page. Knows the session only from its events."""
 
     def __init__(
-        self,
-        page: Page,
-        *,
-        look: Look,
-        columns: int = 0,
-        standing: Callable[[Tally], Standing] = lambda _turn: Standing(),
-        said: set[str] | None = None,
+        self, page: Page, view: SessionView, info: EngineInfo, *, look: Look, columns: int = 0
     ) -> None:
         self._page = page
+        self._info = info
         self._look = look
         self._columns = columns
-        self._standing = standing
+        self._said: set[str] = set()  # sentences that are said once
+        self.enter(view)
+
+    def enter(self, view: SessionView) -> None:
+        """What follows is about another session; what is said once is not said again."""
+        self._view = view
         self._story = Story(hint=WHERE_IT_WENT)
         self._markdown = MarkdownStream()
         self._sentence = ""
         self._partial = False
-        self._said: set[str] = set() if said is None else said  # sentences that are said once
-        self._in_turn = False
-        self._took_ms = 0.0
-        self._turn = Tally()
-        self.session = Tally()
-        self._answer: list[str] = []
-        self.running = ""
 
     def resize(self, columns: int) -> None:
         self._columns = columns
-
-    def for_new_session(self) -> Screen:
-        """A screen for another session on the same page; what is said once is not said again."""
-        return Screen(
-            self._page, look=self._look, columns=self._columns, standing=self._standing, said=self._said
-        )
-
-    @property
-    def answer(self) -> str:
-        """What the model said last, as it wrote it."""
-        return "".join(self._answer)
 
     # Lines
 
@@ -115,35 +86,25 @@ class Screen:
     def blank(self) -> None:
         self._page.line()
 
-    def start(
-        self,
-        facts: Facts,
-        *,
-        model: str,
-        mode: e.Mode,
-        confined: Fact | None = None,
-        degraded: Sequence[e.Degraded],
-    ) -> None:
+    def start(self, start: StartInfo, folder: str) -> None:
         """The first lines: where we are, and each choice with its source."""
-        where = visible(
-            f"{facts.folder} (git {facts.branch})" if facts.branch else facts.folder, newlines=False
-        )
-        self.say(" · ".join(filter(None, (f"Bridle {facts.version}".rstrip(), where))), style="title")
-        choices = (Fact("model", model, facts.model_from), Fact("mode", mode, MODE_WORDS[mode]), confined)
-        for fact in (*filter(None, choices), *facts.lines):
-            self.fact(fact)
-        for event in degraded:
+        view = self._view
+        self.say(start_title(start, folder), style="title")
+        keys = self._info.key_words(view.model.partition(":")[0])
+        for line in start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys):
+            self.choice(line)
+        for event in view.degraded.values():
             self.degraded(event)
         self.blank()
 
-    def fact(self, fact: Fact) -> None:
+    def choice(self, line: StartLine) -> None:
         """A line in columns; where they do not fit, what it means stands below."""
-        value, detail = visible(fact.value, newlines=False), visible(fact.detail, newlines=False)
-        line = f"{fact.name:<{_NAME_COLUMNS}}{value:<{_VALUE_COLUMNS}} {detail}".rstrip()
-        if not detail or self._columns <= 0 or width_of(line) <= self._columns:
-            self.say(line, indent=_INDENT)
+        value, detail = visible(line.value, newlines=False), visible(line.detail, newlines=False)
+        text = f"{line.name:<{_NAME_COLUMNS}}{value:<{_VALUE_COLUMNS}} {detail}".rstrip()
+        if not detail or self._columns <= 0 or width_of(text) <= self._columns:
+            self.say(text, indent=_INDENT)
         else:
-            self.say(f"{fact.name:<{_NAME_COLUMNS}}{value}", indent=_INDENT)
+            self.say(f"{line.name:<{_NAME_COLUMNS}}{value}", indent=_INDENT)
             self.say(f"{_INDENT}{detail}", indent=_INDENT)
 
     def degraded(self, event: e.Degraded) -> None:
@@ -162,57 +123,35 @@ class Screen:
             return
         match event:
             case e.TextDelta(text=text):
-                self._answer.append(text)
                 self._stream(text)
                 return
-            case e.StepStarted():
-                self._answer.clear()
             case e.StepEnded():
                 self._end_text()
             case e.StepFailed():
                 self._failed(event)
                 return
-            case e.ToolCallStarted():
-                self.running = describe_call(event.tool, event.input)
-            case e.ToolResult():
-                self.running = ""
-            case e.TurnStarted():
-                self._in_turn = True
-                self._turn = Tally()
-            case e.CostIncremented():
-                self._turn.add(event)
-                self.session.add(event)
-            case e.TurnTiming(durations_ms=durations_ms):
-                self._took_ms = durations_ms.get("turn.total", 0)
             case e.TurnEnded():
-                self._in_turn = False
                 self._turn_ended(event)
             case e.Degraded():
                 self.degraded(event)
                 return
-            case e.GrantAdded():
-                self.say(f"allowed  {grant_words(event)}", indent=_INDENT)
-            case e.GrantRevoked():
-                self.say("revoked  the next such call asks again", indent=_INDENT)
-            case e.ModelChanged(holds="this_turn"):  # a notice says why
-                return
-            case e.ModelChanged(holds=holds):
-                later = self._in_turn and holds == "from_next_turn"
-                from_when = "from the next turn on" if later else ""
-                self.fact(Fact("model", f"{event.provider}:{event.model}", from_when))
-            case e.ModeChanged():
-                self.fact(Fact("mode", event.mode, MODE_WORDS[event.mode]))
-            case e.ContextAdded(source="diff", content=content):
-                for row in diff_rows(e.text_of(content)):
-                    self.say(row.text, style=row.style)
-                self.say("The model reads this with your next message.", style="faint")
             case e.Error() if event.message in self._said:
                 return
             case e.Error():
                 self._said.add(event.message)
             case _:
-                pass
+                for row in event_rows(event, self._view):
+                    self._add(row)
         self._tell(envelope)
+
+    def _add(self, row: SayWords | Row | StartLine) -> None:
+        match row:
+            case SayWords(text=text, indent=indent):
+                self.say(text, indent=indent)
+            case Row(text=text, style=style):
+                self.say(text, style=style)
+            case StartLine():
+                self.choice(row)
 
     def _tell(self, envelope: e.Envelope) -> None:
         for line in self._story.told(envelope):
@@ -223,24 +162,10 @@ class Screen:
         """What is said of a failed attempt while so much of the wait for the next one is left."""
         return visible(self._story.failure(failed, left_s=left_s))
 
-    def fold(self, envelope: e.Envelope) -> None:
-        """An event of the past: it counts, and prints nothing."""
-        if not e.concerns(envelope):
-            return
-        match envelope.event:
-            case e.CostIncremented() as cost:
-                self.session.add(cost)
-            case e.StepStarted():
-                self._answer.clear()
-            case e.TextDelta(text=text):
-                self._answer.append(text)
-            case _:
-                pass
-
     def past_answer(self) -> None:
         """The last answer of a session that goes on."""
-        if self._answer:
-            self._stream("".join(self._answer))
+        if answer := self._view.answer:
+            self._stream(answer)
             self._end_text()
 
     def _stream(self, text: str) -> None:
@@ -281,16 +206,9 @@ class Screen:
 
     def _turn_ended(self, event: e.TurnEnded) -> None:
         self._end_text()
-        self.running = ""
         if event.message and event.message not in self._said:
             self.say(visible(event.message))
-        seconds = self._took_ms / 1000
-        took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
-        now = self._standing(self._turn)
-        costs = cost_words(
-            self._turn, self.session, local=now.local, context=now.context, estimated=now.estimated
-        )
-        self.say(" · ".join((took, counted(event.steps, "step"), *costs)), style="faint")
+        self.say(turn_words(event, self._view, self._info), style="faint")
 
     # Looks
 

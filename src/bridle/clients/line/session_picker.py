@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from bridle.base.clock import Clock, SystemClock, Timer
+from bridle.clients.interaction.controller import MARK
 from bridle.clients.interaction.keys import Key
 from bridle.clients.interaction.picker import (
     Deed,
@@ -18,7 +19,7 @@ from bridle.clients.interaction.picker import (
     relisted,
     unwarned,
 )
-from bridle.clients.line.footer import HINT_S, MARK
+from bridle.clients.line.footer import HINT_S
 from bridle.clients.line.page import Ink, Page, Prompt
 from bridle.clients.line.terminal import Terminal
 from bridle.protocol.errors import BridleError

@@ -19,7 +19,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.clients.interaction.keys import Key, KeyDecoder, LineDecoder
+from bridle.clients.interaction.keys import Key
+from bridle.clients.line.terminal_keys import KeyDecoder, LineDecoder
 
 READ_BYTES: Final = 64 * 1024
 ESCAPE_S: Final = 0.05

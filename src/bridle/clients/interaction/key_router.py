@@ -22,11 +22,11 @@ QUIET_S: Final = 1.0
 GRACE_S: Final = 0.4
 """Keys within this time after a question was drawn were not meant for it."""
 
-Effect: TypeAlias = Send | Wish | Decided | Show | Hint
+KeyMeaning: TypeAlias = Send | Wish | Decided | Show | Hint
 Focus: TypeAlias = Literal["draft", "question"]
 
 
-class Desk:
+class KeyRouter:
     """The draft, the question in front of it, and which of them has the keyboard.
 
     `lines_only` is for input that is no terminal: there is no Tab, and a question drawn has the next line.
@@ -42,7 +42,7 @@ class Desk:
         self._key_s = float("-inf")
 
     def ask(self, question: Question, *, now_s: float, columns: int, rows: int, position: str = "") -> Show:
-        """Puts a question on the desk and returns what is to be printed, now."""
+        """Puts a question in front of the draft and returns what is to be printed, now."""
         self.card, show = drawn(question, columns=columns, rows=rows, position=position)
         self._drawn_s = now_s
         self._put_aside = False
@@ -78,9 +78,9 @@ class Desk:
         """One more prompt that Up recalls."""
         self.composer = remembered(self.composer, cells)
 
-    def press(self, keys: Sequence[Key], *, now_s: float, columns: int) -> list[Effect]:
+    def press(self, keys: Sequence[Key], *, now_s: float, columns: int) -> list[KeyMeaning]:
         """What these keys do, in order."""
-        effects: list[Effect] = []
+        effects: list[KeyMeaning] = []
         for key in keys:
             effect = self._press(key, now_s, columns)
             self._key_s = now_s
@@ -90,7 +90,7 @@ class Desk:
                 self.close()
         return effects
 
-    def _press(self, key: Key, now_s: float, columns: int) -> Effect | None:
+    def _press(self, key: Key, now_s: float, columns: int) -> KeyMeaning | None:
         card = self.card
         if card is None:
             return self._compose(key)
@@ -109,11 +109,11 @@ class Desk:
             return None if self._put_aside else self._compose(key)
         return self._answer(card, key, columns)
 
-    def _compose(self, key: Key) -> Effect | None:
+    def _compose(self, key: Key) -> KeyMeaning | None:
         self.composer, effect = press(self.composer, key)
         return effect
 
-    def _answer(self, card: Card, key: Key, columns: int) -> Effect | None:
+    def _answer(self, card: Card, key: Key, columns: int) -> KeyMeaning | None:
         match key:
             case Text(text=text):
                 self.card = msgspec.structs.replace(card, line=card.line + text)

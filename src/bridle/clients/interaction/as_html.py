@@ -13,7 +13,7 @@ from bridle.base.clock import iso_ms
 from bridle.base.markdown import MarkdownStream, StyledSpan
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
-from bridle.clients.as_markdown import gap_words
+from bridle.clients.interaction.as_markdown import gap_words
 from bridle.clients.interaction.passages import Call, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 

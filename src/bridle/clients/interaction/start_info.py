@@ -1,13 +1,11 @@
-"""What whoever starts the line client knows and the client cannot: versions, folders, files, earlier prompts."""
+"""The first lines of a session: where we are, and each choice with its source. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from bridle.base.clock import Clock
 from bridle.base.visible import visible
 from bridle.protocol.events import Mode, SessionCreated
 
@@ -30,7 +28,7 @@ CONFINED_WORDS: Final = {
 _NAMED_HOSTS: Final = 3
 
 
-class Fact(msgspec.Struct, frozen=True):
+class StartLine(msgspec.Struct, frozen=True):
     """One line at the start: a name, its value, and where it comes from or what it means."""
 
     name: str
@@ -38,14 +36,14 @@ class Fact(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def sandbox_fact(created: SessionCreated | None) -> Fact | None:
+def sandbox_line(created: SessionCreated | None) -> StartLine | None:
     """What holds the commands of this session; where something should and does not, a warning says more."""
     if created is None or not created.sandbox or (created.confined == "off" and created.sandbox != "off"):
         return None
     reach = (
         f", and reach {_reach(created)}" if created.network != "inherit" and created.confined != "off" else ""
     )
-    return Fact("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach)
+    return StartLine("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach)
 
 
 def _reach(created: SessionCreated) -> str:
@@ -57,31 +55,33 @@ def _reach(created: SessionCreated) -> str:
     return "only " + ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def _no_text(_path: str) -> bool:
-    return False
+class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever starts a client knows of this start and no engine does.
 
-
-def _nothing(_prompt: str) -> None:
-    """Where prompts are not kept."""
-
-
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything has a harmless default but the clock.
-
-    `folder` is the working folder as people write it (`~/code/shop`), `branch` its git branch. `model_from` says where
-    the choice of model came from, `lines` are further start lines (sandbox, rules). `history` are the prompts of
-    earlier sessions, oldest first; `save_prompt` keeps one more. `is_file` answers for a path relative to the folder.
-    `cwd` is the folder as the system knows it, `home` the person's own.
+    `branch` is the git branch of the folder, `model_from` says where the choice of model came from, `lines` are further
+    start lines.
     """
 
-    clock: Clock
     version: str = ""
-    folder: str = "."
     branch: str = ""
     model_from: str = ""
-    lines: tuple[Fact, ...] = ()
-    history: tuple[str, ...] = ()
-    save_prompt: Callable[[str], None] = _nothing
-    is_file: Callable[[str], bool] = _no_text
-    cwd: str = ""
-    home: str = ""
+    lines: tuple[StartLine, ...] = ()
+
+
+def start_title(start: StartInfo, folder: str) -> str:
+    """The first line: the program, and the folder as people write it."""
+    where = visible(f"{folder} (git {start.branch})" if start.branch else folder, newlines=False)
+    return " · ".join(filter(None, (f"Bridle {start.version}".rstrip(), where)))
+
+
+def start_lines(
+    start: StartInfo, *, model: str, mode: Mode, created: SessionCreated | None, keys: str = ""
+) -> list[StartLine]:
+    """Each choice this session begins with, and its source; `keys` says the same of the model's key."""
+    model_from = ", ".join(filter(None, (start.model_from, keys)))
+    chosen = (StartLine("model", model, model_from), mode_line(mode), sandbox_line(created))
+    return [*filter(None, chosen), *start.lines]
+
+
+def mode_line(mode: Mode) -> StartLine:
+    return StartLine("mode", mode, MODE_WORDS[mode])

@@ -1,0 +1,43 @@
+"""What is truly local to a person's client: their clock, files, editor, rules and earlier prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.protocol.events import GrantAdded
+
+
+def _no_paths() -> Sequence[str]:
+    return ()
+
+
+def _no_file(_path: str) -> bool:
+    return False
+
+
+def _nothing(_prompt: str) -> None:
+    """Where prompts are not kept."""
+
+
+class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
+    """Whoever starts a client decides what it can reach. Only the clock is needed: what is missing is not offered.
+
+    `home` is the person's own folder. `history` are the prompts of earlier sessions, oldest first; `save_prompt` keeps
+    one more. `is_file` answers for a path relative to the session's folder; `paths` are the files and folders a mention
+    may complete to. `edit` lets a person change a text in their own editor and gives it back, None if they did not save
+    it. `save` writes a new file at a path a person named and returns where it is. `promote` makes a remembered yes a
+    rule of the person's own settings and returns the file it stands in. What does something may raise `BridleError`.
+    """
+
+    clock: Clock
+    home: str = ""
+    history: tuple[str, ...] = ()
+    save_prompt: Callable[[str], None] = _nothing
+    is_file: Callable[[str], bool] = _no_file
+    paths: Callable[[], Sequence[str]] = _no_paths
+    edit: Callable[[str], Awaitable[str | None]] | None = None
+    save: Callable[[str, str], str] | None = None
+    promote: Callable[[GrantAdded], str] | None = None

@@ -1,0 +1,219 @@
+"""A session as a person's client sees it: events and intents in, commands and effects out. No I/O and no clock.
+
+Every client drives the same one; what it puts effects on, a terminal, a page or an editor, is its own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, assert_never
+
+from bridle.base.phrases import counted
+from bridle.base.visible import visible
+from bridle.clients.interaction import slash_table
+from bridle.clients.interaction.card import Decided
+from bridle.clients.interaction.composer import Send
+from bridle.clients.interaction.effects import (
+    CopyText,
+    Echo,
+    Effect,
+    Leave,
+    RememberPrompt,
+    SayWords,
+    SessionReady,
+    ShowEvent,
+    Waiting,
+    WaitOver,
+)
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.intents import ChooseSession, Intent, NextMode, RunCommand, StopTurn
+from bridle.clients.interaction.parse import Shell, Slash, Words, parse
+from bridle.clients.interaction.question_card import Question, permission_question, setting_of
+from bridle.clients.interaction.question_queue import QuestionQueue
+from bridle.clients.interaction.view import SessionView
+from bridle.protocol import events as e
+from bridle.protocol.commands import AnyCommand, CancelTurn, RunSlash, SendInput, SetMode, ShellRequest
+from bridle.protocol.errors import BridleError, sentence
+
+COUNTED_MS: Final = 1000
+"""A shorter wait is over before anybody has read how long it is."""
+MARK: Final = "\u203a "
+"""What stands before a person's own words."""
+
+
+def _no_file(_path: str) -> bool:
+    return False
+
+
+class Controller:
+    """One session in front of one person.
+
+    `opened_at` is the last event of its past: until then events count and show nothing. `folder` is where it works, as
+    people write it; `is_file` answers for a path relative to it. `info` is what the engine said of models and commands.
+    """
+
+    def __init__(
+        self,
+        view: SessionView,
+        session: str,
+        *,
+        opened_at: int = 0,
+        folder: str = "",
+        info: EngineInfo | None = None,
+        is_file: Callable[[str], bool] = _no_file,
+    ) -> None:
+        self.view = view
+        self.session = session
+        self.folder = folder
+        self._opened_at = opened_at
+        self._info = info or EngineInfo()
+        self._is_file = is_file
+        self._questions = QuestionQueue(session)
+        self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
+
+    # Events
+
+    def take(self, envelope: e.Envelope) -> Sequence[Effect]:
+        """One more event, and what comes of it."""
+        view = self.view
+        if view.was_shown_early(envelope):
+            return ()
+        view.take(envelope)
+        if envelope.id is not None and envelope.id <= self._opened_at:
+            return self._take_past(envelope)
+        if not e.concerns(envelope):  # what a child says or waits for is not the conversation on this page
+            return (ShowEvent(envelope),)
+        if self._waiting is not None and envelope.id is not None:
+            waiting, self._waiting = self._waiting, None
+            return (WaitOver(waiting), *self._shown(envelope))
+        return self._shown(envelope)
+
+    def _take_past(self, envelope: e.Envelope) -> Sequence[Effect]:
+        """What is still open at the end of the past is put to the person who comes now."""
+        match envelope.event if e.concerns(envelope) else None:
+            case e.PermissionRequested() | e.QuestionAsked() as asked:
+                self._questions.note(self._question(asked))
+            case e.PermissionDecided(call_id=question_id) | e.QuestionAnswered(question_id=question_id):
+                self._questions.drop(question_id)
+            case e.TurnEnded() | e.SessionCreated():
+                self._questions.forget_all()
+            case _:
+                pass
+        if envelope.id != self._opened_at:
+            return ()
+        turns, title = self.view.turns, self.view.title
+        back = f'Back in "{title}", {counted(turns, "turn")} so far. The last answer:' if turns else ""
+        return (SessionReady(back), *self._questions.ask_first())
+
+    def _shown(self, envelope: e.Envelope) -> Sequence[Effect]:
+        match envelope.event:
+            case e.TextDelta():
+                return (ShowEvent(envelope),)
+            case e.StepFailed(retry_in_ms=int(wait_ms)) if wait_ms >= COUNTED_MS:
+                self._waiting = envelope
+                return (Waiting(envelope, wait_ms / 1000),)
+            case e.PermissionRequested() | e.QuestionAsked() as asked:
+                return (*self._questions.arrived(self._question(asked)), ShowEvent(envelope))
+            case e.PermissionDecided(call_id=question_id, answered_by=by):
+                return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
+            case e.QuestionAnswered(question_id=question_id, answered_by=by):
+                return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
+            case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
+                return (SayWords(f"{MARK}{words}", "  "), ShowEvent(envelope))
+            case e.InputAccepted(content=content) if envelope.originator != self.view.client:
+                words = f"{envelope.originator}: {visible(e.text_of(content))}"
+                return (SayWords(words, "  "), ShowEvent(envelope))
+            case e.TurnEnded():
+                return (ShowEvent(envelope), *self._questions.forget_all())
+            case _:
+                return (ShowEvent(envelope),)
+
+    def _question(self, asked: e.PermissionRequested | e.QuestionAsked) -> Question:
+        if isinstance(asked, e.QuestionAsked):
+            from bridle.clients.interaction.question_forms import asked_question
+
+            return asked_question(asked)
+        return permission_question(asked, setting_of(self.view.created, self.folder))
+
+    def _who(self, by: str | None) -> str:
+        """What somebody is told whose question is gone without their answer."""
+        if by is None:
+            return "Nobody answered in time."
+        return "" if by == self.view.client else "Answered elsewhere."
+
+    # Intents
+
+    def handle(self, intent: Intent) -> Sequence[Effect]:
+        """What comes of a person's wish."""
+        match intent:
+            case Send():
+                return self._submit(intent)
+            case Decided(stop=stop):
+                return (*self._questions.decided(intent), *(self.handle(StopTurn()) if stop else ()))
+            case StopTurn():
+                return (CancelTurn(session=self.session),) if self.view.running else ()
+            case NextMode():
+                return (SetMode(session=self.session, mode=slash_table.next_mode(self.view.mode)),)
+            case RunCommand(name=name, arguments=arguments):
+                return self._slash(name, arguments)
+            case ChooseSession(id=session):
+                return (slash_table.Do("resume", session),)
+            case _:
+                assert_never(intent)
+
+    def nobody_is_left(self) -> Sequence[Effect]:
+        """No answer can come any more: every question, open or to come, is answered with no."""
+        return self._questions.nobody_is_left()
+
+    def forget_questions(self) -> Sequence[Effect]:
+        """The person goes elsewhere: what is in front of them goes with this session."""
+        return self._questions.forget_all()
+
+    def _submit(self, send: Send) -> Sequence[Effect]:
+        typed = parse(send.text, self._is_file)
+        shown: Effect = Echo(send.shown)
+        if self.view.running and isinstance(typed, Words):
+            shown = SayWords(f"{'now      ' if send.steer else 'queued   '}{send.shown}", "  ")
+        match typed:
+            case Words(content=content):
+                mode = "steer" if send.steer else "queue"
+                self.view.sending(send.shown)
+                command = SendInput(session=self.session, content=content, mode=mode)
+                return (shown, RememberPrompt(send), command)
+            case Shell(command=command, share=share):
+                return (shown, ShellRequest(session=self.session, command=command, share=share))
+            case Slash(name=name, arguments=arguments):
+                return (shown, *self._slash(name, arguments))
+            case None:
+                return (shown,)
+
+    def _slash(self, name: str, arguments: str) -> Sequence[Effect]:
+        now = slash_table.SlashContext(session=self.session, view=self.view, info=self._info)
+        match slash_table.carry_out(name, arguments, now):
+            case slash_table.Do(what="quit"):
+                return (Leave(),)
+            case slash_table.Do(what="copy"):
+                answer = self.view.answer
+                return (CopyText(answer) if answer else SayWords("There is no answer yet."),)
+            case slash_table.Lines(lines=lines, indent=indent):
+                return tuple(SayWords(line, indent) for line in lines)
+            case outcome:
+                return (outcome,)
+
+    def refused(self, refusal: BridleError, command: AnyCommand | None = None) -> Sequence[Effect]:
+        """What is said of a command that was not taken, or of other work that failed."""
+        if command is not None:
+            self.view.refused(command)
+        if (
+            isinstance(command, CancelTurn) and refusal.reason == "NoTurn"
+        ):  # it ended by itself: nothing to say
+            return ()
+        message = refusal.message
+        if refusal.reason == "TurnInProgress" and refusal.data.get("originator") == self.view.client:
+            what = f"/{command.name}" if isinstance(command, RunSlash) else "that"
+            message = slash_table.busy_words(what, self.view)
+        elif isinstance(command, RunSlash):
+            message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
+            if refusal.reason in ("UnknownSlash", "NotSupported"):
+                message += slash_table.nearest_words(command.name, self._info)
+        return (SayWords(visible(message), "  "),)

@@ -1,0 +1,121 @@
+"""What becomes of an event or an intent, as values: commands to send, and things for a client to perform in order."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from bridle.clients.interaction.composer import Send
+from bridle.clients.interaction.picker import Listed
+from bridle.clients.interaction.question_card import Question
+from bridle.clients.interaction.slash_table import Do
+from bridle.protocol.commands import AnyCommand
+from bridle.protocol.events import Envelope
+
+
+class SayWords(msgspec.Struct, frozen=True):
+    """Words for the person; lines that are too long go on below `indent`."""
+
+    text: str
+    indent: str = ""
+
+
+class ShowEvent(msgspec.Struct, frozen=True):
+    """An event that belongs on the page, by itself or by what it changes there."""
+
+    envelope: Envelope
+
+
+class Echo(msgspec.Struct, frozen=True):
+    """What was sent becomes part of the page."""
+
+    shown: str
+
+
+class RememberPrompt(msgspec.Struct, frozen=True):
+    """One more prompt that can be recalled later."""
+
+    send: Send
+
+
+class EnterSession(msgspec.Struct, frozen=True):
+    """What follows is about another session, which nothing was shown of yet."""
+
+
+class SessionReady(msgspec.Struct, frozen=True):
+    """The past of a session is read: the person may write. `back` says where they are, empty in a new session."""
+
+    back: str = ""
+
+
+class PutQuestion(msgspec.Struct, frozen=True):
+    """A question comes in front of the person; `position` is its place among those that wait."""
+
+    question: Question
+    position: str = ""
+
+
+class CloseQuestion(msgspec.Struct, frozen=True):
+    """The question in front of the person is open no longer; `why` says so where they did not answer it."""
+
+    question_id: str
+    why: str = ""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """An attempt failed, and the next one begins in so many seconds."""
+
+    envelope: Envelope
+    seconds: float
+
+
+class WaitOver(msgspec.Struct, frozen=True):
+    """The wait after this failed attempt has ended."""
+
+    envelope: Envelope
+
+
+class ShowSessions(msgspec.Struct, frozen=True):
+    """Sessions to read; the one a person is in is marked."""
+
+    sessions: tuple[Listed, ...]
+
+
+class PickSession(msgspec.Struct, frozen=True):
+    """Sessions to choose from, or none where words have said why. None: the list is on its way."""
+
+    sessions: tuple[Listed, ...] | None = None
+
+
+class CopyText(msgspec.Struct, frozen=True):
+    """A text for the clipboard."""
+
+    text: str
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """The end, with an exit code."""
+
+    code: int = 0
+
+
+ClientEffect: TypeAlias = (
+    SayWords
+    | ShowEvent
+    | Echo
+    | RememberPrompt
+    | EnterSession
+    | SessionReady
+    | PutQuestion
+    | CloseQuestion
+    | Waiting
+    | WaitOver
+    | ShowSessions
+    | PickSession
+    | CopyText
+)
+"""What a client performs itself, on whatever it has in place of a page."""
+
+Effect: TypeAlias = AnyCommand | Do | Leave | ClientEffect
+"""Everything that can come of an event or an intent; what is no client's affair is the driver's."""

@@ -1,0 +1,57 @@
+"""What an event adds to the page beside its story: grants, models and modes, a diff, what a turn came to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bridle.base.phrases import counted
+from bridle.clients.interaction.diff_lines import diff_rows
+from bridle.clients.interaction.effects import SayWords
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.question_card import Row
+from bridle.clients.interaction.slash_table import grant_words
+from bridle.clients.interaction.start_info import StartLine, mode_line
+from bridle.clients.interaction.tally import cost_words
+from bridle.clients.interaction.view import SessionView
+from bridle.protocol import events as e
+
+_INDENT: Final = " " * 9
+
+
+def event_rows(event: e.AnyEvent, view: SessionView) -> Sequence[SayWords | Row | StartLine]:
+    """The rows, mostly none: words, lines of a diff, or a choice in columns. `view` has taken the event."""
+    match event:
+        case e.GrantAdded():
+            return (SayWords(f"allowed  {grant_words(event)}", _INDENT),)
+        case e.GrantRevoked():
+            return (SayWords("revoked  the next such call asks again", _INDENT),)
+        case e.ModelChanged(holds="this_turn"):  # a notice says why
+            return ()
+        case e.ModelChanged(holds=holds):
+            later = view.in_turn and holds == "from_next_turn"
+            from_when = "from the next turn on" if later else ""
+            return (StartLine("model", f"{event.provider}:{event.model}", from_when),)
+        case e.ModeChanged(mode=mode):
+            return (mode_line(mode),)
+        case e.ContextAdded(source="diff", content=content):
+            return (
+                *diff_rows(e.text_of(content)),
+                Row("The model reads this with your next message.", "faint"),
+            )
+        case _:
+            return ()
+
+
+def turn_words(ended: e.TurnEnded, view: SessionView, info: EngineInfo) -> str:
+    """What a turn came to: its time, its steps, what it used, and how full the context is now."""
+    seconds = view.turn_ms / 1000
+    took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
+    costs = cost_words(
+        view.used_in_turn,
+        view.used,
+        local=view.used_in_turn.is_local(info.is_local),
+        context=view.contents.share(info.window_of(view.asked or view.model)),
+        estimated=not view.contents.is_counted,
+    )
+    return " · ".join((took, counted(ended.steps, "step"), *costs))

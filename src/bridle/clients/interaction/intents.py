@@ -1,0 +1,37 @@
+"""What a person wants, as values: whatever they press or click, a client says it with one of these.
+
+`Send` (what was written) and `Decided` (the answer to a question) stand beside what makes them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from bridle.clients.interaction.card import Decided
+from bridle.clients.interaction.composer import Send
+
+
+class StopTurn(msgspec.Struct, frozen=True):
+    """The running turn is to stop."""
+
+
+class NextMode(msgspec.Struct, frozen=True):
+    """The mode after the one that holds."""
+
+
+class RunCommand(msgspec.Struct, frozen=True):
+    """A slash command, picked from a list instead of written."""
+
+    name: str
+    arguments: str = ""
+
+
+class ChooseSession(msgspec.Struct, frozen=True):
+    """Another session, picked from the list."""
+
+    id: str
+
+
+Intent: TypeAlias = Send | Decided | StopTurn | NextMode | RunCommand | ChooseSession

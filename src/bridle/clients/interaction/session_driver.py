@@ -1,0 +1,282 @@
+"""A controller on a connection: follows a session, sends what a person wants in order, moves to other sessions.
+
+Everything runs on one event loop. Events and intents are handled as they come; commands go out one after the other, so
+what was said first is sent first. What is to be seen of it is for `perform`, which belongs to the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.controller import Controller
+from bridle.clients.interaction.effects import (
+    ClientEffect,
+    Effect,
+    EnterSession,
+    Leave,
+    PickSession,
+    SayWords,
+)
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.intents import Intent
+from bridle.clients.interaction.outbox import Outbox
+from bridle.clients.interaction.slash_actions import SlashActions
+from bridle.clients.interaction.slash_table import Deed, Do
+from bridle.clients.interaction.view import SessionView
+from bridle.clients.stored_sessions import folder_words
+from bridle.protocol import events as e
+from bridle.protocol.commands import (
+    Accepted,
+    AnyCommand,
+    Command,
+    CreateSession,
+    EndSession,
+    RunSlash,
+    SendInput,
+    SetMode,
+    SetModel,
+    ShellRequest,
+)
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import BridleError
+
+
+class SessionDriver:
+    """One person's client on one connection. The session may change with `/clear` and `/resume`.
+
+    `perform` is called for every effect of the client, in order; `settle` after each event and each
+    piece of work, when all there is to show of it has been performed.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        create: CreateSession,
+        services: ClientServices,
+        *,
+        perform: Callable[[ClientEffect], None],
+        settle: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._create = create
+        self._services = services
+        self._client_performs = perform
+        self._settle = settle
+        self.info = EngineInfo()
+        self.controller = Controller(SessionView(connection.client), "", info=self.info)
+        self._outbox = Outbox(
+            connection,
+            readdressed=self._readdressed,
+            refused=lambda refusal, command: self._perform(self.controller.refused(refusal, command)),
+            done=settle,
+        )
+        self._actions = SlashActions(connection, services, perform=perform)
+        self._asked_models: set[str] = set()
+        self._opened_at = 0
+        self._nobody = False
+        self._is_new = create.resume is None  # and nobody was told yet where its key comes from
+        self._tasks: list[asyncio.Task[None]] = []
+        self._left: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @property
+    def view(self) -> SessionView:
+        return self.controller.view
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing is on its way."""
+        return not self.view.running and self._outbox.empty
+
+    @property
+    def leaving(self) -> bool:
+        return self._left.done()
+
+    async def run(self, opened: Accepted) -> int:
+        """Stays with a session that was opened until the person leaves or it ends; returns the exit code.
+
+        Neither the connection nor the session is closed here: whoever opened them does that.
+        """
+        self._start(self._outbox.run())
+        await self._open(opened)
+        try:
+            return await self._left
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def handle(self, intent: Intent) -> None:
+        """Something a person wants."""
+        self._perform(self.controller.handle(intent))
+
+    def do_in_order(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work that must not overtake the commands before it."""
+        self._outbox.put(work)
+
+    def nobody_is_left(self) -> None:
+        """No answer can come any more, in this session or another."""
+        self._nobody = True
+        self._perform(self.controller.nobody_is_left())
+
+    def leave(self, code: int) -> None:
+        if not self._left.done():
+            self._left.set_result(code)
+
+    async def way_back(self) -> str:
+        """What to say at the end about coming back; empty where nothing was said in the session."""
+        if not self.view.title:
+            return ""
+        short = await self._actions.short_id(self.controller.session)
+        return f'Saved as "{self.view.title}".  Come back: bridle -c   or   bridle -r {short}'
+
+    # Following
+
+    async def _open(self, opened: Accepted) -> None:
+        """Follows a session; the event it was opened with is the last of its past."""
+        session, opened_at = opened.session, opened.event or 0
+        await self.info.learn_commands(self._connection, session)
+        described = await self._actions.describe(session)
+        view = SessionView(self._connection.client)
+        view.title = visible(described.title, newlines=False)
+        self._opened_at = opened_at
+        self.controller = Controller(
+            view,
+            session,
+            opened_at=opened_at,
+            folder=folder_words(described.cwd, self._services.home),
+            info=self.info,
+            is_file=self._services.is_file,
+        )
+        if self._nobody:
+            self.controller.nobody_is_left()
+        self._client_performs(EnterSession())
+        self._start(self._follow(session))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work in the background. A fault in it ends the client."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (fault := task.exception()) is not None and not self._left.done():
+                self._left.set_exception(fault)
+
+        task = asyncio.create_task(work)
+        task.add_done_callback(ended)
+        self._tasks.append(task)
+
+    async def _follow(self, session: str) -> None:
+        """Takes the session's events until it ends, or until another session takes its place."""
+        try:
+            async for envelope in self._connection.events(session):
+                if self.controller.session != session:
+                    return
+                await self._learn_models(envelope)
+                if effects := self.controller.take(envelope):
+                    self._perform(effects)
+                    self._settle()
+        except BridleError as failure:
+            self._client_performs(SayWords(visible(failure.message)))
+            self.leave(failure.exit_code)
+        if self.controller.session == session:
+            self.leave(0)
+
+    async def _learn_models(self, envelope: e.Envelope) -> None:
+        """What is shown of a model at the end of a turn, and where we are, is asked for just before."""
+        match envelope.event:
+            case (
+                e.ModelChanged(provider=provider, model=model) | e.StepStarted(provider=provider, model=model)
+            ):
+                self._asked_models.add(f"{provider}:{model}")
+            case _:
+                pass
+        past = envelope.id is not None and envelope.id < self._opened_at
+        if not past and (
+            envelope.id == self._opened_at or isinstance(envelope.event, e.TurnEnded | e.ModelChanged)
+        ):
+            session = self.controller.session
+            await self.info.learn_models(self._connection, session, self._asked_models)
+            if self._is_new and envelope.id == self._opened_at:
+                self._is_new = False
+                names = {model.partition(":")[0] for model in self._asked_models}
+                await self.info.learn_providers(self._connection, session, names)
+
+    # Performing
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Command():
+                    self._outbox.put(effect)
+                case Do(what=what, arguments=words):
+                    self._do(what, words)
+                case Leave(code=code):
+                    self.leave(code)
+                case _:
+                    self._client_performs(effect)
+
+    def _do(self, what: Deed, words: str) -> None:
+        match what:
+            case "clear":
+                self._outbox.put(self._new_session)
+            case "resume" if words:
+                self._outbox.put(lambda: self._go_to(words))
+            case "resume":
+                self._client_performs(PickSession())
+                self._start(self._list_to_pick())
+            case _:
+                self._outbox.put(lambda: self._actions.run(what, words, self.controller.session, self.view))
+
+    def _readdressed(self, command: AnyCommand) -> AnyCommand:
+        """What was said behind a `/clear` is meant for the new session."""
+        if isinstance(command, SendInput | ShellRequest | RunSlash | SetModel | SetMode):
+            return msgspec.structs.replace(command, session=self.controller.session)
+        return command
+
+    # Other sessions
+
+    async def _new_session(self) -> None:
+        """`/clear`: the old session ends and stays listed; a new one begins."""
+        create = msgspec.structs.replace(
+            self._create, resume=None, model=self.view.model, mode=self.view.mode
+        )
+        await self._change_to(create, "A new session.")
+
+    async def _go_to(self, session: str) -> None:
+        """`/resume`: the old session ends and stays listed; the other goes on with its own model and mode."""
+        current = self.controller.session
+        if current.removeprefix("sess_").startswith(session.removeprefix("sess_")):
+            self._client_performs(SayWords("This is the session you are in."))
+        elif elsewhere := await self._actions.elsewhere(session, current):
+            self._client_performs(SayWords(elsewhere))
+        else:
+            create = msgspec.structs.replace(self._create, resume=session, model=None, mode=None)
+            await self._change_to(create, "Another session.")
+
+    async def _change_to(self, create: CreateSession, words: str) -> None:
+        old, title = self.controller.session, self.view.title
+        created = await self._connection.send(create)
+        if title:
+            way_back = await self._actions.short_id(old)
+            self._client_performs(
+                SayWords(f'{words} The last one is saved as "{title}": bridle -r {way_back}')
+            )
+        self._perform(self.controller.forget_questions())
+        await self._open(created)
+        await self._connection.send(EndSession(session=old))
+
+    async def _list_to_pick(self) -> None:
+        sessions = ()
+        try:
+            sessions = await self._actions.others_here(self.controller.session)
+            if not sessions:
+                self._client_performs(SayWords("There is no other session in this folder."))
+        except BridleError as refusal:
+            self._perform(self.controller.refused(refusal))
+        finally:
+            self._client_performs(PickSession(sessions))
+            self._settle()

@@ -1,0 +1,145 @@
+"""What a slash command does beyond a single command to the session: list, rename, pin, branch, export, promote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bridle.base.visible import visible
+from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.effects import SayWords, ShowSessions
+from bridle.clients.interaction.picker import Listed, listed
+from bridle.clients.interaction.slash_table import Deed, grant_words
+from bridle.clients.interaction.view import SessionView
+from bridle.protocol.commands import BranchSession, PinSession, RenameSession
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.events import Envelope
+from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
+
+
+class SlashActions:
+    """Each says with `perform` what came of it, or raises `BridleError`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        services: ClientServices,
+        *,
+        perform: Callable[[SayWords | ShowSessions], None],
+    ) -> None:
+        self._connection = connection
+        self._services = services
+        self._perform = perform
+
+    async def run(self, what: Deed, words: str, session: str, view: SessionView) -> None:
+        match what:
+            case "sessions":
+                await self._list_sessions(session)
+            case "rename":
+                await self._rename(session, view, words)
+            case "export":
+                await self._export(session, view, words)
+            case "promote":
+                self._promote(view, words)
+            case "pin":
+                await self._pin(session, pinned=words != "off")
+            case "branch":
+                await self._branch(session, words)
+            case "quit" | "clear" | "resume" | "copy":
+                raise AssertionError(f"{what} is no action on this session")
+
+    async def describe(self, session: str) -> SessionInfo:
+        return (await self._connection.ask(DescribeSession(session=session))).session
+
+    async def short_id(self, session: str) -> str:
+        """A beginning of a session's id that names no other, or all of it where nobody can say."""
+        try:
+            return (await self.describe(session)).short_id
+        except BridleError:
+            return session.removeprefix("sess_")
+
+    async def others_here(self, current: str) -> tuple[Listed, ...]:
+        """The sessions one may go to from here. Those of other folders need a client that stands there."""
+        return tuple(one for one in await self._listed(current) if one.here and one.id != current)
+
+    async def elsewhere(self, session: str, current: str) -> str:
+        """What to say about a session of another folder; empty for any other."""
+        wanted = session.removeprefix("sess_")
+        for one in await self._listed(current):
+            if not one.here and one.id.removeprefix("sess_").startswith(wanted):
+                folder = visible(one.folder, newlines=False)
+                return f"That session belongs to {folder}. In a shell: bridle -C {folder} -r {session}"
+        return ""
+
+    def _say(self, text: str) -> None:
+        self._perform(SayWords(text))
+
+    async def _rename(self, session: str, view: SessionView, title: str) -> None:
+        await self._connection.send(RenameSession(session=session, title=title))
+        view.title = visible(title, newlines=False)
+        self._say(f'This session is now called "{view.title}".')
+
+    async def _pin(self, session: str, *, pinned: bool) -> None:
+        """Whether what was said and done here is kept for as long as there is room."""
+        await self._connection.send(PinSession(session=session, pinned=pinned))
+        kept = "★ This session is kept until you unpin it: /sessions pin off"
+        self._say(
+            kept
+            if pinned
+            else "This session is not pinned any more; its content expires like that of others."
+        )
+
+    async def _branch(self, session: str, turn: str) -> None:
+        """A new session that begins as this one was; one stays where one is."""
+        command = BranchSession(session=session, turn=int(turn) if turn else None)
+        made = await self.short_id((await self._connection.send(command)).session)
+        after = f"turn {turn}" if turn else "its last turn"
+        self._say(f"Branched: {made} begins as this session was after {after}. Go to it: /resume {made}")
+
+    def _promote(self, view: SessionView, grant_id: str) -> None:
+        """Makes a remembered yes a rule of the person's own settings."""
+        grant, promote = view.grants.get(grant_id), self._services.promote
+        if promote is None or grant is None:
+            raise CommandRefused("NotSupported", what="/permissions promote")
+        file = visible(promote(grant), newlines=False)
+        what = grant_words(grant).rpartition(", ")[0]
+        self._say(f"{what} is a rule now, in {file}. It holds in every folder, from the next session on.")
+
+    async def _export(self, session: str, view: SessionView, path: str) -> None:
+        """Writes everything that was said until now into a file that was not there before."""
+        from bridle.clients.interaction.transcript import transcript
+
+        save = self._services.save
+        if save is None:
+            raise CommandRefused("NotSupported", what="/export")
+        last, past = view.last_id, list[Envelope]()
+        async for envelope in self._connection.events(session):
+            past.append(envelope)
+            if envelope.id is not None and envelope.id >= last:
+                break
+        name = path or f"bridle-{await self.short_id(session)}.md"
+        written = save(name, transcript(view.title, past, path=name))
+        self._say(f"Written: {visible(written, newlines=False)}")
+
+    async def _list_sessions(self, current: str) -> None:
+        sessions = await self._listed(current)
+        if not sessions:
+            self._say("There are no sessions to list.")
+            return
+        here = tuple(session for session in sessions if session.here)
+        self._perform(ShowSessions(here or sessions))
+        self._say("Go to one: /resume")
+
+    async def _listed(self, current: str) -> tuple[Listed, ...]:
+        """Every session, as it is listed in the folder of the current one, which is marked."""
+        now_ms, home = self._services.clock.now_ms(), self._services.home
+        here = (await self.describe(current)).cwd
+        found = (await self._connection.ask(ListSessions())).sessions
+        rows = (listed(one, now_ms=now_ms, here=here, home=home) for one in found)
+        return tuple(_marked(one) if one.id == current else one for one in rows)
+
+
+def _marked(one: Listed) -> Listed:
+    return msgspec.structs.replace(one, mark="this one")

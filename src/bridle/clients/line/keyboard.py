@@ -1,0 +1,252 @@
+"""What a person does at the keyboard of a terminal: keys in, intents out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from bridle.base.clock import Clock
+from bridle.base.visible import visible
+from bridle.clients.interaction import picker as picking
+from bridle.clients.interaction import slash_table
+from bridle.clients.interaction.card import Decided, Hint, Show
+from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.composer import Send, Wish, WishName, cleared, rewritten, text_of
+from bridle.clients.interaction.intents import ChooseSession, NextMode, StopTurn
+from bridle.clients.interaction.key_router import KeyMeaning, KeyRouter
+from bridle.clients.interaction.keys import Key, Press, Text
+from bridle.clients.interaction.picker import Deed, Gone, Listed, Picked, Picker
+from bridle.clients.interaction.session_driver import SessionDriver
+from bridle.clients.interaction.word_completion import completed, options_words
+from bridle.clients.line.footer import HINT_S, Footer
+from bridle.clients.line.page import Page, Prompt
+from bridle.clients.line.session_picker import picker_prompt
+from bridle.clients.line.terminal import Terminal
+
+LEAVE_S: Final = HINT_S
+"""A second Ctrl-C within this time leaves."""
+
+_AGAIN: Final = "Ctrl-C again to leave"
+_STOPPING: Final = "Stopping… Ctrl-C again within 2 s to leave"
+_CLEARED: Final = "Draft cleared, Up brings it back. Ctrl-C again within 2 s to leave"
+_LEAVING: Final = "A turn is running.  s stop it and leave · Esc stay"
+
+
+class Keyboard:
+    """Keys wait until the person may write (`begin`), and while a list is on its way that they are for.
+
+    `show` prints what a key brings to light: more of a question, or a hint about it; `resized` draws
+    for the size the terminal has now.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        router: KeyRouter,
+        page: Page,
+        services: ClientServices,
+        *,
+        driver: SessionDriver,
+        footer: Footer,
+        show: Callable[[Show | Hint], None],
+        resized: Callable[[], None],
+    ) -> None:
+        self._terminal = terminal
+        self._router = router
+        self._page = page
+        self._services = services
+        self._driver = driver
+        self._footer = footer
+        self._show = show
+        self._resized = resized
+        self._clock: Clock = services.clock
+        self._keys: deque[Key] = deque()
+        self._begun = False
+        self._held = False
+        self._picker: Picker | None = None
+        self._interrupted_s = float("-inf")
+        self._offered = False  # choices of Tab stand above the prompt
+        self.leaving = False  # when the turn ends
+        self.suspended = False  # by us, a moment ago
+        self.lent = False  # another program has the terminal
+
+    def take(self, keys: list[Key]) -> None:
+        """Keys as they come."""
+        self._keys += keys
+        if self._begun:
+            self._handle_keys()
+            self._footer.draw()
+        elif Press("ctrl-c") in keys:
+            self.interrupt()
+
+    def take_waiting(self) -> None:
+        """Everything typed until now, read or not: it was typed before what comes next was on the screen."""
+        self._keys += self._terminal.read_now()
+        self._handle_keys()
+
+    def begin(self) -> None:
+        self._begun = True
+        self.take([])
+
+    def interrupt(self, *, stops: bool = True) -> None:
+        """Ctrl-C: once stops or clears, twice within two seconds leaves. Without `stops` the turn is told already."""
+        now_s = self._clock.monotonic()
+        if now_s - self._interrupted_s <= LEAVE_S:
+            self._driver.leave(0)
+            return
+        self._interrupted_s = now_s
+        if self._driver.view.running:
+            if stops:
+                self._driver.handle(StopTurn())
+            self._footer.hint(_STOPPING)
+        elif not self._router.composer.empty:
+            self._router.composer = cleared(self._router.composer)
+            self._footer.hint(_CLEARED)
+        else:
+            self._footer.hint(_AGAIN)
+
+    def pick(self, sessions: tuple[Listed, ...] | None) -> None:
+        """Opens the list of sessions. What is typed until it is there is for the list."""
+        self._held = sessions is None
+        if sessions:
+            self._picker = Picker(sessions=sessions, folder=self._driver.controller.folder)
+        if sessions is not None:
+            self.take([])
+
+    def picker_prompt(self) -> Prompt | None:
+        if self._picker is None:
+            return None
+        return picker_prompt(self._picker, columns=self._terminal.columns, rows=self._terminal.rows)
+
+    def _handle_keys(self) -> None:
+        while self._keys and not self._held and not self._driver.leaving:
+            key = self._keys.popleft()
+            if self._leaving_asked(key) or self._picked(key):
+                continue
+            self._forget_options()
+            card = self._router.card
+            answer_line = card.line if card is not None and self._router.focus == "question" else ""
+            columns = self._terminal.columns
+            for meaning in self._router.press((key,), now_s=self._clock.monotonic(), columns=columns):
+                self._act(meaning, answer_line)
+
+    def _act(self, meaning: KeyMeaning, answer_line: str) -> None:
+        match meaning:
+            case Send():
+                self._driver.handle(meaning)
+            case Wish(what=what):
+                self._grant(what)
+            case Show() | Hint():
+                self._show(meaning)
+            case Decided(stop=stop):
+                if not stop:
+                    self._page.keep_prompt(self._footer.answer_lead, visible(answer_line))
+                self._driver.handle(meaning)
+                if stop:
+                    self.interrupt(stops=False)
+
+    def _grant(self, what: WishName) -> None:
+        match what:
+            case "interrupt":
+                self.interrupt()
+            case "leave":
+                self._leave_politely()
+            case "suspend":
+                self._suspend()
+            case "redraw":
+                self._page.redraw()
+            case "edit":
+                self._edit()
+            case "complete":
+                self._complete()
+            case "mode":
+                self._driver.handle(NextMode())
+
+    def _leave_politely(self) -> None:
+        """Ctrl-D: leaves at once where nothing runs."""
+        if not self._driver.view.running:
+            self._driver.leave(0)
+        else:
+            self.leaving = True
+            self._footer.hint(_LEAVING, lasting=True)
+
+    def _leaving_asked(self, key: Key) -> bool:
+        """The key after Ctrl-D during a turn; True if it was the answer."""
+        if not self.leaving:
+            return False
+        if key == Text("s"):
+            self._driver.handle(StopTurn())
+            self._footer.hint("Stopping…", lasting=True)
+            return True
+        self.leaving = False
+        self._footer.hint("")
+        return key == Press("esc")
+
+    def _suspend(self) -> None:
+        def forget() -> None:
+            self.suspended = False
+
+        self._page.prompt(None)
+        self.suspended = True
+        self._terminal.suspend()
+        self._page.begin_anew()
+        self._clock.call_later(HINT_S, forget)
+
+    def _complete(self) -> None:
+        """Tab: puts in what is certain and shows the choices that are left."""
+        names = slash_table.names(self._driver.info)
+        found = completed(self._router.composer, names=names, paths=self._services.paths)
+        self._router.composer = found.composer
+        if found.options:
+            self._offered = True
+            self._footer.hint(
+                options_words([visible(option, newlines=False) for option in found.options]), lasting=True
+            )
+
+    def _forget_options(self) -> None:
+        if self._offered:
+            self._offered = False
+            self._footer.hint("")
+
+    def _edit(self) -> None:
+        """Ctrl-G: the draft goes through the person's own editor."""
+        edit = self._services.edit
+        if edit is None or not self._terminal.interactive:
+            self._footer.hint("No editor can be opened here.")
+            return
+
+        async def work() -> None:
+            text = text_of(self._router.composer.cells)
+            self._page.prompt(None)
+            self.lent = True
+            try:
+                with self._terminal.lent():
+                    changed = await edit(text)
+            finally:
+                self.lent = False
+                self._router.come_back(self._clock.monotonic())
+            if changed is not None:
+                self._router.composer = rewritten(self._router.composer, changed)
+            self._resized()
+
+        self._driver.do_in_order(work)
+
+    def _picked(self, key: Key) -> bool:
+        """A key while the list of sessions is open; True if it was for the list."""
+        if self._picker is None:
+            return False
+        if key == Press("ctrl-c"):  # as everywhere: once goes back, twice leaves
+            self._picker = None
+            self.interrupt()
+            return True
+        self._picker, choice = picking.press(self._picker, key)
+        match choice:
+            case Picked(id=session):
+                self._picker = None
+                self._driver.handle(ChooseSession(session))
+            case Gone():
+                self._picker = None
+            case Deed() | None:  # inside a session nothing is changed from the list
+                pass
+        return True
