@@ -21,8 +21,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "bridle"
 CARRIED_OUT_BY = ("control", "app", "engine")
 """The packages that carry commands out. Clients and checks only send them."""
-AWAITED_PORTS = {"engine/tools.py.ToolSource": "the MCP client"}
-"""Ports that nobody asks for before a capability is there."""
 
 
 class Module(NamedTuple):
@@ -175,7 +173,7 @@ def words() -> list[Word]:
         *listed("reason", SENTENCES, AWAITED_REASONS),
         *listed("event", EVENT_KINDS, AWAITED_EVENTS),
         *listed("command", COMMAND_KINDS, AWAITED_COMMANDS),
-        *listed("port", ports(), AWAITED_PORTS),
+        *listed("port", ports(), {}),
     ]
 
 

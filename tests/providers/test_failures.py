@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.protocol.errors import ProviderError
@@ -133,6 +133,15 @@ def test_the_wait_that_a_vendor_asks_for_is_read(headers: dict[str, str], second
     error = refused(ASKED, status=429, headers=headers)
     assert error is not None
     assert error.retry_after_s == seconds
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+@example("Sat,", "Sat, 23 May 2026 19:00:00 GMT")
+@example("9" * 5000, "Sat, 23 May 2026 19:00:00 GMT")
+@example("Sat, 23 May 2026 19:00:12 GMT", "Sat May 23 19:00:12 2026")
+def test_whatever_a_vendor_says_of_waiting_is_a_wait_or_nothing(wait: str, date: str) -> None:
+    wait_s = retry_after_s({"retry-after": wait, "date": date})
+    assert wait_s is None or wait_s >= 0
 
 
 @pytest.mark.requirement("T6.4")

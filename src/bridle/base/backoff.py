@@ -1,4 +1,4 @@
-"""The wait before trying again: exponential ceilings with full jitter, and the Retry-After header.
+"""The wait before trying again: exponential ceilings with full jitter.
 
 Owns the arithmetic only. Whoever retries owns the clock, the number of attempts and the decision to give up.
 """
@@ -8,8 +8,6 @@ from typing import Final
 
 RETRY_AFTER_MAX_MS: Final = 30_000
 """No server may make a person wait longer than this."""
-
-_HTTP_DATE_MAX_CHARS: Final = 64
 
 
 class Backoff:
@@ -51,35 +49,3 @@ class Backoff:
     def reset(self) -> None:
         """Start again from the shortest ceiling, after a success."""
         self._attempt = 0
-
-
-def retry_after_ms(header: str | None, now_ms: int) -> int | None:
-    """The wait a Retry-After header asks for, at most `RETRY_AFTER_MAX_MS`; None if absent or unreadable.
-
-    Takes whole or decimal seconds (some servers send fractions) or an HTTP date; a past date means no wait.
-    """
-    text = (header or "").strip()
-    if not text or not text.isascii() or len(text) > _HTTP_DATE_MAX_CHARS:
-        return None
-    wait_ms = _seconds_as_ms(text) if text[0].isdigit() else _until_date_ms(text, now_ms)
-    return None if wait_ms is None else max(0, min(wait_ms, RETRY_AFTER_MAX_MS))
-
-
-def _seconds_as_ms(text: str) -> int | None:
-    whole, point, fraction = text.partition(".")
-    if not whole.isdigit() or (point and not fraction.isdigit()):
-        return None
-    return int(whole) * 1000 + int((fraction + "000")[:3])
-
-
-def _until_date_ms(text: str, now_ms: int) -> int | None:
-    from datetime import UTC
-    from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
-
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    if date.tzinfo is None:  # the asctime form of an HTTP date names no zone and means UTC
-        date = date.replace(tzinfo=UTC)
-    return int(date.timestamp()) * 1000 - now_ms

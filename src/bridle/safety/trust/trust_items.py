@@ -2,21 +2,17 @@
 
 item = hook_item(path, …) or launch_item(kind, …) or a `TrustItem` of a file
 item.is_trusted(approvals), item.question(approvals, now_ms), item.approve(approvals)
-programs = Programs(approvals, root=…, ask=…, notice=…)      # one consent per launch, for hooks and servers
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from bridle.base.files import read_limited
-from bridle.engine.ports import AskPerson
-from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import Notice
 from bridle.safety.trust.approvals import Approvals, content_digest
 from bridle.safety.trust.lockfile import TrustedKind
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
@@ -74,44 +70,6 @@ class TrustItem(msgspec.Struct, frozen=True, kw_only=True):
         """A person has seen all of it and said yes. The bytes they saw count, whatever the file holds by now."""
         text = self.data if self.launch is None and not self.private else None
         approvals.add(self.path, self.digest, kind=self.kind, root=self.root, text=text)
-
-
-class Programs:
-    """Consent to programs that a project wants to start: each by itself, never a folder at once."""
-
-    def __init__(
-        self, approvals: Approvals, *, root: str, ask: AskPerson, notice: Callable[[Notice], object]
-    ) -> None:
-        self._approvals = approvals
-        self._root = root
-        self._ask = ask
-        self._notice = notice
-
-    async def may_start(
-        self, kind: Literal["hook", "mcp_server", "plugin"], name: str, launch: ProgramLaunch, *, when: str
-    ) -> bool:
-        """Whether a person agreed to this very launch, asked now if need be.
-
-        `name` is the setting that wants it; `when` goes on after "wants to run a program when". Raises
-        `CommandRefused` where nobody can be asked: a program that somebody relies on does not go missing in silence.
-        """
-        item = launch_item(kind, self._root, name, launch, when)
-        if item.is_trusted(self._approvals):
-            return True
-        from bridle.protocol.questions import TrustAnswer
-
-        changed = item.state(self._approvals) == "changed"
-        answer = await self._ask(f"trust-{item.digest[:16]}", item.question(self._approvals, now_ms=0))
-        if answer is None:
-            if changed:
-                raise CommandRefused("HookHashChanged", path=launch.shown)
-            raise CommandRefused("NonInteractiveAckRefused", kind=kind.replace("_", " "))
-        if isinstance(answer, TrustAnswer) and answer.use:
-            item.approve(self._approvals)
-            return True
-        message = f"{name} is not trusted here and was not started."
-        self._notice(Notice(reason="NotTrusted", message=message, data={"path": name, "sha256": item.digest}))
-        return False
 
 
 def server_launch(server: Mapping[str, Any], *, root: str, search_path: str) -> ProgramLaunch:
