@@ -274,7 +274,7 @@ def names_of(prefix):
     return [tool.name for tool in prefix.tools]
 
 
-@pytest.mark.requirement("D5.2")
+@pytest.mark.requirement("D5.1", "D5.2")
 async def test_a_tool_comes_and_goes_between_two_steps_and_the_next_request_has_what_is_there():
     source = Changing()
     weather = brought("weather")

@@ -22,7 +22,7 @@ from bridle.engine.side_question import BESIDE
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, RunSlash
 from bridle.protocol.errors import CommandRefused, ProviderError
-from bridle.protocol.messages import Usage
+from bridle.protocol.messages import ToolResultBlock, ToolUseBlock, Usage
 from bridle.providers.anthropic import AnthropicWire
 from bridle.providers.endpoints import Quirks
 from bridle.providers.openai_chat import ChatWire
@@ -151,6 +151,25 @@ async def test_every_request_and_every_compaction_leave_an_event():
     assert len(of_kind(events, e.StepStarted)) == len(model.bodies) == 31
     assert of_kind(events, e.Compacted)
     assert of_kind(events, e.TurnEnded)[0].stop == "end_turn"
+
+
+@pytest.mark.requirement("H5.4", "D7.22")
+async def test_results_that_went_read_as_compacted_and_no_call_is_without_one():
+    model = RecordingModel(Model(scripted(*looks(40), say("fine"))))
+    async with harness(model, mode="auto", sets=SMALL) as session:
+        events = await session.ask("look at everything")
+        messages = session.conversation.messages
+        assert session.conversation.prefix is not None
+        head = model.wire.head(session.conversation.prefix)
+    assert of_kind(events, e.Compacted)[0].by == "deterministic"
+    assert any(b'"[compacted]"' in body for body in model.bodies)
+    assert all(body.startswith(head) for body in model.bodies), "the system text is always there"
+    blocks = [block for message in messages for block in message.content]
+    calls = [block.wire_id for block in blocks if isinstance(block, ToolUseBlock)]
+    results = [block.wire_id for block in blocks if isinstance(block, ToolResultBlock)]
+    assert calls == results
+    kept = of_kind(events, e.ToolResult)[-1].content
+    assert kept.encode() in model.bodies[-1], "the newest result stays whole"
 
 
 @pytest.mark.parametrize(

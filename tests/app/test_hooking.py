@@ -19,6 +19,7 @@ from bridle.protocol.events import (
     TurnEnded,
 )
 from bridle.providers.script import call, say
+from bridle.safety.trust.approvals import Approvals, content_digest
 
 
 class Home:
@@ -31,7 +32,7 @@ class Home:
         self.work.mkdir()
         self._hooks: list[str] = []
 
-    def hook(self, event: str, script: str, **settings: str) -> None:
+    def hook(self, event: str, script: str, **settings: str | int) -> None:
         """A hook of the person's own, noting what it gets on stdin."""
         path = self.root / "programs" / f"{event}-{len(self._hooks)}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +41,7 @@ class Home:
         lines = [
             f'event = "{event}"',
             f'command = ["{path}"]',
-            *(f'{k} = "{v}"' for k, v in settings.items()),
+            *(f"{k} = {json.dumps(v)}" for k, v in settings.items()),
         ]
         self._hooks.append("\n".join(["[[hooks]]", *lines]))
         config = self.root / "config" / "config.toml"
@@ -240,6 +241,35 @@ async def test_hooks_of_a_project_do_not_count_by_themselves(home: Home) -> None
         notice.reason == "HooksIgnored" and ".bridle/hooks/SessionStart" in notice.message
         for notice in of_kind(stored, Notice)
     )
+
+
+@pytest.mark.requirement("G47.10")
+async def test_a_late_hook_explains_itself(home: Home) -> None:
+    home.hook("PreToolUse", "exec sleep 600", timeout_ms=50)
+    async with home.session(call("bash", command="ls"), say("Done.")) as session:
+        (result,) = of_kind(await session.ask("go"), ToolResult)
+    assert result.outcome == "blocked"
+    assert "exceeded its 0.05s deadline. Killed" in result.content
+
+
+@pytest.mark.requirement("G47.10")
+async def test_a_hook_that_changed_since_it_was_agreed_to_explains_itself(home: Home) -> None:
+    program = home.work / ".bridle/hooks/PreToolUse"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    digest = content_digest(program.read_bytes())
+    approvals = Approvals(str(home.root / "config"))
+    approvals.add(".bridle/hooks/PreToolUse", digest, kind="hook", root=str(home.work))
+    answers = (call("bash", command="ls"), say("Done."), call("bash", command="ls"), say("Done."))
+    async with home.session(*answers, allow_project_hooks=True) as session:
+        before = await session.ask("go")
+        program.write_text(f"#!/bin/sh\ntouch {home.work}/stolen\n")
+        after = await session.ask("again")
+    assert (outcomes(before), outcomes(after)) == (["ok"], ["blocked"])
+    (result,) = of_kind(after, ToolResult)
+    assert "changed since you last approved it." in result.content
+    assert not (home.work / "stolen").exists()
 
 
 @pytest.mark.requirement("H9.4")

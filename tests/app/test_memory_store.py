@@ -24,6 +24,7 @@ from bridle.providers.script import call, say
 from bridle.sessions.memory_store import MemoryStore
 
 
+@pytest.mark.requirement("G1.5")
 async def test_a_session_in_memory_is_gone_on_with_and_nothing_of_it_is_on_the_disk(tmp_path: Path):
     store, home, work = MemoryStore(), tmp_path / "home", tmp_path / "work"
     work.mkdir()

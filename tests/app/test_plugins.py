@@ -41,6 +41,7 @@ async def drops(place: str = "Ulm") -> str:
     return f"many over {place}"
 
 
+@pytest.mark.requirement("G10.4")
 def test_what_is_added_stands_in_the_plugins_namespace() -> None:
     async def run(_words: str) -> Notice:
         raise NotImplementedError
@@ -83,6 +84,7 @@ def test_the_name_of_every_feature_of_ours_is_taken(repository: Path) -> None:
     assert written <= RESERVED
 
 
+@pytest.mark.requirement("G45.21")
 async def test_two_plugins_of_one_name_are_refused_before_there_is_a_session() -> None:
     plugins = [Made(lambda _registrar: None), Made(lambda _registrar: None)]
     with pytest.raises(BridleError) as refused:
@@ -115,6 +117,7 @@ async def test_its_slash_command_is_run_and_listed_and_refused_to_an_agent() -> 
     assert "rain:now" not in [one.name for one in elsewhere.commands]
 
 
+@pytest.mark.requirement("G47.18")
 async def test_its_queries_are_answered_and_a_broken_answer_is_a_refusal() -> None:
     async def count(query: q.CustomQuery) -> dict[str, Any]:
         return {"drops": query.payload["of"] * 2}
@@ -143,6 +146,7 @@ async def test_its_queries_are_answered_and_a_broken_answer_is_a_refusal() -> No
             assert refused.value.reason == reason
 
 
+@pytest.mark.requirement("G1.5")
 async def test_a_request_layer_adds_to_what_the_model_reads() -> None:
     async def layer(step: bridle.Step, proceed: bridle.AskModel) -> bridle.Reply:
         step.emit(bridle.ContextAdded(source="rain", content=(bridle.TextBlock(text="It rains."),)))
@@ -154,6 +158,39 @@ async def test_a_request_layer_adds_to_what_the_model_reads() -> None:
         await session.ask("How is it?")
     (request,) = model.requests
     assert b"It rains." in request.body
+
+
+@pytest.mark.requirement("G7.7")
+async def test_a_layer_may_remember_what_a_tool_that_only_reads_said() -> None:
+    ran: list[str] = []
+    kept: dict[str, bridle.ToolOutput] = {}
+
+    @bridle.tool(risk="read", mutating=False)
+    async def measure(place: str) -> str:
+        """Measures the rain."""
+        ran.append(place)
+        return f"3 mm in {place}"
+
+    async def remember(given: bridle.ToolCall, proceed: bridle.RunTool) -> bridle.ToolOutput:
+        if given.name != "rain__measure":
+            return await proceed(given)
+        place = str(given.input.get("place"))
+        if place not in kept:
+            kept[place] = await proceed(given)
+        return kept[place]
+
+    def register(registrar: bridle.Registrar) -> None:
+        registrar.add_tool(measure)
+        registrar.add_tool_layer(remember)
+
+    asked = [call("rain__measure", place=place) for place in ("Ulm", "Ulm", "Bonn")]
+    async with harness(
+        scripted(*asked, say("Done.")), plugins=[Made(register)], allow=("rain__measure",)
+    ) as session:
+        events = await session.ask("go")
+    told = [(result.outcome, result.content) for result in of_kind(events, ToolResult)]
+    assert told == [("ok", "3 mm in Ulm"), ("ok", "3 mm in Ulm"), ("ok", "3 mm in Bonn")]
+    assert ran == ["Ulm", "Bonn"]
 
 
 async def test_a_source_of_tools_offers_them_in_its_namespace() -> None:
@@ -183,6 +220,7 @@ async def test_a_source_of_tools_offers_them_in_its_namespace() -> None:
     assert result.content == "many over Ulm"
 
 
+@pytest.mark.requirement("G1.5")
 async def test_a_listener_hears_only_what_is_stored_and_one_that_fails_hears_no_more() -> None:
     heard: list[int | None] = []
 

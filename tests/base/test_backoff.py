@@ -1,6 +1,5 @@
 """Waiting before trying again."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

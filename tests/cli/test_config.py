@@ -274,6 +274,15 @@ def test_a_file_that_is_no_settings_file_is_shown_as_a_mistake(place: Place) -> 
     assert (changed.code, changed.out, len(changed.story)) == (2, "", 1)
 
 
+@pytest.mark.requirement("G38.5")
+def test_a_key_that_a_profile_should_not_have_is_named_and_the_run_goes_on(place: Place) -> None:
+    (place.work / "mine.toml").write_text('mode = "plan"\nskil_packs = []\n')
+    ran = place.bridle("run", "-m", "demo", "--profile", "./mine.toml", "hi")
+    assert ran.code == 0
+    assert 'mine.toml line 2: there is no setting "skil_packs"' in ran.err
+    assert " · mode plan · " in ran.err
+
+
 @pytest.mark.requirement("H4.1", "T17.1")
 def test_a_project_goes_before_the_person_and_their_own_file_in_it_before_both(place: Place) -> None:
     write_own(place, 'ui.theme = "own"\nui.reader = true\nui.notify = false\n')

@@ -57,6 +57,7 @@ def weather(plugged: Plugged, repository: Path) -> dict[str, str]:
     return files
 
 
+@pytest.mark.requirement("G1.5", "G10.4", "G16.12")
 def test_the_plugin_of_the_page_works_as_it_stands(
     place: Place, plugged: Plugged, weather: dict[str, str]
 ) -> None:
@@ -213,6 +214,7 @@ def test_a_workspace_cannot_put_its_code_in_the_place_of_a_plugins(plugged: Plug
     assert not (plugged.place.home / "was_here").exists()
 
 
+@pytest.mark.requirement("G10.4", "G45.21")
 def test_two_packages_that_offer_one_name_are_refused(plugged: Plugged) -> None:
     plugged.offers("rain", module="package_one")
     plugged.offers("rain", module="package_two")
@@ -220,6 +222,7 @@ def test_two_packages_that_offer_one_name_are_refused(plugged: Plugged) -> None:
     assert refused(plugged, "rain") == "package_one and package_two both offer it. Uninstall one."
 
 
+@pytest.mark.requirement("G45.21")
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
@@ -243,6 +246,7 @@ def test_one_that_calls_itself_something_else_is_refused(plugged: Plugged) -> No
     assert refused(plugged, "rain") == 'it calls itself "sun".'
 
 
+@pytest.mark.requirement("G45.21")
 def test_a_name_a_plugin_uses_twice_is_refused(plugged: Plugged) -> None:
     twice = "[registrar.add_slash('now', 'now', None) for _ in range(2)]"
     plugged.offers("rain", twice)

@@ -218,6 +218,28 @@ def test_one_screen_says_what_holds_commands_and_from_where(place: Place) -> Non
     assert lines["required"].startswith("no ")
 
 
+@needs_bubblewrap
+@pytest.mark.requirement("P25")
+def test_what_holds_commands_is_tried_once_and_bubblewrap_goes_first(place: Place) -> None:
+    words = (
+        "run",
+        "--mode",
+        "auto",
+        "-m",
+        place.script('call bash {"command": "ls"}\n---\nsay Done.\n'),
+        "go",
+    )
+    first = place.bridle(*words)
+    (remembered,) = place.home.rglob("sandbox.json")
+    written = remembered.stat()
+    second = place.bridle(*words)
+    for ran in (first, second):
+        assert ran.code == 0, ran.err
+        assert " · sandbox bubblewrap · " in ran.err
+    now = remembered.stat()
+    assert (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns), "nothing was tried again"
+
+
 def test_where_nothing_holds_commands_the_screen_says_why_and_what_to_do(place: Place) -> None:
     chosen = ChosenAdapter(None, None, (TriedAdapter(ConfiningWay("bubblewrap"), "it failed (bwrap: no)"),))
     status, text = row_of(chosen, mode="auto", network="inherit", required=False, container="podman")

@@ -7,6 +7,8 @@ import pytest
 
 from bridle.protocol.codec import decode_envelope
 from bridle.protocol.events import SessionCreated
+from bridle.sessions.database import Database
+from bridle.sessions.migrations import MIGRATIONS
 from cli_kit import Place, kinds
 
 TALK = "say one\n---\nsay two\n---\nsay three\n---\nsay four\n"
@@ -84,6 +86,20 @@ def test_an_export_is_the_events_one_a_line_from_the_first_without_gaps(place: P
     assert [json.loads(line) for line in lines][: len(printed)] == printed
     assert envelopes == place.events(session)
     assert place.bridle("sessions", "export", "--session", session, "--format", "jsonl") == exported
+
+
+@pytest.mark.requirement("G31.4")
+def test_a_database_of_an_earlier_version_is_brought_up_to_date_and_that_is_said(place: Place) -> None:
+    place.data.mkdir(parents=True)
+    earlier = Database(
+        str(place.data), now_ms=lambda: 42, notice=lambda _text: None, migrations=MIGRATIONS[:-1]
+    )
+    earlier.connect().close()
+    first, second = (place.bridle("run", "-m", "demo", "hi") for _ in range(2))
+    assert (first.code, second.code) == (0, 0), first.err
+    assert "Database is upgrading…" in first.err
+    assert "upgrading" not in second.err
+    assert len(place.sessions()) == 2
 
 
 def test_what_is_shown_of_a_session_is_what_was_said_and_done(place: Place) -> None:

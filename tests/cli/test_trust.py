@@ -133,6 +133,19 @@ def test_a_changed_file_is_shown_as_a_change_and_asked_about_again(place: Place,
     assert states(place)["AGENTS.md"] == "trusted"
 
 
+@pytest.mark.requirement("C12")
+def test_what_a_file_says_decides_and_not_when_it_was_written(place: Place, project: Path) -> None:
+    file = project / "AGENTS.md"
+    acked(place, "AGENTS.md", keys="u")
+    written = file.stat()
+    os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns + 10**12))
+    assert states(place)["AGENTS.md"] == "trusted"
+    file.write_text("# Shop\nRun `make tes2`.\n")
+    os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+    assert file.stat().st_size == written.st_size
+    assert states(place)["AGENTS.md"] == "changed"
+
+
 def test_trust_can_be_taken_back_by_path_id_or_altogether(place: Place, project: Path) -> None:
     acked(place, keys="uu")
     (entry,) = [entry for entry in decode(store(place).read_bytes()).entries if entry.kind == "config"]

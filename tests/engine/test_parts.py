@@ -285,7 +285,7 @@ def tool_named(name, description=""):
     return Tool(name=name, description=description, input=NoArgs, risk="read", run=run)
 
 
-@pytest.mark.requirement("D5.2", "T2.2", "T2.6")
+@pytest.mark.requirement("D5.1", "D5.2", "T2.2", "T2.6")
 def test_the_first_tool_of_a_name_stays_and_hidden_ones_are_not_there():
     registry = Registry()
     mine, theirs = tool_named("bash", "ours"), tool_named("bash", "theirs")

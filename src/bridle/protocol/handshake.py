@@ -20,7 +20,7 @@ SESSION_LOG_VERSION = 1
 RESOURCE_URI_SCHEME = "harness-v1"
 
 AWAITED_COMMANDS: Mapping[str, str] = {
-    "CustomCommand": "plugins",
+    "CustomCommand": "commands of plugins",
 }
 """Kinds of commands that can be read and are not carried out before a capability is there: they are not announced."""
 AWAITED_EVENTS: Mapping[str, str] = {
