@@ -77,6 +77,18 @@ def test_the_plugin_of_the_page_works_as_it_stands(
     assert (place.work / "diary.txt").read_text() == "a rainbow\n"
 
 
+def test_the_hook_of_the_page_stops_a_call_before_anybody_is_asked(
+    place: Place, plugged: Plugged, weather: dict[str, str]
+) -> None:
+    fetch = 'call web_fetch {"url": "https://weather.example/ulm"}\n---\nsay Done.\n'
+    assert plugged.bridle("run", "-m", place.script(fetch), "go").code == 0
+    events = [envelope.event for envelope in place.events(place.only_session())]
+    (result,) = [event for event in events if type(event).__name__ == "ToolResult"]
+    assert (result.outcome, result.reason) == ("blocked", "HookBlocked")
+    assert "weather__forecast knows it" in result.content
+    assert "PermissionDecided" not in {type(event).__name__ for event in events}
+
+
 def test_without_being_listed_nothing_of_an_installed_plugin_runs(
     place: Place, plugged: Plugged, weather: dict[str, str]
 ) -> None:
@@ -339,7 +351,7 @@ def test_the_doctor_names_each_plugin_its_version_and_what_it_adds(
     (line,) = [line for line in out.splitlines() if line.split()[1:2] == ["plugin"]]
     assert line.split(maxsplit=2)[0::2] == [
         "ok",
-        "weather 1.0: 2 tools, 1 layer, 1 slash command, 1 listener, 1 rule",
+        "weather 1.0: 2 tools, 1 layer, 1 slash command, 1 listener, 1 rule, 1 hook",
     ]
 
 
