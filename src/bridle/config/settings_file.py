@@ -31,9 +31,6 @@ from bridle.config.setting_table import LineNumbers, Table
 SettingsTier: TypeAlias = Literal[
     "defaults", "profile", "user", "project", "local", "config", "environment", "flags"
 ]
-TIERS: tuple[SettingsTier, ...] = (
-    "defaults", "profile", "user", "project", "local", "config", "environment", "flags",
-)  # fmt: skip
 """Low to high. `config` is the file of `--config`."""
 
 OWN_NAMES = ("config.toml", "settings.json")
