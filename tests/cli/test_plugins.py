@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from cli_kit import TIMEOUT_S, Place, Ran
 from cli_terminal import sitting
-from plugin_kit import put_package, put_page_package
+from plugin_kit import page_files, put_package, put_page_package
 
 OPEN = """
 class Plugin:
@@ -74,6 +76,24 @@ def test_the_plugin_of_the_page_works_as_it_stands(
     (own,) = [event for event in events if type(event).__name__ == "CustomEvent"]
     assert (own.namespace, own.name, own.payload) == ("weather", "reported", {"words": "a rainbow"})
     assert (place.work / "diary.txt").read_text() == "a rainbow\n"
+
+
+def test_the_package_of_the_page_can_be_built_with_all_its_files_in_one_folder(
+    tmp_path: Path, repository: Path
+) -> None:
+    files = page_files(repository / "docs/extending.md")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    backend = tomllib.loads(files["pyproject.toml"])["build-system"]["build-backend"]
+    build = f"import {backend} as backend; print(backend.build_wheel('.'))"
+    built = subprocess.run(
+        [sys.executable, "-c", build], cwd=tmp_path, capture_output=True, timeout=TIMEOUT_S, check=True
+    )
+    with zipfile.ZipFile(tmp_path / built.stdout.decode().split()[-1]) as wheel:
+        assert wheel.read("bridle_weather.py").decode() == files["bridle_weather.py"]
+        assert b"weather = bridle_weather:Weather" in wheel.read(
+            "bridle_weather-1.0.dist-info/entry_points.txt"
+        )
 
 
 def test_without_being_listed_nothing_of_an_installed_plugin_runs(
