@@ -96,6 +96,27 @@ def test_the_package_of_the_page_can_be_built_with_all_its_files_in_one_folder(
         )
 
 
+def test_a_value_that_a_plugin_cannot_use_is_not_written(
+    place: Place, plugged: Plugged, weather: dict[str, str]
+) -> None:
+    def says(key: str, value: str) -> tuple[int, str]:
+        ran = plugged.bridle("config", "set", key, value)
+        return ran.code, ran.err
+
+    assert says("plugins.weather.town", "3") == (
+        2,
+        "bridle: plugins.weather.town = 3 cannot be used (Expected `str`, got `int`)\n",
+    )
+    assert says("plugins.weather.twon", "Ulm") == (
+        2,
+        'bridle: there is no setting "plugins.weather.twon" (nearest: plugins.weather.town)\n',
+    )
+    code, said = says("plugins.enabled", '["nosuch"]')
+    assert (code, "it is not installed" in said) == (2, True)
+    assert (place.home / ".config/bridle/config.toml").read_text() == weather["config.toml"]
+    assert says("plugins.weather.town", "Ulm") == (0, "")
+
+
 def test_without_being_listed_nothing_of_an_installed_plugin_runs(
     place: Place, plugged: Plugged, weather: dict[str, str]
 ) -> None:
