@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from cli_kit import TIMEOUT_S, Place, Ran
 from cli_terminal import sitting
-from plugin_kit import put_package, put_page_package
+from plugin_kit import page_files, put_package, put_page_package
 
 OPEN = """
 class Plugin:
@@ -87,6 +89,45 @@ def test_the_hook_of_the_page_stops_a_call_before_anybody_is_asked(
     assert (result.outcome, result.reason) == ("blocked", "HookBlocked")
     assert "weather__forecast knows it" in result.content
     assert "PermissionDecided" not in {type(event).__name__ for event in events}
+
+
+def test_the_package_of_the_page_can_be_built_with_all_its_files_in_one_folder(
+    tmp_path: Path, repository: Path
+) -> None:
+    files = page_files(repository / "docs/extending.md")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    backend = tomllib.loads(files["pyproject.toml"])["build-system"]["build-backend"]
+    build = f"import {backend} as backend; print(backend.build_wheel('.'))"
+    built = subprocess.run(
+        [sys.executable, "-c", build], cwd=tmp_path, capture_output=True, timeout=TIMEOUT_S, check=True
+    )
+    with zipfile.ZipFile(tmp_path / built.stdout.decode().split()[-1]) as wheel:
+        assert wheel.read("bridle_weather.py").decode() == files["bridle_weather.py"]
+        assert b"weather = bridle_weather:Weather" in wheel.read(
+            "bridle_weather-1.0.dist-info/entry_points.txt"
+        )
+
+
+def test_a_value_that_a_plugin_cannot_use_is_not_written(
+    place: Place, plugged: Plugged, weather: dict[str, str]
+) -> None:
+    def says(key: str, value: str) -> tuple[int, str]:
+        ran = plugged.bridle("config", "set", key, value)
+        return ran.code, ran.err
+
+    assert says("plugins.weather.town", "3") == (
+        2,
+        "bridle: plugins.weather.town = 3 cannot be used (Expected `str`, got `int`)\n",
+    )
+    assert says("plugins.weather.twon", "Ulm") == (
+        2,
+        'bridle: there is no setting "plugins.weather.twon" (nearest: plugins.weather.town)\n',
+    )
+    code, said = says("plugins.enabled", '["nosuch"]')
+    assert (code, "it is not installed" in said) == (2, True)
+    assert (place.home / ".config/bridle/config.toml").read_text() == weather["config.toml"]
+    assert says("plugins.weather.town", "Ulm") == (0, "")
 
 
 def test_without_being_listed_nothing_of_an_installed_plugin_runs(

@@ -131,12 +131,24 @@ def _path_of(key: str) -> tuple[str, ...]:
 
 
 def _set(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
+    if parsed.key.startswith("plugins."):
+        _ask_plugins(parsed, env)
     try:
         change = set_value(where, parsed.key, parsed.value)
     except OSError as problem:
         raise _unwritable(where, problem) from None
     said = "was so already" if change.before == change.after else "is set"
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
+
+
+def _ask_plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
+    """Raises `UsageError` where a plugin could not be used with the value: only they know what their settings take."""
+    from bridle.app.settings_use import all_problems
+
+    wanted = argparse.Namespace(set=[f"{parsed.key}={parsed.value}"])
+    for problem in all_problems(settings_here(wanted, env)):
+        if problem.key == parsed.key:
+            raise UsageError(problem.problem)
 
 
 def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:

@@ -233,6 +233,17 @@ def test_a_change_shows_its_size_and_its_diff_where_wanted() -> None:
     assert shown == ["    @@ -1 +1 @@", "    -old", "    +new⟨ESC⟩[31m"]
 
 
+def test_a_changed_line_that_looks_like_a_heading_of_a_diff_is_shown() -> None:
+    sql = "--- a.sql\n+++ a.sql\n@@ -1,2 +1,2 @@\n--- a comment\n+++ one\n same\n"
+    files = (
+        EditedFile(path="a.sql", diff=sql),
+        EditedFile(path="b", diff="--- b\n+++ b\n@@ -1 +0,0 @@\n--- gone\n"),
+    )
+    _, *shown = told(result("ok", tool="apply_patch", shown=ShownEdit(files=files)), diffs=True)
+    body = ["@@ -1,2 +1,2 @@", "--- a comment", "+++ one", " same", "@@ -1 +0,0 @@", "--- gone"]
+    assert shown == ["    " + line for line in body]
+
+
 def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is_not() -> None:
     shown = ShownEdit(
         files=(

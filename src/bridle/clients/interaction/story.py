@@ -220,7 +220,7 @@ class Story:
 
     def _diff(self, result: e.ToolResult) -> list[str]:
         lines = visible(diff_text(result)).splitlines() if self._diffs else []
-        return ["    " + line for line in lines if not line.startswith(("---", "+++"))]
+        return ["    " + line for at, line in enumerate(lines) if not _is_heading(lines, at)]
 
     def _undone(self, applied: e.UndoApplied) -> list[str]:
         done = (
@@ -340,6 +340,12 @@ def diff_text(result: e.ToolResult) -> str:
     files = edited_files(result)
     cut = sum(file.cut for file in files)
     return "".join((*(file.diff for file in files), f"… {counted(cut, 'more file')}\n" if cut else ""))
+
+
+def _is_heading(lines: list[str], at: int) -> bool:
+    """Whether a line names a file of a diff. A changed line may begin as one does, with no hunk behind the pair."""
+    first = at if lines[at].startswith("---") else at - 1
+    return [line[:3] for line in lines[first : first + 3]] == ["---", "+++", "@@ "]
 
 
 def _judgement(result: e.ToolResult) -> str:
