@@ -15,11 +15,13 @@ from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
 from bridle.providers.script import say
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, opened, put, python, raw, words
 
 HOLDS = """
 from pathlib import Path
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, put, words
 
 store = new_store(Path(sys.argv[1]))
@@ -81,6 +83,44 @@ async def test_a_run_that_lost_its_lease_keeps_nothing_for_undo_either(tmp_path:
         assert taken.undo_store().calls() == []
         assert taken.undo_store().actions() == []
         taken.close()
+
+
+async def test_a_run_whose_session_was_deleted_writes_nothing_into_the_one_that_has_its_place(tmp_path: Path):
+    with opened(tmp_path) as mine, opened(tmp_path) as theirs:
+        log = mine.create("/work", profile="default")
+        put(log, *words(2))
+        await log.durable()
+        (tmp_path / "locks" / log.log).unlink()
+        StoredArchive(theirs).delete(log.session)
+        other = theirs.create("/work", profile="default")
+        put(other, *words(2))
+        await other.durable()
+        put(log, *words(3))
+        with pytest.raises(StoreError) as lost:
+            await log.durable()
+        assert lost.value.reason == "LeaseLost"
+        with pytest.raises(StoreError) as keyless:
+            log.outputs_key()
+        assert keyless.value.reason == "LeaseLost"
+        put(other, *words(1))
+        await other.durable()
+        other.verify()
+        assert rows(tmp_path) == 3
+        other.close()
+
+
+async def test_a_run_whose_content_expired_beside_it_writes_nothing_that_would_stay(tmp_path: Path):
+    with opened(tmp_path) as mine, opened(tmp_path) as theirs:
+        log = mine.create("/work", profile="default")
+        put(log, *words(2))
+        await log.durable()
+        (tmp_path / "locks" / log.log).unlink()
+        assert StoredArchive(theirs).expire(lambda _profile: -1).sessions == (log.session,)
+        put(log, *words(3))
+        with pytest.raises(StoreError) as lost:
+            await log.durable()
+        assert lost.value.reason == "LeaseLost"
+        assert rows(tmp_path) == 2
 
 
 def test_the_log_of_a_run_that_was_killed_is_taken_with_a_higher_epoch(tmp_path: Path):
