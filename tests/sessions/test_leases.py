@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bridle.app.engine import session_store
+from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.undo_records import Kept, NewCall
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
 from bridle.providers.script import say
+from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, opened, put, python, raw, words
 
 HOLDS = """
 from pathlib import Path
+from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, put, words
@@ -159,3 +163,20 @@ async def test_a_session_that_was_taken_over_ends_its_turn_and_says_who_has_it(t
         with pytest.raises(StoreError) as ended:
             await talk(theirs)
         assert ended.value.reason == "LeaseLost", "whoever ends it is told as well"
+
+
+async def test_a_lease_in_memory_may_be_found_lost_by_undo_which_works_in_a_thread():
+    asyncio.get_running_loop().set_debug(True)  # it refuses what is not meant for other threads
+    clock = FakeClock()
+    store = MemoryStore(clock=clock, lease_ms=1_000)
+    log = await store.create("/work", profile="default")
+    told = asyncio.Event()
+    log.listen(lambda _last, failure: told.set() if failure else None, lambda _failure: None)
+    await clock.advance(2)
+    taken = await store.beside().open(log.session)
+    await taken.aclose()
+    with pytest.raises(StoreError) as lost:
+        await asyncio.to_thread(log.undo_store().keep, {b"x" * 32: b"x"}, 1)
+    assert (lost.value.reason, lost.value.data["holder"]) == ("LeaseLost", "which has ended since")
+    async with asyncio.timeout(20):
+        await told.wait()

@@ -1,4 +1,4 @@
-"""The schema as numbered steps, forward only. A released step is never edited, comments included: append another one."""
+"""The schema as numbered steps, forward only. A released step is never edited, not even a comment: append one."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
 
 _HOLDER = "select epoch, holder from logs where key = ?"
 _TAKE = "update logs set epoch = epoch + 1, holder = ? where key = ?"
-_TAKE_UNCHANGED = f"""{_TAKE} and epoch = ?
+_TAKE_UNCHANGED = """update logs set epoch = epoch + 1, holder = ? where key = ? and epoch = ?
   and ? = (select coalesce(max(id), 0) from events where log = logs.key)"""
 _IS_THERE = "select 1 from logs where key = ? and id = ?"
 _LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
