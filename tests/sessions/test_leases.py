@@ -15,7 +15,7 @@ from bridle.conformance.harness import harness
 from bridle.engine.undo_records import Kept, NewCall
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
-from bridle.providers.script import say
+from bridle.providers.script import answer, call, say
 from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive
@@ -163,6 +163,35 @@ async def test_a_session_that_was_taken_over_ends_its_turn_and_says_who_has_it(t
         with pytest.raises(StoreError) as ended:
             await talk(theirs)
         assert ended.value.reason == "LeaseLost", "whoever ends it is told as well"
+
+
+async def test_a_call_that_changes_something_does_not_run_once_the_session_was_taken_over(tmp_path: Path):
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    waits = "touch begun; until [ -e taken ]; do sleep 0.05; done"
+    model = scripted(
+        answer(call("bash", command=waits), call("write", path="ran.txt", content="x")), say("Two.")
+    )
+
+    async def talk(theirs: SessionStore) -> None:
+        async with harness(model, home=str(home), folder=str(work), mode="yolo") as session:
+            asked = asyncio.create_task(session.ask("two calls"))
+            async with asyncio.timeout(30):
+                while not (work / "begun").exists():
+                    await asyncio.sleep(0.01)
+            for lock in home.rglob("locks/*"):
+                lock.unlink()
+            with closing(theirs.open(session.id)):
+                (work / "taken").touch()
+                with pytest.raises(StoreError):
+                    await asked
+
+    with closing(session_store({"BRIDLE_HOME": str(home)})) as theirs:
+        with pytest.raises(StoreError) as ended:
+            await talk(theirs)
+    assert ended.value.reason == "LeaseLost"
+    assert not (work / "ran.txt").exists()
 
 
 async def test_a_lease_in_memory_may_be_found_lost_by_undo_which_works_in_a_thread():
