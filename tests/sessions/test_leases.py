@@ -187,9 +187,8 @@ async def test_a_call_that_changes_something_does_not_run_once_the_session_was_t
                 with pytest.raises(StoreError):
                     await asked
 
-    with closing(session_store({"BRIDLE_HOME": str(home)})) as theirs:
-        with pytest.raises(StoreError) as ended:
-            await talk(theirs)
+    with closing(session_store({"BRIDLE_HOME": str(home)})) as theirs, pytest.raises(StoreError) as ended:
+        await talk(theirs)
     assert ended.value.reason == "LeaseLost"
     assert not (work / "ran.txt").exists()
 
