@@ -100,8 +100,8 @@ def committed(kind: str) -> Set:
 
     def set_trap(trap: Trap, _chance: float) -> None:
         def made(inner: Any) -> Any:
-            def commit(connection: Any, changes: list[Any], rows: list[Any]) -> None:
-                inner(connection, changes, rows)
+            def commit(connection: Any, changes: list[Any], rows: list[Any], *more: Any) -> None:
+                inner(connection, changes, rows, *more)
                 if any(_is(row.envelope.event, kind) for row in rows):
                     trap.spring()
 

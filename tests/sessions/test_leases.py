@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bridle.app.engine import session_store
+from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.undo_records import Kept, NewCall
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
-from bridle.providers.script import say
+from bridle.providers.script import answer, call, say
+from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, opened, put, python, raw, words
 
 HOLDS = """
 from pathlib import Path
+from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, put, words
 
 store = new_store(Path(sys.argv[1]))
@@ -83,6 +89,44 @@ async def test_a_run_that_lost_its_lease_keeps_nothing_for_undo_either(tmp_path:
         taken.close()
 
 
+async def test_a_run_whose_session_was_deleted_writes_nothing_into_the_one_that_has_its_place(tmp_path: Path):
+    with opened(tmp_path) as mine, opened(tmp_path) as theirs:
+        log = mine.create("/work", profile="default")
+        put(log, *words(2))
+        await log.durable()
+        (tmp_path / "locks" / log.log).unlink()
+        StoredArchive(theirs).delete(log.session)
+        other = theirs.create("/work", profile="default")
+        put(other, *words(2))
+        await other.durable()
+        put(log, *words(3))
+        with pytest.raises(StoreError) as lost:
+            await log.durable()
+        assert lost.value.reason == "LeaseLost"
+        with pytest.raises(StoreError) as keyless:
+            log.outputs_key()
+        assert keyless.value.reason == "LeaseLost"
+        put(other, *words(1))
+        await other.durable()
+        other.verify()
+        assert rows(tmp_path) == 3
+        other.close()
+
+
+async def test_a_run_whose_content_expired_beside_it_writes_nothing_that_would_stay(tmp_path: Path):
+    with opened(tmp_path) as mine, opened(tmp_path) as theirs:
+        log = mine.create("/work", profile="default")
+        put(log, *words(2))
+        await log.durable()
+        (tmp_path / "locks" / log.log).unlink()
+        assert StoredArchive(theirs).expire(lambda _profile: -1).sessions == (log.session,)
+        put(log, *words(3))
+        with pytest.raises(StoreError) as lost:
+            await log.durable()
+        assert lost.value.reason == "LeaseLost"
+        assert rows(tmp_path) == 2
+
+
 def test_the_log_of_a_run_that_was_killed_is_taken_with_a_higher_epoch(tmp_path: Path):
     process = python(HOLDS, str(tmp_path))
     assert process.stdout is not None
@@ -119,3 +163,48 @@ async def test_a_session_that_was_taken_over_ends_its_turn_and_says_who_has_it(t
         with pytest.raises(StoreError) as ended:
             await talk(theirs)
         assert ended.value.reason == "LeaseLost", "whoever ends it is told as well"
+
+
+async def test_a_call_that_changes_something_does_not_run_once_the_session_was_taken_over(tmp_path: Path):
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    waits = "touch begun; until [ -e taken ]; do sleep 0.05; done"
+    model = scripted(
+        answer(call("bash", command=waits), call("write", path="ran.txt", content="x")), say("Two.")
+    )
+
+    async def talk(theirs: SessionStore) -> None:
+        async with harness(model, home=str(home), folder=str(work), mode="yolo") as session:
+            asked = asyncio.create_task(session.ask("two calls"))
+            async with asyncio.timeout(30):
+                while not (work / "begun").exists():
+                    await asyncio.sleep(0.01)
+            for lock in home.rglob("locks/*"):
+                lock.unlink()
+            with closing(theirs.open(session.id)):
+                (work / "taken").touch()
+                with pytest.raises(StoreError):
+                    await asked
+
+    with closing(session_store({"BRIDLE_HOME": str(home)})) as theirs, pytest.raises(StoreError) as ended:
+        await talk(theirs)
+    assert ended.value.reason == "LeaseLost"
+    assert not (work / "ran.txt").exists()
+
+
+async def test_a_lease_in_memory_may_be_found_lost_by_undo_which_works_in_a_thread():
+    asyncio.get_running_loop().set_debug(True)  # it refuses what is not meant for other threads
+    clock = FakeClock()
+    store = MemoryStore(clock=clock, lease_ms=1_000)
+    log = await store.create("/work", profile="default")
+    told = asyncio.Event()
+    log.listen(lambda _last, failure: told.set() if failure else None, lambda _failure: None)
+    await clock.advance(2)
+    taken = await store.beside().open(log.session)
+    await taken.aclose()
+    with pytest.raises(StoreError) as lost:
+        await asyncio.to_thread(log.undo_store().keep, {b"x" * 32: b"x"}, 1)
+    assert (lost.value.reason, lost.value.data["holder"]) == ("LeaseLost", "which has ended since")
+    async with asyncio.timeout(20):
+        await told.wait()

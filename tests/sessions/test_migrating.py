@@ -71,3 +71,19 @@ def test_a_database_is_only_upgraded_once(old) -> None:
         with closing(new_store(old, notices)) as store:
             assert len(store.list()) == 2
         assert notices == expected
+
+
+RELEASED = (
+    "059107d780072574",
+    "2d6f915e8228a16f",
+    "9bea0eb356172253",
+    "b78befba7069569b",
+    "3adacd00c5c1501f",
+    "10af34a06c612095",
+)
+"""How the digests of the steps begin that databases in the world were made with."""
+
+
+def test_no_released_step_is_edited_not_even_its_comments_for_then_no_database_would_open() -> None:
+    digests = [sha256(step.encode()).hexdigest()[:16] for step in MIGRATIONS[: len(RELEASED)]]
+    assert digests == list(RELEASED)

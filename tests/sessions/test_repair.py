@@ -286,7 +286,7 @@ CHANGES = """
 from pathlib import Path
 from bridle.sessions import rekey, repair
 from sessions.session_kit import python
-from sessions.test_repairing import PEEKS, database
+from sessions.test_repair import PEEKS, database
 
 folder = Path(sys.argv[1])
 

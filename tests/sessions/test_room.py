@@ -13,7 +13,7 @@ from bridle.protocol.events import TextDelta
 from bridle.sessions.store import SessionStore
 from bridle.sessions.tips import TipFile
 from bridle.sessions.writer import BATCH_ROWS
-from sessions.session_kit import put, words
+from sessions.session_kit import put, raw, words
 
 LARGE = [TextDelta(text=f"{number} " + "x" * 3_000) for number in range(200)]
 
@@ -92,6 +92,83 @@ async def test_who_leaves_meanwhile_is_told_and_what_is_stored_is_whole(tmp_path
         opened.verify()
         assert 10 <= opened.last_id < 210
         opened.close()
+
+
+async def stuck_and_closed(store, *, more=0):
+    """A session that ended while its rows waited for room."""
+    log = store.create("/work", profile="default")
+    put(log, *words(10))
+    await log.committed()
+    no_more_pages(store)
+    put(log, *LARGE, *words(more))
+    await until_stuck(store)
+    with pytest.raises(StoreError):
+        log.close()
+    return log
+
+
+async def test_rows_of_a_session_that_ended_meanwhile_are_written_when_there_is_room_and_others_go_on(
+    tmp_path,
+):
+    with closing(tight_store(tmp_path, waits_for_room=True)) as store:
+        other = store.create("/work", profile="default")
+        log = await stuck_and_closed(store)
+        room_again(store)
+        put(other, *words(3))
+        await other.durable()
+        assert [one.event for one in store.events(log.session)] == [*words(10), *LARGE]
+        other.close()
+        again = store.open(log.session)
+        assert again.last_id == 210
+        again.verify()
+        again.close()
+
+
+async def test_a_session_whose_rows_still_wait_is_not_opened_again_before_they_are_written(tmp_path):
+    with closing(tight_store(tmp_path, waits_for_room=True)) as store:
+        log = await stuck_and_closed(store, more=2 * BATCH_ROWS)
+        with pytest.raises(StoreError) as refused:
+            store.open(log.session)
+        assert refused.value.reason == "NoSpace"
+        room_again(store)
+        async with asyncio.timeout(20):
+            while store.stuck():
+                await asyncio.sleep(0.01)
+        again = store.open(log.session)
+        assert again.last_id == 210 + 2 * BATCH_ROWS
+        again.verify()
+        again.close()
+
+
+async def test_who_opened_on_a_full_disk_has_nothing_where_somebody_elses_rows_found_room_first(tmp_path):
+    with (
+        closing(tight_store(tmp_path, waits_for_room=True)) as theirs,
+        closing(tight_store(tmp_path, waits_for_room=True)) as mine,
+    ):
+        spare = mine.create("/work", profile="default")
+        log = await stuck_and_closed(theirs)
+        with closing(raw(tmp_path)) as connection:  # to take a lease needs room from now on
+            connection.execute(
+                "create trigger larger after update on logs"
+                " begin insert into blobs values(randomblob(32), zeroblob(100000)); end"
+            )
+        no_more_pages(mine)
+        put(spare, *LARGE)
+        await until_stuck(mine)
+        early = mine.open(log.session)
+        room_again(theirs)
+        other = theirs.create("/work", profile="default")
+        put(other, *words(1))
+        await other.durable()
+        put(early, *words(5))
+        room_again(mine)
+        with pytest.raises(StoreError) as lost:
+            await early.durable()
+        assert lost.value.reason == "LeaseLost"
+        await spare.durable()
+        assert [one.event for one in theirs.events(log.session)] == [*words(10), *LARGE]
+        for one in (spare, other):
+            one.close()
 
 
 async def test_a_writer_that_does_not_wait_fails_for_good(tmp_path):

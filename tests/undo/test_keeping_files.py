@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -457,6 +458,27 @@ def test_an_undo_that_was_killed_says_what_is_done_and_is_finished_by_the_next(t
         assert shop.undo.cut_off() == []
         shop.redo_last()
         assert shop.tree() == after, "also what the killed attempt had done"
+
+
+@pytest.mark.parametrize("files", [2, 4])
+def test_a_redo_that_was_cut_off_is_finished_by_the_next(tmp_path: Path, files: int):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        for name in "abcd":
+            (shop.folder / name).write_text("start")
+        shop.call(lambda: [(shop.folder / name).write_text("changed") for name in "abcd"])
+        after = shop.tree()
+        shop.undo_last()
+        before = shop.tree()
+        left = iter(range(files - 1))
+        with contextlib.suppress(StopIteration):  # and no event: as if Bridle had been killed there
+            shop.undo.apply(shop.undo.redo_plan(), after_each=lambda: next(left) and None)
+        assert [(one.is_redo, len(one.done)) for one in shop.undo.cut_off()] == [(True, files)]
+        shop.redo_last()
+        assert shop.tree() == after
+        assert shop.undo.cut_off() == []
+        assert shop.undo.redo_plan() is None
+        shop.undo_last()
+        assert shop.tree() == before
 
 
 def test_what_a_call_changed_before_bridle_was_killed_is_undone(tmp_path: Path):

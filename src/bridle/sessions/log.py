@@ -15,7 +15,7 @@ from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.writer import Listener, LogTail, Writer, lease_lost
+from bridle.sessions.writer import Listener, LogTail, Writer
 
 if TYPE_CHECKING:
     from bridle.sessions.undo_store import UndoTables
@@ -42,6 +42,7 @@ class StoredLog:
         writer: Writer,
         database: Database,
         reader: Callable[[], Connection],
+        ticket: int = 0,
     ) -> None:
         self._name = name
         self._tail = tail
@@ -51,7 +52,7 @@ class StoredLog:
         self._database = database
         self._reader = reader
         self._last_id = tail.event_id
-        self._ticket = 0
+        self._ticket = ticket
         self._closed = False
 
     @property
@@ -139,12 +140,10 @@ class StoredLog:
         key = self._name.key
 
         def insert(connection: Connection) -> None:
-            if (lost := lease_lost(connection, key, self._lease.epoch)) is not None:
-                raise lost
             connection.execute(_KEEP_FOLD, (key, event_id, folded, key, event_id))
 
         self._writer.wait_blocking(self._ticket, sync=False)
-        self._writer.run(insert)
+        self._writer.run_held(key, self._lease, insert)
 
     def outputs_key(self) -> bytes:
         """What long outputs of this session are encrypted with; made when first asked for. Blocks for a commit."""
@@ -156,7 +155,7 @@ class StoredLog:
             assert row is not None, "a log that is open has its row"
             return row[0]
 
-        return self._writer.run(found)
+        return self._writer.run_held(key, self._lease, found)
 
     def undo_store(self) -> UndoTables:
         """What was kept of this session's files, to put them back."""
@@ -167,7 +166,7 @@ class StoredLog:
             writer=self._writer,
             database=self._database,
             reader=self._reader,
-            epoch=self._lease.epoch,
+            lease=self._lease,
         )
 
     async def aclose(self) -> None:
@@ -186,6 +185,6 @@ class StoredLog:
                 self._writer.wait_blocking(self._ticket, sync=True)
             self._refuse_lost()
         finally:
-            self._writer.deafen(self._tail)
+            self._writer.leave(self._tail, self._ticket)
             self._tail.tip.close()
             self._lock.release()

@@ -68,8 +68,7 @@ class MemoryLog:
 
     def refuse_lost(self) -> None:
         """Raises `LeaseLost` once another has taken the log, or it was deleted."""
-        is_there = self._memory.sessions.get(self.session) is self._kept
-        if not self._lost and is_there and self._kept.epoch == self._lease.epoch:
+        if not self._lost and self._is_there and self._kept.epoch == self._lease.epoch:
             return
         if not self._lost:
             self._lost = True
@@ -77,8 +76,14 @@ class MemoryLog:
                 self._tell()
         raise self._lease_lost()
 
+    @property
+    def _is_there(self) -> bool:
+        return self._memory.sessions.get(self.session) is self._kept
+
     def _lease_lost(self) -> StoreError:
-        holder = self._kept.lease.holder if self._kept.lease is not None else "it was deleted"
+        lease = self._kept.lease
+        ended = "which has ended since" if self._is_there else "it was deleted"
+        holder = lease.holder if lease is not None else ended
         return StoreError("LeaseLost", session=self.session, holder=holder)
 
     def listen(
@@ -95,7 +100,7 @@ class MemoryLog:
                 self._told = self.last_id
                 heard(self._told, None)
 
-        self._tell = lambda: loop.call_soon(tell) and None
+        self._tell = lambda: loop.call_soon_threadsafe(tell) and None  # undo works in threads
 
     async def committed(self) -> None:
         self.refuse_lost()

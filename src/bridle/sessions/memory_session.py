@@ -8,6 +8,7 @@ import msgspec
 
 from bridle.engine.ports import Lease, Record, StoredSession
 from bridle.engine.undo_records import ActionRow, CallRow
+from bridle.protocol.codec import with_payload
 from bridle.protocol.events import (
     CostIncremented,
     Envelope,
@@ -34,7 +35,8 @@ class MemorySession(msgspec.Struct, kw_only=True):
     actions: list[ActionRow] = []
 
     def take_in(self, record: Record) -> None:
-        """Appends an event, with everything that follows from it."""
+        """Appends an event, which keeps its bytes, with everything that follows from it."""
+        with_payload(record.envelope, record.payload)
         self.records.append(record)
         self.row = projected(self.row, record.envelope)
         if isinstance(event := record.envelope.event, UndoApplied):

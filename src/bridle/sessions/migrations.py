@@ -1,4 +1,4 @@
-"""The schema as numbered steps, forward only. A released step is never edited: append another one."""
+"""The schema as numbered steps, forward only. A released step is never edited, not even a comment: append one."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ create table undo_calls(
   started_ms integer not null,
   open integer not null,                    -- it runs, or Bridle stopped while it ran
   undone integer not null,                  -- written from UndoApplied
-  kept blob not null,                       -- msgpack of undo_records.Kept
+  kept blob not null,                       -- msgpack of undo_states.Kept
   primary key (log, number)
 ) strict;
 
@@ -127,7 +127,7 @@ create table undo_actions(
   done integer not null,                    -- written from UndoApplied; 0 when Bridle stopped in the middle
   reversed integer not null,                -- a redo took it back
   started_ms integer not null,
-  items blob not null,                      -- msgpack of undo_records.Item
+  items blob not null,                      -- msgpack of undo_states.Item
   primary key (log, number)
 ) strict;
 """

@@ -52,6 +52,7 @@ _UNPINNED = """select s.id, l.key, l.id, s.title, s.profile, s.updated_ms, s.exp
 _EXPIRE = (
     "update sessions set expired_ms = ? where id = ? and not pinned and updated_ms = ? and expired_ms is null"
 )
+_END_LEASE = "update logs set epoch = epoch + 1, holder = 'its content expired' where key = ?"
 _STOP_SEARCH = "update logs set searched_to = ? where key = ?"
 _FORGET_CALLS = "update tool_call_intents set args_hash = '' where log_id = ?"
 _LAST = "select coalesce(max(id), 0) from events where log = ?"
@@ -214,10 +215,13 @@ def _candidates(shelf: Shelf, days_of: DaysOf) -> list[_Candidate]:
 
 
 def _begin(shelf: Shelf, found: _Candidate, now_ms: int) -> bool:
-    """Marks the session expired, if nobody pinned or used it since we looked."""
+    """Marks the session expired, if nobody pinned or used it since we looked. Whoever has it open writes no more."""
 
     def mark(connection: Connection) -> bool:
-        return _changed(connection, _EXPIRE, now_ms, found.id, found.updated_ms) == 1
+        if _changed(connection, _EXPIRE, now_ms, found.id, found.updated_ms) == 0:
+            return False
+        connection.execute(_END_LEASE, (found.key,))
+        return True
 
     return shelf.writer.run(mark)
 

@@ -37,6 +37,8 @@ _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
 
 _HOLDER = "select epoch, holder from logs where key = ?"
 _TAKE = "update logs set epoch = epoch + 1, holder = ? where key = ?"
+_TAKE_UNCHANGED = """update logs set epoch = epoch + 1, holder = ? where key = ? and epoch = ?
+  and ? = (select coalesce(max(id), 0) from events where log = logs.key)"""
 _IS_THERE = "select 1 from logs where key = ? and id = ?"
 _LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
 _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
@@ -297,7 +299,7 @@ class SessionStore:
                 raise busy(name.session, lock, run=run)
             try:
                 self._refuse_gone(name)
-                lease = lease or self._taken(name, run)
+                lease, ticket = (lease, 0) if lease is not None else self._taken(name, run)
                 tip = TipFile(os.path.join(tips, name.log_id))
                 if tip.is_new and not (accept_loss or told):
                     self._tell_of_missing_tip(name)
@@ -305,7 +307,7 @@ class SessionStore:
             except BaseException:
                 lock.release()
                 raise
-        tail = LogTail(name.key, name.log_id, end.event_id, end.chain, tip, lease.epoch)
+        tail = LogTail(name.key, name.log_id, end.event_id, end.chain, tip, lease)
         return StoredLog(
             name,
             tail,
@@ -314,29 +316,37 @@ class SessionStore:
             writer=self._writer,
             database=self._database,
             reader=self._reader,
+            ticket=ticket,
         )
 
-    def _taken(self, name: LogName, run: str) -> Lease:
-        """The next lease of a log. On a full disk nobody can append: there it is taken with the first row."""
+    def _taken(self, name: LogName, run: str) -> tuple[Lease, int]:
+        """The next lease of a log, and the ticket to wait for.
 
-        def take(connection: Connection) -> None:
+        On a full disk nobody can append: there it is taken with the first row, if nothing has changed by then. Raises
+        `NoSpace` while rows of an earlier opening still wait for room here: taking the lease would drop them.
+        """
+
+        def epoch(connection: Connection) -> int:
+            found = connection.execute(_HOLDER, (name.key,)).fetchone()
+            return found[0] if found else 0
+
+        def take(connection: Connection) -> Lease:
             connection.execute(_TAKE, (run, name.key))
+            return Lease(holder=run, epoch=epoch(connection))
 
-        def held(connection: Connection) -> Lease:
-            epoch, holder = connection.execute(_HOLDER, (name.key,)).fetchone() or (0, run)
-            return Lease(holder=holder, epoch=epoch)
-
-        def take_now(connection: Connection) -> Lease:
-            take(connection)
-            return held(connection)
-
+        self._writer.settle_left(name.key)
         try:
-            return self._writer.run(take_now)
+            return self._writer.run(take), 0
         except StoreError as failure:
             if failure.reason != "NoSpace" or not self._waits_for_room:
                 raise
-        self._writer.change(take)
-        return Lease(holder=run, epoch=held(self._reader()).epoch + 1)
+        before = epoch(self._reader())
+        seen = (run, name.key, before, log_reader.end_of(self._reader(), name).event_id)
+
+        def take_unchanged(connection: Connection) -> None:
+            connection.execute(_TAKE_UNCHANGED, seen)
+
+        return Lease(holder=run, epoch=before + 1), self._writer.change(take_unchanged)
 
     def _end(self, name: LogName, tip: TipFile, *, accept_loss: bool) -> Tip:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from hashlib import sha256
 from struct import Struct
 
@@ -24,9 +25,13 @@ class Tip(msgspec.Struct, frozen=True):
 
 
 class TipFile:
-    """Open for the life of the run lock; written by the writer thread alone."""
+    """Open for the life of the run lock; written by the writer thread alone.
+
+    What waits for room may be committed after it was closed: it stays behind then.
+    """
 
     def __init__(self, path: str) -> None:
+        self._using = threading.Lock()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
     def read(self) -> Tip | None:
@@ -41,16 +46,20 @@ class TipFile:
     def write(self, event_id: int, chain: bytes) -> None:
         """On a full disk it stays behind: what it would tell of is committed."""
         body = _LAYOUT.pack(event_id, chain)
-        try:
-            os.pwrite(self._fd, body + _check(body), 0)
-        except OSError as problem:
-            if problem.errno not in NO_ROOM:
-                raise
+        with self._using:
+            if self._fd < 0:
+                return
+            try:
+                os.pwrite(self._fd, body + _check(body), 0)
+            except OSError as problem:
+                if problem.errno not in NO_ROOM:
+                    raise
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        with self._using:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
 
 
 def tip_at(path: str) -> Tip | None:

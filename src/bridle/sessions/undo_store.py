@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from bridle.engine.ports import Lease
 from bridle.engine.undo_records import DAYS_KEPT, ActionRow, CallRow, Contents, Item, Kept, NewCall, State
 from bridle.protocol.events import InputAccepted, TurnStarted, text_of
 from bridle.sessions import log_reader
@@ -52,7 +53,7 @@ _texts = msgspec.json.Decoder(tuple[str, ...])
 class UndoTables:
     """Implements `engine.store_ports.UndoStore` in the tables of the encrypted database.
 
-    `epoch` is that of the lease of its log; without one it is only to be read. What is changed is changed while nobody
+    `lease` is that of its log; without one it is only to be read. What is changed is changed while nobody
     has taken the log over, as with its events.
     """
 
@@ -63,13 +64,13 @@ class UndoTables:
         writer: Writer,
         database: Database,
         reader: Callable[[], Connection],
-        epoch: int | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self._name = name
         self._writer = writer
         self._database = database
         self._reader = reader
-        self._epoch = epoch
+        self._lease = lease
 
     @contextlib.contextmanager
     def elsewhere(self) -> Generator[UndoTables]:
@@ -79,27 +80,21 @@ class UndoTables:
                 writer=self._writer,
                 database=self._database,
                 reader=lambda: connection,
-                epoch=self._epoch,
+                lease=self._lease,
             )
 
     def _change(self, work: Callable[[Connection], None]) -> None:
         """Queues a change before the rows that come next; where the log is lost, neither is written."""
 
         def change(connection: Connection) -> None:
-            if lease_lost(connection, self._name.key, self._epoch) is None:
+            if lease_lost(connection, self._name.key, self._lease) is None:
                 work(connection)
 
         self._writer.change(change)
 
     def _run(self, work: Callable[[Connection], Result]) -> Result:
         """Makes a change and returns when it is committed. Raises `LeaseLost`."""
-
-        def job(connection: Connection) -> Result:
-            if (lost := lease_lost(connection, self._name.key, self._epoch)) is not None:
-                raise lost
-            return work(connection)
-
-        return self._writer.run(job)
+        return self._writer.run_held(self._name.key, self._lease, work)
 
     def _settled(self) -> Connection:
         """To read what was written before, committed or not."""

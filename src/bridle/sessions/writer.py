@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from bridle.engine.ports import Lease
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Envelope
 from bridle.sessions import chain
@@ -50,7 +51,7 @@ Result = TypeVar("Result")
 class LogTail(msgspec.Struct):
     """Where a log ends. `event_id` and `chain` belong to the writer thread once the log is open.
 
-    Rows are written while `epoch` is that of the log: then nobody has taken it over. `lost` is set when somebody has.
+    Rows are written while `lease` is that of the log: then nobody has taken it over. `lost` is set when somebody has.
     """
 
     key: int
@@ -58,7 +59,7 @@ class LogTail(msgspec.Struct):
     event_id: int
     chain: bytes
     tip: TipFile
-    epoch: int = 0
+    lease: Lease | None = None
     lost: StoreError | None = None
 
 
@@ -105,6 +106,7 @@ class Writer:
         self._jobs: deque[tuple[Callable[[Connection], Any], _Outcome[Any]]] = deque()
         self._waiters: list[_Waiter] = []
         self._listeners: dict[int, Listener] = {}
+        self._left: dict[int, int] = {}
         self._thread: threading.Thread | None = None
         self._closing = False
         self._error: StoreError | None = None
@@ -132,16 +134,25 @@ class Writer:
         with self._wake:
             self._listeners[tail.key] = listener
 
-    def deafen(self, tail: LogTail) -> None:
+    def leave(self, tail: LogTail, ticket: int) -> None:
+        """Nobody listens to the log any more. Where its rows up to `ticket` wait for room, they are still written."""
         with self._wake:
             self._listeners.pop(tail.key, None)
+            if ticket > self._committed:
+                self._left[tail.key] = ticket
 
-    def change(self, change: Change) -> None:
+    def settle_left(self, key: int) -> None:
+        """Blocks until nothing waits that was left behind in a log."""
+        if (ticket := self._left.get(key)) is not None:
+            self.wait_blocking(ticket, sync=False)
+            del self._left[key]
+
+    def change(self, change: Change) -> int:
         """Queues a change of other tables. It is committed before, or together with, every row appended later.
 
-        What it raises ends the writer.
+        What it raises ends the writer. Returns the ticket to wait for.
         """
-        self._queue(change)
+        return self._queue(change)
 
     def settle(self) -> None:
         """Blocks until everything queued so far is committed."""
@@ -158,6 +169,22 @@ class Writer:
             self._jobs.append((job, done))
             self._wake.notify()
         return done.result()
+
+    def run_held(self, key: int, lease: Lease | None, work: Callable[[Connection], Result]) -> Result:
+        """`run` for what belongs to a log, while its lease is held. Raises `LeaseLost`."""
+
+        def job(connection: Connection) -> Result:
+            if (lost := lease_lost(connection, key, lease)) is not None:
+                raise lost
+            return work(connection)
+
+        try:
+            return self.run(job)
+        except StoreError as failure:
+            if failure.reason != "LeaseLost":
+                raise
+        self.settle()  # on a full disk the lease itself waits for room
+        return self.run(job)
 
     async def wait(self, ticket: int, *, sync: bool) -> None:
         """Returns when the row of `ticket` is committed, with `sync` when it is on the disk."""
@@ -322,8 +349,9 @@ class Writer:
         return tails
 
     def _wait_for_room(self, queued: list[_Row | Change], failure: StoreError) -> None:
-        if self._full is None:
-            _deliver([(one.loop, partial(one.stuck, failure)) for one in self._listeners.values()])
+        with self._wake:
+            listeners = () if self._full is not None else tuple(self._listeners.values())
+        _deliver([(one.loop, partial(one.stuck, failure)) for one in listeners])
         with self._wake:
             self._rows.extendleft(reversed(queued))
             self._full = failure
@@ -433,18 +461,21 @@ def _commit(
 def _is_held(connection: Connection, tail: LogTail) -> bool:
     """Whether nobody has taken the log over."""
     if tail.lost is None:
-        tail.lost = lease_lost(connection, tail.key, tail.epoch)
+        tail.lost = lease_lost(connection, tail.key, tail.lease)
     return tail.lost is None
 
 
-def lease_lost(connection: Connection, key: int, epoch: int | None) -> StoreError | None:
-    """Why a log cannot be written under this epoch; None where it can. Ask in the transaction that writes."""
-    held, holder, session = connection.execute(_LEASE, (key,)).fetchone() or (
+def lease_lost(connection: Connection, key: int, lease: Lease | None) -> StoreError | None:
+    """Why a log cannot be written under this lease; None where it can. Ask in the transaction that writes.
+
+    The key of a log that was deleted may be that of another one, with the same epoch and never the same holder.
+    """
+    epoch, holder, session = connection.execute(_LEASE, (key,)).fetchone() or (
         None,
         "it was deleted",
         "a session",
     )
-    if held is not None and held == epoch:
+    if lease is not None and epoch == lease.epoch and holder == lease.holder:
         return None
     return StoreError("LeaseLost", session=session, holder=holder)
 

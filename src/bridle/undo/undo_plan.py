@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that repositories miss. They are given back and never taken away again."""
     redo_of: int | None = None
     continues: int | None = None
-    """An undo of these calls that was cut off before: this one finishes it."""
+    """An undo of these calls, or a redo, that was cut off before: this one finishes it."""
 
     @property
     def is_redo(self) -> bool:

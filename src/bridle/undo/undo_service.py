@@ -101,7 +101,8 @@ class Undo:
     def redo_plan(self) -> Plan | None:
         """The way back from the last undo that was not taken back yet; None where there is none."""
         with self._store.elsewhere() as store:
-            undone = [row for row in store.actions() if row.done and row.redo_of is None and not row.reversed]
+            actions = store.actions()
+            undone = [row for row in actions if row.done and row.redo_of is None and not row.reversed]
             if not undone:
                 return None
             action = undone[-1]
@@ -109,12 +110,14 @@ class Undo:
             steps = redo_steps(action, lambda path: _present(path, keep))
             keep.flush()
             rows = [row for row in store.calls() if row.call_id in action.calls]
+            cut_off = _unfinished(actions, action.calls, redo_of=action.number)
             return Plan(
                 calls=action.calls,
                 turn=action.turn,
                 title=self._title(store, rows, action.turn, "") if rows else "",
                 steps=tuple(steps),
                 redo_of=action.number,
+                continues=cut_off.number if cut_off else None,
             )
 
     def apply(
@@ -229,10 +232,13 @@ def _wanted(rows: Sequence[CallRow], what: str) -> list[CallRow]:
     return found
 
 
-def _unfinished(actions: Sequence[ActionRow], calls: Sequence[str]) -> ActionRow | None:
-    """An undo of the same calls that was begun and not finished."""
+def _unfinished(
+    actions: Sequence[ActionRow], calls: Sequence[str], *, redo_of: int | None = None
+) -> ActionRow | None:
+    """An undo of the same calls, or a redo of the same undo, that was begun and not finished."""
     return next(
-        (row for row in actions if not row.done and row.redo_of is None and row.calls == tuple(calls)), None
+        (row for row in actions if not row.done and row.redo_of == redo_of and row.calls == tuple(calls)),
+        None,
     )
 
 
