@@ -174,7 +174,7 @@ def _guarded(plugin: str, run: Callable[[A], Awaitable[R]]) -> Callable[[A], Awa
             return await run(given)
         except BridleError:
             raise
-        except Exception as fault:  # noqa: BLE001  the boundary: it is somebody else's code
+        except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: it is somebody else's code
             message = f"The plugin {plugin} failed ({type(fault).__name__}: {fault})."
             raise BridleError(f"Custom:{plugin}:Fault", message=visible(message, newlines=False)) from None
 
