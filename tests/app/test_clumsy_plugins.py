@@ -21,11 +21,13 @@ from bridle.protocol.errors import BridleError
 from bridle.protocol.events import (
     Degraded,
     Envelope,
+    ModeChanged,
     Notice,
     PermissionRequested,
     ToolCallStarted,
     ToolResult,
     TurnEnded,
+    UnknownEvent,
 )
 from bridle.providers.script import call, say
 
@@ -232,6 +234,71 @@ async def test_a_feature_that_cannot_say_what_it_has_to_is_told_of_and_the_sessi
     told = [one.message for one in of_kind(stored, Notice)]
     assert "mute failed (RuntimeError: no words)." in told
     assert "Clear sky." in told
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["text", Notice(reason="x", message=3), ModeChanged(mode="yolo")],  # pyright: ignore[reportArgumentType]
+    ids=["text", "number", "mode"],
+)
+@pytest.mark.parametrize("where", ["tool", "layer", "slash"])
+async def test_an_event_that_is_not_theirs_to_emit_is_refused_and_the_log_stays_whole(
+    event: Any, where: str
+) -> None:
+    async def run(_args: Any, context: bridle.ToolContext) -> ToolOutput:
+        context.emit(event)
+        return ToolOutput()
+
+    async def layer(step: bridle.Step, proceed: bridle.AskModel) -> bridle.Reply:
+        step.emit(event)
+        return await proceed(step)
+
+    async def slash(_words: str) -> Any:
+        return event
+
+    def register(registrar: bridle.Registrar) -> None:
+        registrar.add_tool(msgspec.structs.replace(counting([]), run=run))
+        registrar.add_slash("now", "now", slash)
+        if where == "layer":
+            registrar.add_request_layer(layer)
+
+    model = scripted(call("rain__burn"), say("Done.")) if where == "tool" else scripted(say("Done."))
+    async with harness(model, plugins=[Made(register)], yes=True) as session:
+        if where == "slash":
+            await session.connection.send(RunSlash(session=session.id, name="rain:now", arguments=""))
+        events = await session.ask("go")
+        stored = [one.event for one in await session.stored()]
+        assert session.conversation.mode != "yolo"
+    assert not of_kind(stored, UnknownEvent)
+    if where == "tool":
+        assert of_kind(events, ToolResult)[0].reason == "ToolCrashed"
+    if where == "layer":
+        assert of_kind(events, TurnEnded)[0].reason == "FeatureFailed"
+
+
+@pytest.mark.parametrize("wrong", [None, "text", RuntimeError("no"), SystemExit(3)], ids=repr)
+async def test_a_request_layer_that_fails_ends_its_turn_as_its_own_fault(wrong: Any) -> None:
+    async def layer(_step: bridle.Step, _proceed: bridle.AskModel) -> bridle.Reply:
+        if isinstance(wrong, BaseException):
+            raise wrong
+        return wrong
+
+    plugin = Made(lambda registrar: registrar.add_request_layer(layer))
+    async with harness(scripted(say("x")), plugins=[plugin]) as session:
+        (ended,) = of_kind(await session.ask("go"), TurnEnded)
+    assert ended.reason == "FeatureFailed"
+    assert (ended.message or "").startswith("rain failed (")
+
+
+async def test_an_answer_that_nobody_could_send_is_a_refusal() -> None:
+    async def answer(_query: q.CustomQuery) -> Any:
+        return None
+
+    plugin = Made(lambda registrar: registrar.add_query("now", answer))
+    async with harness(scripted(say("x")), plugins=[plugin]) as session:
+        with pytest.raises(BridleError) as refused:
+            await session.connection.ask(q.CustomQuery(namespace="rain", verb="now", session=session.id))
+    assert refused.value.reason == "Custom:rain:Fault"
 
 
 class Source:

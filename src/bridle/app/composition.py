@@ -159,6 +159,7 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
 
 
 def _service(parts: SessionParts, source: ToolSource) -> Service:
+    from bridle.engine.foreign_output import checked_event
     from bridle.engine.services import SessionDoor, UnusableService
 
     journal, opened = parts.journal, parts.opened
@@ -174,7 +175,7 @@ def _service(parts: SessionParts, source: ToolSource) -> Service:
         cwd=opened.cwd,
         env=opened.env,
         clock=parts.services.clock,
-        emit=journal.emit,
+        emit=lambda event: journal.emit(checked_event(event)),
     )
     try:
         return source.service(door)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from bridle.engine.dispatch import ToolLayers
-from bridle.engine.steps import RequestLayer
+from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import Degraded, Envelope, Notice
@@ -193,7 +193,13 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
     )
     theirs = frozenset(feature.name for feature in others)
     around_model = [
-        (feature.name, one.slot, one.layer) for feature in everyone for one in feature.request_layers
+        (
+            feature.name,
+            one.slot,
+            _adding_only(feature.name, one.layer) if one.slot in OPEN_SLOTS else one.layer,
+        )
+        for feature in everyone
+        for one in feature.request_layers
     ]
     around_tool = [
         (feature.name, one.slot, _input_only(feature.name, one.make) if one.slot in OPEN_SLOTS else one.make)
@@ -295,6 +301,24 @@ def _check_slots(
 
 def _in_order(placed: Sequence[tuple[str, str, Any]], slots: Sequence[str]) -> tuple[Any, ...]:
     return tuple(layer for slot in slots for _, at, layer in placed if at == slot)
+
+
+def _adding_only(feature: str, layer: RequestLayer) -> RequestLayer:
+    """The layer, which adds events of others and no more. A fault in it ends the turn as its own, by a reason."""
+
+    async def around(step: Step, proceed: AskModel) -> Reply:
+        from bridle.engine.foreign_output import checked_reply, foreign_step
+
+        try:
+            return checked_reply(await layer(foreign_step(step), lambda _changed: proceed(step)))
+        except BridleError:
+            raise
+        except (Exception, SystemExit) as fault:
+            raise BridleError(
+                "FeatureFailed", feature=feature, problem=f"{type(fault).__name__}: {fault}"
+            ) from fault
+
+    return around
 
 
 def _input_only(feature: str, make: Callable[[], ToolLayer]) -> Callable[[], ToolLayer]:

@@ -1,4 +1,4 @@
-"""What code that is not ours returns for a call, held to what the log can keep. Loaded with the first such call."""
+"""What code that is not ours returns and emits, held to what the log can keep. Loaded with the first of it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,53 @@ from typing import Any
 
 import msgspec
 
+from bridle.engine.steps import Reply, Step
 from bridle.engine.tools import Tool, ToolContext, ToolOutput
 from bridle.protocol.codec import encode_payload
-from bridle.protocol.events import ToolResult
+from bridle.protocol.events import ContextAdded, CustomEvent, Degraded, DurableEvent, Notice, ToolResult
 
 MAX_CHARACTERS = 64 * 1024
 """So long may the text be that a layer puts in the place of a result, which is cut already."""
 MAX_BYTES = 256 * 1024
 """So much may stand in metadata, and in what a layer shows."""
 
+EVENTS = (ContextAdded, CustomEvent, Degraded, Notice)
+"""The events that others emit. What was decided, asked, paid or done is for the engine to say."""
+
+
+class ForeignStep(Step, frozen=True, kw_only=True):
+    """A step as a layer from outside sees it."""
+
+    def emit(self, event: DurableEvent) -> None:
+        self.journal.emit(checked_event(event))
+
+
+def foreign_step(step: Step) -> Step:
+    return ForeignStep(number=step.number, journal=step.journal, attempt=step.attempt)
+
+
+def checked_event(event: object) -> DurableEvent:
+    """An event of others, of which every field is what its type says. Raises an `Exception` where it is none."""
+    if not isinstance(event, EVENTS):
+        kinds = ", ".join(kind.__name__ for kind in EVENTS)
+        raise TypeError(f"a {type(event).__name__} is not for others to emit (there are {kinds})")
+    return msgspec.json.decode(encode_payload(event), type=type(event))
+
+
+def checked_reply(reply: object) -> Reply:
+    if not isinstance(reply, Reply):
+        raise TypeError(f"a Reply is wanted, not {type(reply).__name__}")
+    return reply
+
 
 def run_foreign(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput]]:
-    """The function of the tool. What it returns is checked, and where it wants to end the program the call fails."""
+    """The function of the tool. What it returns and emits is checked; where it wants to end the program the call fails."""
 
     async def run(args: Any, context: ToolContext) -> ToolOutput:
+        emit = context.emit
+        held = msgspec.structs.replace(context, emit=lambda event: emit(checked_event(event)))
         try:
-            return checked(await tool.run(args, context))
+            return checked(await tool.run(args, held))
         except SystemExit as left:
             raise RuntimeError(f"it wants to end the program ({left})") from None
 
