@@ -47,7 +47,7 @@ def checked_reply(reply: object) -> Reply:
 
 
 def run_foreign(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput]]:
-    """The function of the tool. What it returns and emits is checked; where it wants to end the program the call fails."""
+    """The tool's function. What it returns and emits is checked; if it wants to end the program, its call fails."""
 
     async def run(args: Any, context: ToolContext) -> ToolOutput:
         emit = context.emit
