@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.protocol.codec import decode_payload, encode_payload
@@ -138,6 +138,7 @@ def test_what_was_told_by_loose_keys_is_shown_as_it_was(
     assert read(tool, **told) == shown
 
 
+@example("apply_patch", {"diff": "", "files": []})
 @given(st.sampled_from(TOOLS), st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_keys_of_any_shape_are_read_or_left_alone(tool: str, told: dict[str, Any]) -> None:
     read(tool, **told)
