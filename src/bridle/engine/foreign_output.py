@@ -50,10 +50,11 @@ def run_foreign(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput
     """The tool's function. What it returns and emits is checked; if it wants to end the program, its call fails."""
 
     async def run(args: Any, context: ToolContext) -> ToolOutput:
-        emit = context.emit
-        held = msgspec.structs.replace(context, emit=lambda event: emit(checked_event(event)))
+        def emit(event: DurableEvent) -> None:
+            context.emit(checked_event(event))
+
         try:
-            return checked(await tool.run(args, held))
+            return checked(await tool.run(args, msgspec.structs.replace(context, emit=emit)))
         except SystemExit as left:
             raise RuntimeError(f"it wants to end the program ({left})") from None
 
