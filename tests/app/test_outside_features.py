@@ -140,9 +140,11 @@ async def test_a_listener_of_a_feature_hears_its_kinds_and_a_broken_one_ends_not
         ),
     ]
     async with harness(scripted(say("a"), say("b")), features=features) as session:
-        events = [*await session.ask("go"), *await session.ask("again")]
+        await session.ask("go")
+        await session.ask("again")
+        stored = [one.event for one in await session.stored()]
     assert heard == ["TurnStarted", "TurnEnded"] * 2
-    assert [(one.what, one.reason) for one in of_kind(events, Degraded) if one.what == "broken"] == [
+    assert [(one.what, one.reason) for one in of_kind(stored, Degraded) if one.what == "broken"] == [
         ("broken", "ListenerFailed")
     ]
 

@@ -159,7 +159,8 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
 
 
 def _service(parts: SessionParts, source: ToolSource) -> Service:
-    from bridle.engine.services import SessionDoor
+    from bridle.engine.foreign_output import checked_event
+    from bridle.engine.services import SessionDoor, UnusableService
 
     journal, opened = parts.journal, parts.opened
 
@@ -167,17 +168,19 @@ def _service(parts: SessionParts, source: ToolSource) -> Service:
         for left in parts.registry.replace(source.name, tools, source.origin):
             journal.emit(left.notice())
 
-    return source.service(
-        SessionDoor(
-            offer=offer,
-            spawn=parts.spawn,
-            policy=parts.policy,
-            cwd=opened.cwd,
-            env=opened.env,
-            clock=parts.services.clock,
-            emit=journal.emit,
-        )
+    door = SessionDoor(
+        offer=offer,
+        spawn=parts.spawn,
+        policy=parts.policy,
+        cwd=opened.cwd,
+        env=opened.env,
+        clock=parts.services.clock,
+        emit=lambda event: journal.emit(checked_event(event)),
     )
+    try:
+        return source.service(door)
+    except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: a session opens whatever a source does
+        return UnusableService(source.name, fault)
 
 
 def _court(parts: SessionParts) -> Court | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from bridle.engine import layers
 from bridle.engine.known_files import KnownFiles
-from bridle.engine.tools import RunTool, ToolCall, ToolContext, ToolLayer, ToolOutput
+from bridle.engine.tools import BUILTIN, RunTool, Tool, ToolCall, ToolContext, ToolLayer, ToolOutput
 from bridle.safety import git_arrivals, permitted, redacted, sandboxed
 from bridle.safety.guards import rechecked
 from bridle.safety.trust.approved_edits import ApprovedEdits
@@ -81,6 +82,13 @@ def execute(parts: SessionParts) -> RunTool:
     services, opened, journal = parts.services, parts.opened, parts.journal
     known = KnownFiles(journal.conversation.known_files)
 
+    def runner(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput]]:
+        if parts.registry.origin(tool.name) is BUILTIN:
+            return tool.run
+        from bridle.engine.foreign_output import run_foreign
+
+        return run_foreign(tool)
+
     async def run(call: ToolCall) -> ToolOutput:
         context = ToolContext(
             call=call,
@@ -97,7 +105,7 @@ def execute(parts: SessionParts) -> RunTool:
             dry_run=opened.settings.options.dry_run,
             invocation=journal.invocation,
         )
-        output = await call.definition.run(call.args, context)
+        output = await runner(call.definition)(call.args, context)
         if call.definition.side_effect == "workspace":
             services.spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
         return output

@@ -6,14 +6,16 @@ it stands in open slots only.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from bridle.engine.dispatch import ToolLayers
-from bridle.engine.steps import RequestLayer
+from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import Degraded, Envelope, Notice
@@ -151,7 +153,13 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     def notices(self) -> Iterator[Notice]:
         """What a person should know before anything happens, feature by feature."""
         for feature in self.features:
-            yield from feature.notices()
+            try:
+                yield from tuple(feature.notices())
+            except BridleError:
+                raise
+            except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: a session opens all the same
+                data = {"feature": feature.name, "problem": f"{type(fault).__name__}: {fault}"}
+                yield Notice(reason="FeatureFailed", message=sentence("FeatureFailed", data), data=data)
 
     async def end(self, emit: Callable[[Degraded], object]) -> None:
         """Lets each feature end what it began. One that fails is told of by `emit`, and the others end all the same."""
@@ -160,7 +168,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             try:
                 await feature.at_end()
-            except Exception as fault:  # noqa: BLE001  the boundary: a session ends whatever a feature does
+            except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: a session ends all the same
                 data = {"feature": feature.name, "problem": f"{type(fault).__name__}: {fault}"}
                 told = sentence("FeatureFailed", data)
                 with suppress(StoreError):  # whoever ends the session finds out by itself
@@ -185,10 +193,16 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
     )
     theirs = frozenset(feature.name for feature in others)
     around_model = [
-        (feature.name, one.slot, one.layer) for feature in everyone for one in feature.request_layers
+        (
+            feature.name,
+            one.slot,
+            _adding_only(feature.name, one.layer) if one.slot in OPEN_SLOTS else one.layer,
+        )
+        for feature in everyone
+        for one in feature.request_layers
     ]
     around_tool = [
-        (feature.name, one.slot, _input_only(one.make) if one.slot in OPEN_SLOTS else one.make)
+        (feature.name, one.slot, _input_only(feature.name, one.make) if one.slot in OPEN_SLOTS else one.make)
         for feature in everyone
         for one in feature.tool_layers
     ]
@@ -222,7 +236,7 @@ def watch_with(
                 continue
             try:
                 listener.hear(envelope)
-            except Exception as fault:  # noqa: BLE001  the boundary: who only listens must not end what is recorded
+            except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: who only listens ends nothing
                 listening.remove(entry)
                 data = {"feature": name, "problem": f"{type(fault).__name__}: {fault}"}
                 lost = Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data))
@@ -240,7 +254,7 @@ def _answering(feature: str, query: FeatureQuery) -> FeatureQuery:
             return await query.answer(asked)
         except BridleError:
             raise
-        except Exception as fault:
+        except (Exception, SystemExit) as fault:
             problem = f"{type(fault).__name__}: {fault}"
             raise BridleError("FeatureFailed", feature=feature, problem=problem) from fault
 
@@ -289,17 +303,61 @@ def _in_order(placed: Sequence[tuple[str, str, Any]], slots: Sequence[str]) -> t
     return tuple(layer for slot in slots for _, at, layer in placed if at == slot)
 
 
-def _input_only(make: Callable[[], ToolLayer]) -> Callable[[], ToolLayer]:
-    """The layer, of which only a changed input goes on: what a call may do is for the gates behind it to say."""
+def _adding_only(feature: str, layer: RequestLayer) -> RequestLayer:
+    """The layer, which adds events of others and no more. A fault in it ends the turn as its own, by a reason."""
+
+    async def around(step: Step, proceed: AskModel) -> Reply:
+        from bridle.engine.foreign_output import checked_reply, foreign_step
+
+        try:
+            return checked_reply(await layer(foreign_step(step), lambda _changed: proceed(step)))
+        except BridleError:
+            raise
+        except (Exception, SystemExit) as fault:
+            raise BridleError(
+                "FeatureFailed", feature=feature, problem=f"{type(fault).__name__}: {fault}"
+            ) from fault
+
+    return around
+
+
+def _input_only(feature: str, make: Callable[[], ToolLayer]) -> Callable[[], ToolLayer]:
+    """The layer, of which only a changed input goes on: what a call may do is for the gates behind it to say.
+
+    It goes on once, with the input as it is then, and nothing of the call runs when it has returned. What it returns
+    in place of the result it got is held to what a tool may return.
+    """
 
     def made() -> ToolLayer:
         layer = make()
 
         async def around(call: ToolCall, proceed: RunTool) -> ToolOutput:
-            async def go_on(changed: ToolCall) -> ToolOutput:
-                return await proceed(msgspec.structs.replace(call, input=changed.input))
+            from bridle.engine.foreign_output import checked, cut_short
 
-            return await layer(call, go_on)
+            over, running = False, list[asyncio.Future[ToolOutput]]()
+
+            async def go_on(changed: ToolCall) -> ToolOutput:
+                if over or running:
+                    raise RuntimeError(f"a layer of {feature} goes on with a call twice, or too late")
+                given = msgspec.structs.replace(call, input=deepcopy(changed.input))
+                running.append(asyncio.ensure_future(proceed(given)))
+                return await running[0]
+
+            try:
+                output = await layer(call, go_on)
+            except SystemExit as left:
+                raise RuntimeError(f"a layer of {feature} wants to end the program ({left})") from None
+            finally:
+                over = True
+                for one in running:
+                    if not one.done():
+                        one.cancel()
+                        await asyncio.wait((one,))
+            if any(
+                not one.cancelled() and one.exception() is None and output is one.result() for one in running
+            ):
+                return output
+            return cut_short(checked(output))
 
         return around
 

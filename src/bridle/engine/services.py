@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, Protocol
 
 import msgspec
@@ -93,15 +94,38 @@ class Services:
         for task in self._starting:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
-        await asyncio.gather(*(service.stop() for service in self._services), return_exceptions=True)
+        await asyncio.gather(*map(_stop, self._services))
 
     async def _start(self, service: Service) -> None:
         try:
             await service.start()
-        except Exception as fault:  # noqa: BLE001  the boundary: a service that fails must not end the session
+        except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: the session goes on
             problem = fault.message if isinstance(fault, BridleError) else str(fault) or type(fault).__name__
             message = sentence("ServiceFailed", {"service": service.name, "problem": problem})
             self._emit(Degraded(what=service.name, reason="ServiceFailed", message=message))
+
+
+async def _stop(service: Service) -> None:
+    """The others stop all the same."""
+    with suppress(Exception, SystemExit):
+        await service.stop()
+
+
+class UnusableService:
+    """Stands for a service that could not be made: it says why when it is to start."""
+
+    def __init__(self, name: str, fault: BaseException) -> None:
+        self.name = name
+        self._problem = f"{type(fault).__name__}: {fault}"
+
+    async def start(self) -> None:
+        raise RuntimeError(self._problem)
+
+    async def stop(self) -> None:
+        """Nothing of it runs."""
+
+    def health(self) -> Health:
+        return Health(state="down", problem=self._problem)
 
 
 class Server:

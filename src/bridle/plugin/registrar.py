@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -96,12 +96,24 @@ class Registrar:
 
         Raises ValueError for a name nobody could type.
         """
-        command = SlashCommand(name=f"{self.name}:{_word(name)}", does=does, run=_guarded(self.name, run))
+
+        async def checked_run(arguments: str) -> SlashEvent:
+            from bridle.engine.foreign_output import checked_event
+
+            return cast("SlashEvent", checked_event(await run(arguments)))
+
+        command = SlashCommand(
+            name=f"{self.name}:{_word(name)}", does=does, run=_guarded(self.name, checked_run)
+        )
         self._slash.append(command)
 
     def add_query(self, verb: str, answer: Callable[[CustomQuery], Awaitable[dict[str, Any]]]) -> None:
         """The answer to `CustomQuery(namespace=NAME, verb=verb)`."""
-        self._queries.append(FeatureQuery(verb=_word(verb), answer=_guarded(self.name, answer)))
+
+        async def checked_answer(query: CustomQuery) -> dict[str, Any]:
+            return msgspec.json.decode(msgspec.json.encode(await answer(query)), type=dict[str, Any])
+
+        self._queries.append(FeatureQuery(verb=_word(verb), answer=_guarded(self.name, checked_answer)))
 
     def add_service(self, service: Service) -> None:
         """What runs beside the session for as long as it does."""
@@ -174,7 +186,7 @@ def _guarded(plugin: str, run: Callable[[A], Awaitable[R]]) -> Callable[[A], Awa
             return await run(given)
         except BridleError:
             raise
-        except Exception as fault:  # noqa: BLE001  the boundary: it is somebody else's code
+        except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: it is somebody else's code
             message = f"The plugin {plugin} failed ({type(fault).__name__}: {fault})."
             raise BridleError(f"Custom:{plugin}:Fault", message=visible(message, newlines=False)) from None
 

@@ -45,7 +45,7 @@ def with_shown(result: events.ToolResult) -> events.ToolResult:
     """The result with what its metadata says for people as a value; as it is where that says nothing."""
     try:
         value = _value(result.tool, result.metadata)
-    except (AttributeError, KeyError, TypeError, msgspec.ValidationError):  # somebody else's keys
+    except (AttributeError, KeyError, TypeError, ValueError, msgspec.ValidationError):  # somebody else's keys
         return result
     return result if value is None else msgspec.structs.replace(result, shown=value)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from app.test_court import Crashed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,9 +43,12 @@ from bridle.engine.ports import ModelText, Provider
 from bridle.protocol import events as e
 from bridle.protocol import questions as q
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, SendInput
+from bridle.protocol.connection import Connection
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import DescribeSession
 from bridle.providers.script import call, say
 from clients.interaction.headless_kit import Headless, headless
+from recovery.test_court import Crashed
 
 
 @asynccontextmanager
@@ -223,6 +226,44 @@ async def test_who_goes_elsewhere_leaves_the_open_question_behind(tmp_path: Path
             late = client.driver.controller.handle(Decided(question=question, answer="once"))
             assert late == (), "an answer that comes too late goes nowhere"
         await connection.close()
+
+
+class SlowConnection:
+    """A connection on which descriptions of sessions wait, once somebody says so."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.waits, self.asked, self.go_on = False, asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def ask(self, query: Any) -> Any:
+        if self.waits and isinstance(query, DescribeSession):
+            self.asked.set()
+            await self.go_on.wait()
+        return await self._connection.ask(query)
+
+
+async def test_a_question_that_comes_while_one_goes_elsewhere_does_not_stay_in_front() -> None:
+    model = asks_to_touch()
+    async with harness(model) as session:
+        slow = SlowConnection(session.engine.connect(name="me", answers=True))
+        create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
+        async with headless(cast("Connection", slow), create) as client:
+            old = client.driver.controller.session
+            other = session.engine.connect(name="another", answers=True)
+            await other.send(CreateSession(cwd=session.folder, resume=old))
+            slow.waits = True
+            client.writes("/clear")
+            await slow.asked.wait()
+            await other.send(SendInput(session=old, content=(TextBlock(text="go"),)))
+            question = await client.question()
+            slow.go_on.set()
+            assert await client.gets(CloseQuestion) == CloseQuestion(question.id)
+            await client.gets(EnterSession)
+        await slow.close()
+        assert not Path(session.folder, "it-ran").exists()
 
 
 async def test_what_is_written_during_a_turn_waits_or_is_said_at_once() -> None:
@@ -414,7 +455,10 @@ def _envelope(number: int, event: e.AnyEvent) -> e.Envelope:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["arrived", "decided", "settled", "turn ends"]), st.integers(0, 3)), max_size=30
+    st.tuples(
+        st.sampled_from(["arrived", "decided", "decided late", "settled", "turn ends"]), st.integers(0, 3)
+    ),
+    max_size=30,
 )
 
 
@@ -438,6 +482,12 @@ def test_one_question_is_in_front_at_a_time_and_is_answered_at_most_once(
                 )
                 waiting.remove(front)
                 front = ""
+            case "decided late":  # a card that is gone, or was never in front
+                late = next((f"call_{one}" for one in range(which, number + 1) if f"call_{one}" != front), "")
+                effects = queue.decided(
+                    Decided(question=Question(id=late, title="?", choices=(Choice("y", "once"),)))
+                )
+                assert effects == []
             case "settled" if waiting:
                 gone = waiting.pop(which % len(waiting))
                 effects = queue.settled(gone)

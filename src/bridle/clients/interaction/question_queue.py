@@ -44,9 +44,11 @@ class QuestionQueue:
         return self.ask_first()
 
     def decided(self, decided: Decided) -> list[Effect]:
-        """The person has answered; the next question comes forward."""
-        was_open = self.drop(decided.question.id)
-        answers = was_open and (decided.question.choices or not decided.stop)
+        """The person has answered the question in front; the next one comes forward. A late answer is none."""
+        if decided.question.id != self._asked:
+            return []
+        self.drop(decided.question.id)
+        answers = decided.question.choices or not decided.stop
         self._asked = None
         return [*([self._command(decided)] if answers else []), *self.ask_first()]
 

@@ -145,6 +145,9 @@ class SessionDriver:
         view = SessionView(self._connection.client)
         view.title = visible(described.title, newlines=False)
         self._opened_at = opened_at
+        self._perform(
+            self.controller.forget_questions()
+        )  # of the old session nothing more is taken from here on
         self.controller = Controller(
             view,
             session,
@@ -265,7 +268,6 @@ class SessionDriver:
             self._client_performs(
                 SayWords(f'{words} The last one is saved as "{title}": bridle -r {way_back}')
             )
-        self._perform(self.controller.forget_questions())
         await self._open(created)
         await self._connection.send(EndSession(session=old))
 
