@@ -111,7 +111,7 @@ async def answered(
 
 
 def undo_store(session) -> UndoStore:
-    return session.engine.multiplexer.session(session.id)._log.undo_store()
+    return session.engine.multiplexer.session(session.id)._ports.log.undo_store()
 
 
 def undo_of(session) -> Undoing:

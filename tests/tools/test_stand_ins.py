@@ -5,11 +5,11 @@ from __future__ import annotations
 import stat
 
 import pytest
-from sessions.undo_kit import workshop
 
 from bridle.base.stand_ins import is_stand_in, take_away
 from bridle.sandbox.masks import Masks
 from bridle.tools.replace_file import replace_beneath
+from undo.undo_kit import workshop
 
 KEPT_AWAY = "a command still runs that must not be able to change it; write it when that one has ended"
 PATCH = "*** Begin Patch\n*** Add File: AGENTS.md\n+rules\n*** End Patch\n"

@@ -11,8 +11,9 @@ import msgspec
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
-from bridle.config.tiers import Tiers
+from bridle.config.folders import folders
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
+from bridle.protocol.errors import UsageError
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
@@ -33,13 +34,18 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def tools(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     listed = [_row(tool, BUILTIN) for tool in builtin_tools(Jobs(_nothing))]
-    listed += _of_plugins(settings_here(parsed, env))
+    listed += _of_plugins(parsed, env)
     if parsed.json:
         return say_json(listed)
     return say("\n".join(_lines(listed)) + "\n")
 
 
-def _of_plugins(tiers: Tiers) -> list[ToolRow]:
+def _of_plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[ToolRow]:
+    try:
+        folders(env)
+    except UsageError:  # nobody's settings are read without a home, and nobody lists a plugin
+        return []
+    tiers = settings_here(parsed, env)
     if not tiers.get("plugins.enabled"):
         return []
     from bridle.plugin.loading import load_plugins

@@ -28,6 +28,8 @@ LOOK_S = 5.0
 _MOST_LINES = 8
 _COMPARED_BYTES = 1 << 20
 _SHORT_COMMIT = 7
+_TICK_S = 0.01
+"""File systems read a clock that stands still between ticks: what was just written may look this much older."""
 _NOTHING = "nothing here shows whether it happened"
 _ITS_OWN_WORDS = frozenset(
     {"--force", "-f", "--force-with-lease", "-u", "--set-upstream", "--tags", "-q", "-v"}
@@ -111,7 +113,7 @@ def _of_time(cwd: str, path: str, since_s: float) -> str:
     except OSError:
         return f"{path} is not there"
     when = _hours(round(changed_s * 1000))
-    if changed_s >= since_s:
+    if changed_s >= since_s - _TICK_S:
         return f"{path} was changed at {when}, after this began"
     return f"{path} was last changed at {when}, before this began: it looks not done"
 
