@@ -27,7 +27,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import AnyQuestion, ConflictAnswer, ConflictQuestion, UndoAnswer, UndoQuestion
 from bridle.providers.script import call, say
-from bridle.undo.keeper import Ground
+from bridle.undo.keeper import WatchedFolders
 from bridle.undo.undo_service import Undo as Undoing
 from git_kit import Repository
 
@@ -119,7 +119,7 @@ def undo_of(session) -> Undoing:
     folder = os.path.realpath(session.folder)
     return Undoing(
         undo_store(session),
-        ground=Ground(roots=(folder,), kept_objects=f"{session.home}/kept-objects"),
+        ground=WatchedFolders(roots=(folder,), kept_objects=f"{session.home}/kept-objects"),
         may_write=lambda _path: None,
         now_ms=lambda: 0,
     )

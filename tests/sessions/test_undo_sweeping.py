@@ -12,7 +12,7 @@ from bridle.engine.undo_records import NEVER_THE_SAME
 from bridle.sessions import retention, undo_store
 from bridle.undo.content_intake import BATCH_BYTES, Keeping
 from bridle.undo.file_tree import signature_of
-from bridle.undo.keeper import Ground, Keeper, last_tree
+from bridle.undo.keeper import Keeper, WatchedFolders, last_tree
 from sessions.session_kit import new_store, python, raw
 from undo.undo_kit import Workshop, workshop
 
@@ -66,7 +66,7 @@ def test_parts_of_a_large_workspace_are_kept_until_the_call_is_stored(tmp_path: 
         assert stored(data) == 2
 
 
-class Interrupted(Ground, frozen=True, kw_only=True):
+class Interrupted(WatchedFolders, frozen=True, kw_only=True):
     """A look during which somebody deletes another session, once."""
 
     data: str

@@ -20,7 +20,7 @@ from bridle.protocol.events import ToolCallStarted, UndoApplied
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
 from bridle.undo.file_tree import USUAL, Limits
-from bridle.undo.keeper import Begun, Ground, Keeper
+from bridle.undo.keeper import Begun, Keeper, WatchedFolders
 from bridle.undo.undo_service import Undo
 from sessions.session_kit import new_store, put
 
@@ -45,7 +45,9 @@ class Workshop:
     def __init__(self, folder: Path, log: StoredLog, kept: Path, limits: Limits = USUAL) -> None:
         self.folder = folder
         self.log = log
-        self.ground = Ground(roots=(str(folder),), kept_objects=str(kept / KEPT_OBJECTS), limits=limits)
+        self.ground = WatchedFolders(
+            roots=(str(folder),), kept_objects=str(kept / KEPT_OBJECTS), limits=limits
+        )
         self.turn = 0
         self.keeper = Keeper(
             log.undo_store(), ground=self.ground, turn=lambda: self.turn, clock=SystemClock()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridle.engine.store_ports import OpenLog
     from bridle.engine.tools import ToolLayer
     from bridle.safety.path_guard import PathPolicy
-    from bridle.undo.keeper import Ground, Keeper
+    from bridle.undo.keeper import Keeper, WatchedFolders
     from bridle.undo.undo_commands import Talk
     from bridle.undo.undo_service import Undo
 
@@ -201,14 +201,14 @@ def changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
     }
 
 
-def _ground(paths: PathPolicy, where: Folders) -> Ground:
+def _ground(paths: PathPolicy, where: Folders) -> WatchedFolders:
     from bridle.sandbox.git_places import find_repository
-    from bridle.undo.keeper import Ground
+    from bridle.undo.keeper import WatchedFolders
 
     roots = tuple(dict.fromkeys((paths.folders.workspace, *paths.folders.added)))
     found = (find_repository(root) for root in roots)
     repositories = dict.fromkeys(git.common for git in found if git is not None and git.ours)
-    return Ground(
+    return WatchedFolders(
         roots=roots,
         kept_objects=os.path.join(where.data, KEPT_OBJECTS),
         repositories=tuple(path for path in repositories if not is_beneath_any(path, roots)),
@@ -216,7 +216,7 @@ def _ground(paths: PathPolicy, where: Folders) -> Ground:
     )
 
 
-def _undo(log: OpenLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo:
+def _undo(log: OpenLog, ground: WatchedFolders, paths: PathPolicy, clock: Clock) -> Undo:
     from bridle.undo.undo_service import Undo  # not before somebody wants it
 
     store = log.undo_store()
@@ -228,7 +228,7 @@ def _undo(log: OpenLog, ground: Ground, paths: PathPolicy, clock: Clock) -> Undo
     return Undo(store, ground=ground, may_write=may_write, now_ms=clock.now_ms)
 
 
-def _with_destroyed(ground: Ground) -> Ground:
+def _with_destroyed(ground: WatchedFolders) -> WatchedFolders:
     """With the repositories elsewhere that are none any more, and that were looked after when they were."""
     from bridle.sandbox.git_places import named_repositories
 

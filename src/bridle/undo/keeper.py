@@ -54,7 +54,7 @@ _INSTALLS = "installs packages"
 _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compared, never opened
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
+class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
     """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own.
 
     `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above. Below
@@ -115,7 +115,7 @@ class Keeper:
         self,
         store: UndoStore,
         *,
-        ground: Ground,
+        ground: WatchedFolders,
         turn: Callable[[], int | None],
         clock: Clock,
     ) -> None:
@@ -303,7 +303,7 @@ def last_tree(store: UndoStore) -> dict[str, Seen]:
     return {path: seen for path, seen in tree.items() if seen.state is None or seen.state.sha256 not in gone}
 
 
-def settle(store: UndoStore, ground: Ground, now_ms: int) -> None:
+def settle(store: UndoStore, ground: WatchedFolders, now_ms: int) -> None:
     """Completes the call that was running when Bridle stopped: what differs now counts as its own.
 
     Of a call with others behind it nothing can be told any more.
@@ -333,7 +333,7 @@ def _with_changes(
     kept: Kept,
     before: Look,
     after: Look,
-    ground: Ground,
+    ground: WatchedFolders,
     objects: ObjectKeeper,
     store: UndoStore,
     keep: Keeping,
@@ -430,13 +430,13 @@ def _deepen(look: Look, named: Sequence[str], keep: Keep) -> None:
                     look.put(path, found)
 
 
-def _named(call: ToolCall, ground: Ground) -> Iterator[str]:
+def _named(call: ToolCall, ground: WatchedFolders) -> Iterator[str]:
     for subject in (*call.subjects, *call.named):
         if subject.kind == "path" and subject.access == "write" and ground.holds(subject.resolved):
             yield subject.resolved
 
 
-def _beyond(call: ToolCall, ground: Ground) -> Iterator[Missed]:
+def _beyond(call: ToolCall, ground: WatchedFolders) -> Iterator[Missed]:
     """What the call is known to do that no copy of files can take back."""
     for part in call.parts:
         if part.command_class == "network" or part.does.startswith(_INSTALLS):

@@ -18,7 +18,7 @@ from bridle.protocol.events import UndoApplied
 from bridle.undo.content_intake import Keeping
 from bridle.undo.file_states import same
 from bridle.undo.file_tree import Keep, look_at, shown_below
-from bridle.undo.keeper import Ground, settle
+from bridle.undo.keeper import WatchedFolders, settle
 from bridle.undo.restored_files import CHANGED, put_all
 from bridle.undo.undo_plan import (
     Plan,
@@ -53,7 +53,7 @@ class Undo:
     """`may_write` is the guard of file tools; `now_ms` the time."""
 
     def __init__(
-        self, store: UndoStore, *, ground: Ground, may_write: MayWrite, now_ms: Callable[[], int]
+        self, store: UndoStore, *, ground: WatchedFolders, may_write: MayWrite, now_ms: Callable[[], int]
     ) -> None:
         self._store = store
         self._ground = ground
