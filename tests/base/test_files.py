@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.files import FileLock, PathChanged, open_beneath, private_folder, read_limited, write_atomic
+from bridle.base.files import (
+    FileContents,
+    FileLock,
+    PathChanged,
+    open_beneath,
+    private_folder,
+    read_limited,
+    write_atomic,
+)
 
 
 @pytest.fixture
@@ -25,7 +33,7 @@ def test_an_atomic_write_replaces_the_content_and_leaves_nothing_else_behind(fol
     path = os.path.join(folder, "settings")
     write_atomic(path, b"old")
     write_atomic(path, b"new" * 100_000, durable=False)
-    assert read_limited(path, 1 << 20) == (b"new" * 100_000, False)
+    assert read_limited(path, 1 << 20) == FileContents(b"new" * 100_000, False)
     assert os.listdir(folder) == ["settings"]
 
 
@@ -221,7 +229,7 @@ def test_a_resolved_path_opens_as_usual(folder):
     tree(folder)
     fd = open_beneath(os.path.join(folder, "inside", "deep", "file"), os.O_RDONLY)
     try:
-        assert read_limited(fd, 100) == (b"mine", False)
+        assert read_limited(fd, 100) == FileContents(b"mine", False)
         assert not os.get_inheritable(fd)
     finally:
         os.close(fd)
@@ -309,7 +317,7 @@ def test_walking_a_path_leaks_no_descriptor(folder):
 def test_a_limited_read_returns_the_head_and_says_whether_there_was_more(tmp_path_factory, data, limit):
     path = str(tmp_path_factory.getbasetemp() / "limited")
     write_atomic(path, data, durable=False)
-    assert read_limited(path, limit) == (data[:limit], len(data) > limit)
+    assert read_limited(path, limit) == FileContents(data[:limit], len(data) > limit)
 
 
 def test_reading_a_fifo_or_a_folder_by_name_is_refused_without_waiting(folder):

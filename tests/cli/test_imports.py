@@ -40,7 +40,7 @@ ENGINE = NEVER | {
     "concurrent.futures.process", "bz2", "lzma", "secrets",
     # put off by bridle.cli.lazy_imports, and what comes with them
     "inspect", "ast", "dis", "tokenize", "ssl", "_ssl", "asyncio.sslproto", "gettext", "locale", "platform",
-    "msgspec.inspect",
+    "msgspec.inspect", "msgspec.toml", "msgspec.yaml", "asyncio.staggered", "traceback", "linecache",
 }  # fmt: skip
 # What a call meets, built with the first one; asyncio's thread pool, and logging for what goes wrong.
 FIRST_CALL = {
@@ -61,7 +61,7 @@ OVER_HTTP = ENGINE | FIRST_CALL | {
 }  # fmt: skip
 # It tries out what could confine a command, for which it makes files.
 DOCTOR = ENGINE - {"tempfile", "random", "shutil", "bz2", "lzma", "platform", "ctypes"}
-OWN_MODULES = 157
+OWN_MODULES = 155
 """How many of ours a turn may import: finding and opening one costs more than running a small one."""
 # In a folder made for it, which is removed again; and the kernel's own ways to confine have no other door.
 TRIES_THE_SANDBOX = {"tempfile", "shutil", "random", "bz2", "lzma", "ctypes"}

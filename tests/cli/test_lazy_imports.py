@@ -117,6 +117,18 @@ asyncio.run(asyncio.sleep(0))
     ]
 
 
+def test_asyncio_tells_in_debug_mode_where_a_future_was_made(place: Place) -> None:
+    code = """
+import_less()
+import asyncio
+before = "itertools" in vars(sys.modules["traceback"])
+async def makes_one():
+    print(before, asyncio.Future()._source_traceback[-1].name)
+asyncio.run(makes_one(), debug=True)
+"""
+    assert python(place, code) == "False makes_one"
+
+
 def test_asyncio_runs_things_in_threads_as_ever(place: Place) -> None:
     code = """
 import_less()

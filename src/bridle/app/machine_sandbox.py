@@ -145,7 +145,10 @@ def records_of(where: Folders) -> str:
 
 def outlived(where: Folders) -> Iterator[Notice]:
     """Ends what outlived an engine that was killed together with its guardian, and says so."""
-    if not os.path.isdir(records_of(where)):
+    try:
+        if not os.listdir(records_of(where)):
+            return
+    except OSError:  # no engine has left any here
         return
     from bridle.base.surviving_processes import end_left_behind
 

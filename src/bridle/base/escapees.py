@@ -17,7 +17,9 @@ import contextlib
 import os
 import signal
 from collections.abc import Collection, Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+import msgspec
 
 MARK = "INSIDE_BRIDLE"
 """The variable that says which call a process belongs to. Not one of our settings, which begin differently."""
@@ -36,7 +38,7 @@ class Witness(Protocol):
         ...
 
 
-class EndedCall(NamedTuple):
+class EndedCall(msgspec.Struct, frozen=True):
     """A call that is over but for what it may have left behind."""
 
     session: int
@@ -44,7 +46,7 @@ class EndedCall(NamedTuple):
     witness: Witness | None = None
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     """A process and not just its number, which may be given to another one."""
 
     pid: int

@@ -14,7 +14,9 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import NamedTuple, cast
+from typing import cast
+
+import msgspec
 
 KEPT_OBJECTS = "git-objects"
 """The folder among Bridle's own where undo has second names of git's objects. They are the person's, not Bridle's."""
@@ -249,7 +251,7 @@ def _is_symlink(name: str, where: int) -> bool:
         return False
 
 
-class FileContents(NamedTuple):
+class FileContents(msgspec.Struct, frozen=True):
     """`data` has at most the asked number of bytes; `truncated` says that there was more."""
 
     data: bytes

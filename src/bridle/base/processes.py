@@ -24,7 +24,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from bridle.base import stand_ins
 from bridle.base.escapees import MARK, EndedCall, Escapees, Witness, adopt
@@ -85,7 +87,7 @@ def is_scarce(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _SCARCE
 
 
-class CompletedProgram(NamedTuple):
+class CompletedProgram(msgspec.Struct, frozen=True):
     """How a small program ended. `truncated`: it wrote more than was kept; the rest was read and dropped."""
 
     returncode: int

@@ -166,10 +166,9 @@ class Prefilter:
             return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
         if self._first.has(folded):
-            literals, regexes = _literals()
             return any(
-                folded.find(literal) >= 0 and regexes[literal].search(folded)
-                for literal in literals.possibly_in(folded)
+                folded.find(literal) >= 0 and _close_look(literal).search(folded)
+                for literal in _literals()[0].possibly_in(folded)
             )
         if len(folded) > _PIECE:
             return next(_regions(folded), None) is not None
@@ -266,22 +265,30 @@ class _Literals(Generic[AnyStr]):
 
 
 @functools.cache
-def _literals() -> tuple[_Literals[bytes], dict[bytes, re.Pattern[bytes]]]:
-    """For every opening what stands in a folded text that has it, and a regex to look closer where that is there."""
-    found: dict[str, str] = {}
+def _literals() -> tuple[_Literals[bytes], dict[bytes, tuple[SecretShape, str]]]:
+    """For every opening a literal that a folded text has which has it, and whose it is: its shape, and all of it."""
+    found: dict[bytes, tuple[SecretShape, str]] = {}
     for shape in SHAPES:
         if shape.by_dot:
-            found["."] = r"\.[a-z0-9\-]{6}\."
+            found[b"."] = (shape, "")
             continue
         for folded in _noticed_by(shape):
-            regex = re.escape(folded).replace("/", r"[/\\]{1,2}")
-            if shape.named:
-                regex += _given_to(folded)
-            elif folded[-1] in _FOLLOWED:
-                regex += _HEXADECIMAL if shape.hexadecimal else _BEHIND_IN_JSON
-            found[max(folded.split("/"), key=len)] = regex
-    regexes = {literal.encode(): compiled_later(regex.encode()) for literal, regex in found.items()}
-    return _Literals(regexes, (b"-", b".", b":", b"x")), regexes
+            found[max(folded.split("/"), key=len).encode()] = (shape, folded)
+    return _Literals(found, (b"-", b".", b":", b"x")), found
+
+
+@functools.cache
+def _close_look(literal: bytes) -> re.Pattern[bytes]:
+    """A regex to look closer with at a folded text that has this literal. Most runs meet few of them."""
+    shape, folded = _literals()[1][literal]
+    if shape.by_dot:
+        return re.compile(rb"\.[a-z0-9\-]{6}\.")
+    regex = re.escape(folded).replace("/", r"[/\\]{1,2}")
+    if shape.named:
+        regex += _given_to(folded)
+    elif folded[-1] in _FOLLOWED:
+        regex += _HEXADECIMAL if shape.hexadecimal else _BEHIND_IN_JSON
+    return re.compile(regex.encode())
 
 
 class _Scan(msgspec.Struct, frozen=True):

@@ -11,7 +11,8 @@ import contextlib
 import fcntl
 import os
 import signal
-from typing import NamedTuple
+
+import msgspec
 
 from bridle.base.escapees import MARK
 
@@ -20,7 +21,7 @@ _START_TICKS = 19
 """Where the time of birth stands behind the name of the program."""
 
 
-class LeftBehind(NamedTuple):
+class LeftBehind(msgspec.Struct, frozen=True):
     pid: int
     command: str
 

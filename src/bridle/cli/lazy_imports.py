@@ -23,16 +23,21 @@ if TYPE_CHECKING:  # the real one would import typing
 PUT_OFF = frozenset(
     {
         "asyncio.sslproto",  # for a connection with TLS
+        "asyncio.staggered",  # for trying the addresses of a host in turns
         "concurrent.futures",  # for asyncio to run something in a thread pool
         "gettext",  # for argparse in other languages
         "inspect",  # for asyncio to find misuse
+        "linecache",  # for the source lines in a traceback
         "locale",  # for subprocess to decode output, which we do ourselves
         "logging",  # for asyncio to say what went wrong
         "msgspec.inspect",  # for making a JSON schema
+        "msgspec.toml",  # for decoding TOML, which we do ourselves
+        "msgspec.yaml",  # for YAML, which nothing of ours reads
         "platform",  # for uuid to find a network card
         "ssl",  # for a connection with TLS
         "textwrap",  # for making a JSON schema
         "tokenize",  # for the source lines in a traceback
+        "traceback",  # for what goes wrong, and asyncio's debug mode
     }
 )
 
@@ -49,6 +54,13 @@ def _as_it_is(message: str) -> str:
 
 def _one_or_many(one: str, many: str, number: int) -> str:
     return one if number == 1 else many
+
+
+def _extract_stack() -> object:
+    """The stack of whoever calls, by the real traceback."""
+    import traceback
+
+    return traceback.extract_stack(sys._getframe(1))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the caller
 
 
 class _Logger:
@@ -77,6 +89,8 @@ ANSWERS: dict[tuple[str, str, str], object] = {
     # What asyncio logs with: an exception nobody took. A run without one has nothing to log.
     ("asyncio.log", "logging", "getLogger"): _Logger,
     ("asyncio.futures", "logging", "DEBUG"): 10,
+    # What _asyncio calls in debug mode. It takes it while it is loaded, and who asks then is the import system.
+    ("importlib._bootstrap", "traceback", "extract_stack"): _extract_stack,
     # A signal handler must not be a coroutine function.
     ("asyncio.coroutines", "inspect", "iscoroutinefunction"): _is_async,
     # What becomes the docstring of a data class that has none.

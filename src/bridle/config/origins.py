@@ -6,7 +6,7 @@ Every variable and every option is a source of its own, so that the origin of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -125,7 +125,7 @@ def flag_sources(sets: Sequence[str], options: Iterable[GivenOption]) -> GivenSe
     return given
 
 
-class NamedSetting(NamedTuple):
+class NamedSetting(msgspec.Struct, frozen=True):
     """One setting named by a person: where it stands, and its row in the table."""
 
     path: tuple[str, ...]
@@ -205,15 +205,15 @@ def _add_set(given: GivenSettings, text: str) -> None:
         given.problems.append(_wrong("--set", f'"{shown(text)}" is not key=value'))
         return
     try:
-        path, setting = settable(key)
+        named = settable(key)
     except ValueError as problem:
         given.problems.append(_wrong("--set", str(problem)))
         return
-    if setting is not None and setting.secret:
-        clause = f"{key_of(path)} cannot be given on the command line, where others can read it"
+    if named.setting is not None and named.setting.secret:
+        clause = f"{key_of(named.path)} cannot be given on the command line, where others can read it"
         given.problems.append(_wrong("--set", clause))
         return
-    _add(given, "flags", "--set", path, value_of(value, setting))
+    _add(given, "flags", "--set", named.path, value_of(value, named.setting))
 
 
 def _add(given: GivenSettings, tier: SettingsTier, name: str, path: tuple[str, ...], value: Any) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -142,7 +142,7 @@ def parse(data: bytes, place: SettingsFile) -> ParsedFile:
     return ParsedFile(values, json_lines(text) if is_json else toml_lines(text), [])
 
 
-class PresentNames(NamedTuple):
+class PresentNames(msgspec.Struct, frozen=True):
     """The name that counts, if any, and those beside it that do not."""
 
     name: str | None

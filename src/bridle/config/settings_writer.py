@@ -60,9 +60,10 @@ def user_file(where: Folders) -> str:
 
 def _known(key: str, *, secrets: bool = False) -> tuple[tuple[str, ...], Setting | None]:
     try:
-        path, setting = settable(key)
+        named = settable(key)
     except ValueError as problem:
         raise UsageError(str(problem)) from None
+    path, setting = named.path, named.setting
     if setting is not None and setting.secret and not secrets:
         provider = path[1] if path[0] == "providers" else "PROVIDER"
         raise UsageError(

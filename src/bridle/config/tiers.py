@@ -235,11 +235,11 @@ def _with_preset(sources: list[SettingsSource]) -> list[SettingsSource]:
 
 
 def _own_source(tier: SettingsTier, folder: str, problems: list[Problem]) -> list[SettingsSource]:
-    name, others = present(folder, OWN_NAMES)
-    if name is None:
+    there = present(folder, OWN_NAMES)
+    if there.name is None:
         return []
-    place = SettingsFile(path=os.path.join(folder, name), source=name)
-    problems += overlooked(place, others)
+    place = SettingsFile(path=os.path.join(folder, there.name), source=there.name)
+    problems += overlooked(place, there.others)
     return _source(tier, place, read(place), problems)
 
 
@@ -288,11 +288,12 @@ def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Probl
     sources: list[SettingsSource] = []
     tiers: tuple[tuple[SettingsTier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
     for tier, file_names in tiers:
-        name, others = present(folder, file_names)
-        if name is None:
+        there = present(folder, file_names)
+        if there.name is None:
             continue
-        place = SettingsFile(path=os.path.join(folder, name), source=f"{FOLDER}/{name}", foreign=True)
-        problems += overlooked(place, others)
+        path = os.path.join(folder, there.name)
+        place = SettingsFile(path=path, source=f"{FOLDER}/{there.name}", foreign=True)
+        problems += overlooked(place, there.others)
         parsed = read(place)
         names = folded(parsed.values, parsed.lines, place.report)
         file = _workspace_file(place, folder, parsed.data, names.values)

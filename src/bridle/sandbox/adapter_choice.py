@@ -15,7 +15,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -52,21 +52,21 @@ _TRY = ["/bin/sh", "-c", 'echo x >"$1" && if echo x >"$2"; then exit 9; fi', "sh
 """Writes where it may, and then where it must not be able to."""
 
 
-class ConfiningWay(NamedTuple):
+class ConfiningWay(msgspec.Struct, frozen=True):
     """One way to confine: an adapter, and which of its variants."""
 
     name: AdapterName
     variant: str = ""
 
 
-class TriedAdapter(NamedTuple):
+class TriedAdapter(msgspec.Struct, frozen=True):
     """What came of trying a way; `problem` is empty where it held."""
 
     way: ConfiningWay
     problem: str = ""
 
 
-class ChosenAdapter(NamedTuple):
+class ChosenAdapter(msgspec.Struct, frozen=True):
     """`adapter` is None where nothing can confine. `attempts` tells why, or what was passed over; not if remembered."""
 
     adapter: Adapter | None
@@ -209,8 +209,12 @@ class Chooser:
         return answer if known and (answer.name is None or answer.name in ORDER) else None
 
     def _remember(self, chosen: ChosenAdapter) -> None:
-        name, variant = chosen.way or (None, "")
-        answer = _Answer(format=_FORMAT, circumstances=_circumstances(), name=name, variant=variant)
+        answer = _Answer(
+            format=_FORMAT,
+            circumstances=_circumstances(),
+            name=chosen.way.name if chosen.way else None,
+            variant=chosen.way.variant if chosen.way else "",
+        )
         with contextlib.suppress(OSError):  # then it is found out again
             write_atomic(
                 os.path.join(private_folder(self._state), _FILE), msgspec.json.encode(answer), durable=False

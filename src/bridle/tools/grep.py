@@ -100,12 +100,12 @@ def _check(resolved: str, max_bytes: int) -> bool:
             return True
         if not stat.S_ISREG(status.st_mode):
             raise Unsearchable("it is not a regular file")
-        data, truncated = read_limited(fd, max_bytes)
+        contents = read_limited(fd, max_bytes)
     finally:
         os.close(fd)
-    if truncated:
+    if contents.truncated:
         raise Unsearchable(f"it has more than {max_bytes >> 20} MB; use bash with grep")
-    if b"\0" in data:
+    if b"\0" in contents.data:
         raise Unsearchable("it is a binary file")
     return False
 

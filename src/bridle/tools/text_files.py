@@ -54,15 +54,15 @@ def read_text(resolved_path: str) -> TextFile:
             raise NotEditable("it is a folder")
         if not stat.S_ISREG(status.st_mode):
             raise NotEditable("it is not a regular file")
-        data, truncated = read_limited(fd, MAX_BYTES)
+        contents = read_limited(fd, MAX_BYTES)
     finally:
         os.close(fd)
-    if truncated:
+    if contents.truncated:
         raise NotEditable("it has more than 1 MB; use bash to change it")
-    if b"\0" in data:
+    if b"\0" in contents.data:
         raise NotEditable("it is a binary file")
     try:
-        text = data.decode()
+        text = contents.data.decode()
     except UnicodeDecodeError:
         raise NotEditable("it is not valid UTF-8; use bash to change it") from None
     bom = _BOM if text.startswith(_BOM) else ""

@@ -112,11 +112,12 @@ def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff |
             return diff_of(path, None, new)
         if not stat.S_ISREG(mode):
             return None
-        old, truncated = read_limited(fd, MAX_COMPARED_BYTES)
+        contents = read_limited(fd, MAX_COMPARED_BYTES)
     finally:
         os.close(fd)
+    old = contents.data
     _check_seen(resolved, old, new, context)
-    if truncated or len(new) > MAX_COMPARED_BYTES or b"\0" in old:
+    if contents.truncated or len(new) > MAX_COMPARED_BYTES or b"\0" in old:
         return None
     try:
         text = old.decode()

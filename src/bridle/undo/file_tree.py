@@ -203,12 +203,12 @@ def _content(name: str, where: int, status: os.stat_result, limit: int) -> bytes
     try:
         if not os.path.samestat(os.fstat(fd), status):
             return None
-        data, truncated = read_limited(fd, limit)
+        contents = read_limited(fd, limit)
     except OSError:
         return None
     finally:
         os.close(fd)
-    return None if truncated else data
+    return None if contents.truncated else contents.data
 
 
 class _Walk:
