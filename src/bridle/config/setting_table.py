@@ -345,7 +345,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("multimodal.detail", DETAIL, "How closely the model looks at an image.", default="auto"),
     Setting("budget.usd_per_session", NUMBER, "What a session may cost, in dollars."),
-    Setting("budget.max_steps", WHOLE, "Model calls in one turn.", default=100),
+    Setting("budget.max_steps", WHOLE, "Model calls in one turn; unset, 500 in a run.", default=100),
     Setting(
         "trust.required",
         FLAG,
