@@ -151,7 +151,11 @@ class Printer:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
         if self._result.error is not None and self._result.error["message"].startswith(failure.message):
             return
-        message = failure.message + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
+        from bridle.base.redact import error_marker, redact  # a key may have been typed where a name belongs
+
+        message = redact(failure.message, error_marker) + (
+            self._what_had_begun() if failure.reason == "StoreFailed" else ""
+        )
         self._result.error = {"name": failure.reason, "message": message, **_coded(failure)}
         self._result.reason = failure.reason
         self._result.success = False
