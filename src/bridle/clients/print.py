@@ -211,8 +211,8 @@ class Printer:
             match envelope.event if own else None:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
-                case e.TurnTiming(durations_ms=durations_ms):
-                    self._took_ms = durations_ms.get("turn.total", 0)
+                case e.TurnTiming() as timing:
+                    self._took_ms = timing.work_ms
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
                 case _:
