@@ -16,6 +16,7 @@ from bridle.app.housekeeping import log_wanted
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file
+from bridle.cli.run_words import input_of
 from bridle.cli.stdin import prompt_of
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.story import Story
@@ -24,7 +25,7 @@ from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError, exit_code_of
 from bridle.protocol.events import Mode
-from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.protocol.messages import InputBlock
 from bridle.providers.model_directory import DEMO
 from bridle.sessions.store import SessionRow, SessionStore
 
@@ -168,14 +169,14 @@ def _content(
     env: Mapping[str, str],
 ) -> tuple[InputBlock, ...]:
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
-    prompt = prompt_of(parsed.prompt, parsed.prompt_file, say)
-    if prompt.strip() == "/compact":  # people type it out of habit, and to a model it means nothing
-        raise UsageError("/compact is for a conversation at a terminal: bridle -c. Nothing was sent")
+    given = prompt_of(parsed.prompt, parsed.prompt_file, say)
+    wish = ""
     if schema is not None:
         from bridle.clients.structured import asked_for
 
-        prompt = f"{prompt}\n\n{asked_for(schema)}"
-    return (TextBlock(text=prompt), *(_images(parsed, env) if parsed.image else ()))
+        wish = asked_for(schema)
+    words = input_of(given, cwd=parsed.cwd, say=say, also=wish)
+    return (*words, *(_images(parsed, env) if parsed.image else ()))
 
 
 def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
