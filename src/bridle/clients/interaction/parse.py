@@ -17,6 +17,8 @@ from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
 _SLASH: Final = re.compile(r"/([a-z][a-z0-9_-]*(?::[a-z0-9_-]+)*)(?:\s+(.*))?", re.DOTALL)
 _MENTION: Final = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_HABITS: Final = {"exit": "quit", "quit": "quit", "help": "help", "?": "help"}
+"""Words that alone mean a command wherever one types."""
 _TRAILING: Final = ".,;:!?)]}'\""
 
 Exists: TypeAlias = Callable[[str], bool]
@@ -56,6 +58,8 @@ def parse(text: str, exists: Exists) -> Typed:
         share = text.startswith("!!")
         command = text[2 if share else 1 :].strip()
         return Shell(command, share) if command else _words(text, exists)
+    if meant := _HABITS.get(text.rstrip()):
+        return Slash(meant, "")
     if slash := _SLASH.fullmatch(text.rstrip()):
         return Slash(slash[1], (slash[2] or "").strip())
     return _words(text, exists)
