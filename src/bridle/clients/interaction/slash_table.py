@@ -87,7 +87,7 @@ _KEYS: Final = (
     "Ctrl-D     leave",
     "@path      show the model a file",
     "!command   run a command yourself; !!command also shows it to the model",
-    "As text    begin with a blank, or with //; exit, quit, help and ? alone are commands too",
+    "As text    begin with a blank, or with //",
 )
 
 
