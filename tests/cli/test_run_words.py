@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from bridle.cli.arguments import parser
 from bridle.protocol.events import ContextAdded, InputAccepted, text_of
 from cli_kit import Place
 
@@ -78,3 +81,30 @@ def test_words_beside_a_prompt_file_come_behind_it(place: Place) -> None:
     ran = place.bridle("run", "-m", place.script(ANSWER), "--prompt-file", "task.md", "and", "the tests")
     assert ran.code == 0
     assert heard(place) == "Mend the cart.\n\nand the tests"
+
+
+def test_a_stream_prints_what_is_said_as_it_comes_and_nothing_twice(place: Place) -> None:
+    model = place.script("say First I look.\ncall ls {}\n---\nsay Then I answer.\n")
+    ran = place.bridle("run", "--stream", "-q", "-m", model, "x")
+    assert ran == (0, "[scripted] First I look.\n[scripted] Then I answer.\n", "")
+    whole = place.bridle("run", "--no-stream", "--plain", "--no-color", "-q", "-m", model, "x")
+    assert whole == (0, "[scripted] Then I answer.\n", "")
+
+
+def test_a_stream_of_words_and_an_object_exclude_each_other(place: Place) -> None:
+    ran = place.bridle("run", "--stream", "--json", "-m", place.script(ANSWER), "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.story == [
+        "--stream prints words as they come, --json one object. Events as they come: --stream-json"
+    ]
+
+
+@pytest.mark.parametrize("verb", ["run", "talk"])
+def test_the_page_of_options_names_every_spelling_there_is_and_no_other(place: Place, verb: str) -> None:
+    ran = place.bridle("help", "options")
+    assert (ran.code, ran.err) == (0, "")
+    assert max(map(len, ran.out.splitlines())) <= 120
+    named = set(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", ran.out))
+    taken = {name for action in parser(only=verb).below[verb].arguments for name in action.option_strings}
+    assert taken <= named
+    assert verb != "run" or named <= taken

@@ -226,6 +226,9 @@ def _run_words(run: Parser) -> None:
     run.add_argument("--json", action="store_true")
     run.add_argument("--stream-json", action="store_true")
     run.add_argument("--output-format", choices=("text", "json", "stream-json"))
+    run.add_argument("--stream", action=argparse.BooleanOptionalAction, default=False)
+    for nothing_to_leave_out in ("--plain", "--no-color"):  # a run has neither colours nor moves
+        run.add_argument(nothing_to_leave_out, action="store_true")
     run.add_argument("-q", "--quiet", action="store_true")
     run.add_argument("--timeout", type=_seconds, metavar="S")
     run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")

@@ -46,7 +46,13 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     outlets = Outlets()
     say = _quiet if parsed.quiet else tell
     printer = Printer(
-        form=form, out=sys.stdout, write_line=say, problem=tell, story=Story(), is_full=outlets.full
+        form=form,
+        out=sys.stdout,
+        write_line=say,
+        problem=tell,
+        story=Story(),
+        is_full=outlets.full,
+        streams=parsed.stream,
     )
     deadline_s = None
     try:
@@ -255,9 +261,14 @@ def with_log_options(env: Mapping[str, str], parsed: argparse.Namespace) -> Mapp
 def _form(parsed: argparse.Namespace) -> Format:
     if (parsed.json and parsed.stream_json) or (parsed.output_format and (parsed.json or parsed.stream_json)):
         raise UsageError("--json and --stream-json exclude each other. Choose one")
-    return parsed.output_format or (
+    form = parsed.output_format or (
         "json" if parsed.json else "stream-json" if parsed.stream_json else "text"
     )
+    if parsed.stream and form != "text":
+        raise UsageError(
+            f"--stream prints words as they come, --{form} one object. Events as they come: --stream-json"
+        )
+    return form
 
 
 def _own_words(given: str | None) -> str:
