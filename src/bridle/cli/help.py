@@ -20,7 +20,8 @@ Common options
   --on-orphan ask|fail|mark-unknown   after a crash: ask a person, refuse to go on, or tell the model to check
 
 bridle help VERB     bridle help options     bridle help exit-codes     bridle help env     bridle help settings
-bridle help scripts     bridle help builders     commands for those who build with Bridle
+bridle help scripts     bridle help man     the manual page, for ~/.local/share/man/man1/bridle.1
+bridle help builders    commands for those who build with Bridle
 """
 
 RUN = """\
@@ -352,13 +353,15 @@ PAGES = {
 
 SETTINGS = "settings"
 """The page that is made from the table of settings, and longer than a screen."""
+MAN = "man"
+"""All pages as one for `man`."""
 OPTIONS = "options"
 """The page of every option, longer than a screen too."""
 
 
 def topics() -> list[str]:
     """Every page but the first."""
-    return [*filter(None, PAGES), OPTIONS, SETTINGS]
+    return [*filter(None, PAGES), OPTIONS, SETTINGS, MAN]
 
 
 def page(words: list[str]) -> tuple[str, int]:
@@ -366,6 +369,10 @@ def page(words: list[str]) -> tuple[str, int]:
     topic = words[0] if words else ""
     if topic in PAGES:
         return PAGES[topic], 0
+    if topic == MAN:
+        from bridle.cli.man_page import man_page
+
+        return man_page(PAGES), 0
     if topic == OPTIONS:
         from bridle.cli.option_page import option_page
 
