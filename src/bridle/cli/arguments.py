@@ -484,7 +484,7 @@ def _redact_words(redact: Parser) -> None:
 
 
 def _completion_words(completion: Parser) -> None:
-    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles"))
 
 
 _WORDS: Mapping[str, Callable[[Parser], None]] = {
@@ -512,7 +512,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
 
 def _settings_options(verb: Parser) -> None:
     verb.add_argument("--config", metavar="FILE")
-    verb.add_argument("--profile", metavar="NAME")
+    verb.add_argument("--profile", metavar="PROFILE")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
 
 

@@ -275,6 +275,8 @@ bridle completion bash|zsh|fish — a script that completes commands, options an
   bash    in ~/.bashrc:                     eval "$(bridle completion bash)"
   zsh     in ~/.zshrc, after compinit:      eval "$(bridle completion zsh)"
   fish    bridle completion fish > ~/.config/fish/completions/bridle.fish
+
+Sessions and profiles are asked for when Tab is pressed: bridle completion sessions, bridle completion profiles
 """
 
 EXIT_CODES = """\

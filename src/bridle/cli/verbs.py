@@ -87,7 +87,7 @@ def run_verb(arguments: list[str]) -> int:
             case "completion":
                 from bridle.cli.completion import completion
 
-                return completion(parsed)
+                return completion(parsed, os.environ)
             case _:
                 from bridle.cli.sessions import sessions
 
