@@ -1,5 +1,6 @@
 """`bridle completion`: real shells load the script and are asked what they would offer."""
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from bridle.cli.arguments import VERBS
 from bridle.cli.help import topics
-from cli_kit import Place
+from cli_kit import BRIDLE, Place
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -123,3 +124,36 @@ def test_another_shell_is_refused_with_those_there_are(place: Place) -> None:
         ran = place.bridle("completion", *words)
         assert (ran.code, ran.out, len(ran.story)) == (2, "", 1)
         assert ran.story[0].endswith("See: bridle help completion")
+
+
+def asked_live(place: Place, script: Path, *words: str) -> list[str]:
+    """What bash offers where a Bridle with this home answers for what changes."""
+    program = place.work / "bin" / "bridle"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(BRIDLE)} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    env = {**place.environment(), "PATH": f"{program.parent}:/usr/bin:/bin"}
+    command = [_found("bash"), "--norc", "-c", ASK, "bash", str(script), "bridle", *words]
+    done = subprocess.run(command, capture_output=True, env=env, cwd=place.work, timeout=40, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode().split()
+
+
+def test_sessions_and_profiles_are_offered_as_they_are_now(place: Place, script: Path) -> None:
+    place.bridle("run", "-m", "demo", "hello")
+    short = place.only_session().removeprefix("sess_")[:10]
+    profiles = place.home / ".config/bridle/profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "nightly.toml").write_text("schema_version = 1\n", encoding="utf-8")
+    (profiles / "$(touch gone).toml").write_text("schema_version = 1\n", encoding="utf-8")
+    assert asked_live(place, script, "run", "-r", "") == [short]
+    assert asked_live(place, script, "sessions", "show", "01") == [short]
+    assert asked_live(place, script, "run", "--profile", "nig") == ["nightly"]
+    assert not any("touch" in word for word in asked_live(place, script, "run", "--profile", ""))
+    assert not (place.work / "gone").exists()
+
+
+def test_what_changes_is_one_word_a_line_and_nothing_where_there_is_nothing(place: Place) -> None:
+    assert place.bridle("completion", "sessions") == (0, "", "")
+    assert place.bridle("completion", "profiles").code == 0
+    assert list(place.home.iterdir()) == []

@@ -1,6 +1,7 @@
 """What a run may do when nobody is there to ask, and `bridle permissions`, which says so beforehand."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,28 @@ def test_by_default_nothing_that_would_ask_is_run_and_the_turn_still_ends_well(p
 def test_a_call_that_was_not_run_never_looks_as_if_it_ran(place: Place) -> None:
     ran, _, _ = run(place)
     lines = [line for line in ran.story if any(call in line for call in EVERYTHING)]
-    assert lines == [f"not run  {call:<30} nobody is here to ask" for call in EVERYTHING]
+    assert [line.partition("nobody is here to ask. Let it: -y, or --allow ")[2] for line in lines] == [
+        "'bash(mkdir hi)'",
+        "'bash(touch made)'",
+        "'edit(new.txt)'",
+    ]
+    for call, line in zip(EVERYTHING, lines, strict=True):
+        assert line.startswith(f"not run  {call:<30} nobody")
     assert ran.story[-1].endswith("3 calls not run")
+
+
+def test_the_rules_that_a_run_names_let_what_was_not_run_happen(place: Place) -> None:
+    ran, _, _ = run(place)
+    rules = [shlex.split(line.partition("--allow ")[2])[0] for line in ran.story if "--allow " in line]
+    _, denied, made = run(place, *(word for rule in rules for word in ("--allow", rule)))
+    assert (denied, made) == ({}, ["hi", "made", "new.txt"])
+
+
+def test_a_script_of_several_commands_is_let_by_yes_alone(place: Place) -> None:
+    model = place.script('call bash {"command": "touch a && touch b*"}\n---\nsay done\n')
+    ran = place.bridle("run", "-m", model, "go")
+    (line,) = [line for line in ran.story if line.startswith("not run ")]
+    assert line.endswith("nobody is here to ask. Let it: -y")
 
 
 def test_no_flag_is_named_that_would_not_lift_the_question(place: Place) -> None:

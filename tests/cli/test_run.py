@@ -67,6 +67,14 @@ def test_quiet_still_says_why_there_is_no_answer(place: Place) -> None:
     assert line.startswith("ended ")
 
 
+def test_quiet_still_says_that_the_steps_ran_out_and_which_flag_gives_more(place: Place) -> None:
+    model = place.script('call ls {}\n---\ncall ls {"path": "."}\n---\nsay never\n')
+    ran = place.bridle("run", "-q", "--max-steps", "2", "-m", model, "x")
+    assert (ran.code, ran.out) == (1, "")
+    (line,) = ran.story
+    assert line.startswith("ended    2 steps done and still working. Stopped. Raise --max-steps to go on.")
+
+
 @pytest.mark.requirement("T18.1", "P11")
 def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
     (place.work / "notes.txt").write_text("a note\n")

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bridle.clients.interaction.cells import width_of
 from bridle.protocol.codec import decode_envelope
 from bridle.protocol.events import SessionCreated
 from bridle.sessions.database import Database
@@ -24,10 +25,31 @@ def test_a_folder_lists_its_own_sessions_and_all_lists_every_one(place: Place) -
     here = place.bridle("sessions")
     assert here == place.bridle("sessions", "list")
     assert (here.code, here.err) == (0, "")
-    assert re.fullmatch(rf"{first.id}   the first.*of two lines +just now +1 turn\n", here.out)
+    (line,) = here.out.splitlines()
+    assert re.fullmatch(r"\w+   the first.*of two lines +just now +1 turn", line)
+    assert place.bridle("sessions", "show", line.split()[0]).out.startswith(first.id)
     everywhere = place.bridle("sessions", "list", "--all").out.splitlines()
-    assert [line.split()[0] for line in everywhere] == [second.id, first.id]
-    assert everywhere[0].endswith(str(elsewhere))
+    ids = [line.split()[0] for line in everywhere]
+    assert [row.id[5 : 5 + len(short)] for row, short in zip((second, first), ids, strict=True)] == ids
+    assert everywhere[0].endswith("work/elsewhere")
+
+
+def test_a_list_of_sessions_fits_80_columns_and_its_short_ids_name_them(place: Place) -> None:
+    deep = place.work / ("a-folder-with-a-long-name/" * 4)
+    deep.mkdir(parents=True)
+    title = "what people say is sometimes long, 有时候很宽, and goes on and on for a while"
+    place.bridle("run", "-m", "demo", title, cwd=deep)
+    parent = place.only_session()
+    place.bridle("sessions", "branch", parent)
+    place.bridle("run", "-m", "demo", "short")
+    for words in (("sessions",), ("sessions", "--all")):
+        for line in place.bridle(*words).out.splitlines():
+            assert width_of(line) <= 80, line
+    shorts = [line.split()[0] for line in place.bridle("sessions", "--all").out.splitlines()]
+    found = [place.bridle("sessions", "show", one, "--json").result["session"]["id"] for one in shorts]
+    assert found == [row.id for row in place.sessions()]
+    assert "branch of " in place.bridle("sessions", cwd=deep).out
+    assert all(width_of(line) <= 80 for line in place.bridle("sessions", cwd=deep).out.splitlines())
 
 
 def test_a_list_for_programs_has_the_same_sessions(place: Place) -> None:

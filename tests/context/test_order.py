@@ -71,3 +71,10 @@ async def test_a_session_begins_by_telling_the_model_where_it_works() -> None:
     assert facts["Folder"] == folder
     assert all(facts[name] for name in ("System", "Date", "Commands run in"))
     assert {"read_file", "bash"} <= {tool.name for tool in prefix.tools}
+
+
+async def test_a_model_whose_commands_are_held_by_nothing_is_told_so() -> None:
+    async with harness(scripted(say("Hi.")), sandbox="off") as session:
+        events = await session.ask("go")
+    (prefix,) = of_kind(events, PrefixSet)
+    assert "\nCommands run in: no sandbox" in prefix.system

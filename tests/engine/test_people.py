@@ -27,6 +27,7 @@ from bridle.protocol.events import (
     ToolCallRequested,
     ToolCallStarted,
     ToolResult,
+    TurnTiming,
 )
 from bridle.protocol.messages import FileMention, TextBlock
 from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion, WordsAnswer
@@ -127,6 +128,20 @@ async def test_an_answer_to_a_question_that_was_shown_differently_is_refused():
         assert refused.value.reason == "QuestionChanged"
         await said(session, request, "deny")
         await session.turn_of(number)
+
+
+async def test_the_time_of_a_turn_is_without_the_time_a_person_took_to_answer():
+    clock = FakeClock()
+    async with harness(scripted(*touching("a"), say("Done.")), answers=True, clock=clock) as session:
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        await clock.advance(90)
+        await said(session, request, "once")
+        events = await session.turn_of(number)
+    (timing,) = of_kind(events, TurnTiming)
+    assert timing.durations_ms["turn.person"] >= 90_000
+    assert timing.durations_ms["turn.total"] >= 90_000
+    assert timing.work_ms < 90_000
 
 
 async def test_an_answer_about_something_else_is_refused_and_the_question_stays_open():

@@ -169,6 +169,18 @@ async def test_the_step_limit_ends_the_turn_with_its_reason():
     assert outcomes(events) == ["ok"] * 4
 
 
+async def test_a_run_nobody_watches_has_five_times_the_steps_unless_somebody_named_a_number(tmp_path):
+    (tmp_path / "config").mkdir()
+    answers = [call("read_file", path="a", offset=index + 1) for index in range(120)]
+    async with harness(scripted(*answers, say("Done.")), headless=True, home=str(tmp_path)) as session:
+        events = await session.ask("read it all")
+    assert (events[-1].stop, events[-1].steps) == ("end_turn", 121)
+    (tmp_path / "config" / "config.toml").write_text("[budget]\nmax_steps = 3\n", encoding="utf-8")
+    async with harness(scripted(*answers), headless=True, home=str(tmp_path)) as session:
+        events = await session.ask("read it all")
+    assert (events[-1].reason, events[-1].steps) == ("StepLimit", 3)
+
+
 async def test_the_same_call_with_the_same_result_three_times_ends_the_turn():
     answers = [call("bash", command="echo same") for _ in range(9)]
     async with harness(scripted(*answers), mode="auto") as session:

@@ -74,6 +74,13 @@ def test_every_status_has_a_reason(status: int, answer: bytes, reason: str, retr
     assert error.data["status"] == status
 
 
+@pytest.mark.parametrize("answer", [b"<html>", body("Not Found"), b""])
+def test_what_was_not_found_says_what_to_look_at(answer: bytes) -> None:
+    error = refused(ASKED, status=404, body=answer)
+    assert error is not None
+    assert error.message.endswith(". Look at its address and models: bridle doctor")
+
+
 @pytest.mark.requirement("D6.4")
 @pytest.mark.parametrize(
     "answer",

@@ -10,6 +10,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.session_retention import NOTICE_MS, days_kept
 from bridle.base.clock import Clock, iso_ms
+from bridle.base.ids import short_ids
 from bridle.config.folders import Folders
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 FOUND_MAX = 500
 LAST_CHARS = 200
-SHORT_ID = 10
-"""The part of an id that is its time. With less of it, sessions that begin soon after would fit too."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,20 +176,6 @@ def session_infos(
         for one in described
         for row in (one.session,)
     )
-
-
-def short_ids(sessions: Iterable[str]) -> dict[str, str]:
-    """By id: the shortest beginning that names this session and no other, without its prefix."""
-    ordered = sorted(sessions)
-    bare = ["", *(session.removeprefix("sess_") for session in ordered), ""]
-    return {
-        session: own[: max(SHORT_ID, 1 + max(_alike(own, bare[at]), _alike(own, bare[at + 2])))]
-        for at, (session, own) in enumerate(zip(ordered, bare[1:-1], strict=True))
-    }
-
-
-def _alike(one: str, other: str) -> int:
-    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
 
 
 def _state(one: Description) -> Literal["stored", "open", "waiting"]:

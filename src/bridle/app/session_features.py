@@ -26,7 +26,7 @@ from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
 from bridle.protocol.messages import Parameters
-from bridle.sandbox.plain_spawn import OFF
+from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sessions.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
@@ -213,9 +213,15 @@ async def _system_text(parts: SessionParts) -> str:
         cwd=opened.cwd,
         system=f"{system.sysname} {system.machine}",
         date=iso_ms(clock.now_ms())[:10],
-        sandbox=(OFF if parts.policy.mode == "off" else parts.spawn.adapter) or "not known yet",
+        sandbox=_held_in(parts),
         more=more,
     )
+
+
+def _held_in(parts: SessionParts) -> str:
+    """What commands run in, as the model is told it."""
+    adapter = OFF if parts.policy.mode == "off" else parts.spawn.adapter
+    return "no sandbox" if adapter in (OFF, UNCONFINED) else adapter or "not known yet"
 
 
 def _told_of_settings(parts: SessionParts) -> Iterator[Notice]:

@@ -131,7 +131,8 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     settings, where, clock = opened.settings, services.where, services.clock
     bus = Bus(opened.conversation.last_id + 1)
     journal = _journal(services, opened, bus)
-    questions = _questions(journal, clock, settings)
+    stopwatch = Stopwatch(clock)
+    questions = _questions(journal, clock, settings, stopwatch)
     folders = session_folders(opened.cwd, settings.options.add_dirs)
     registry = session_registry(settings, mode=lambda: opened.conversation.mode)
     saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
@@ -150,7 +151,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         bus=bus,
         journal=journal,
         questions=questions,
-        stopwatch=Stopwatch(clock),
+        stopwatch=stopwatch,
         registry=registry,
         folders=folders,
         gates=gates,
@@ -185,12 +186,13 @@ def _journal(services: ProcessServices, opened: OpenedLog, bus: Bus) -> Journal:
     )
 
 
-def _questions(journal: Journal, clock: Clock, settings: SessionSettings) -> Questions:
+def _questions(journal: Journal, clock: Clock, settings: SessionSettings, stopwatch: Stopwatch) -> Questions:
     return Questions(
         journal=journal,
         clock=clock,
         can_be_reached=lambda: settings.options.on_ask == "wait",
         timeout_s=settings.permission_timeout_s,
+        stopwatch=stopwatch,
     )
 
 

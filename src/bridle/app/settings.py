@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bridle.safety.path_guard import PathMode
     from bridle.safety.rules import Rule, RuleTier
 
+HEADLESS_STEPS = 500
+"""Model calls in one turn of a run, unless somebody named a number."""
 _RULE_TIERS: Mapping[str, RuleTier] = {
     "local": "local",
     "project": "project",
@@ -171,7 +173,7 @@ def session_settings(
         mode=tiers.get("mode") or "default",
         effort=tiers.get("effort"),
         rules=(*flags, *_file_rules(tiers), *_listed_tools(tiers)),
-        max_steps=options.max_steps or tiers.get("budget.max_steps") or 100,
+        max_steps=options.max_steps or _max_steps(tiers, headless=options.headless),
         providers=tiers.get("providers") or {},
         credential_store=tiers.get("credentials.store") or "encrypted",
         credential_helper=tiers.get("credentials.helper") or "serve",
@@ -221,6 +223,13 @@ def is_acked(approvals: Approvals) -> Callable[[WorkspaceFile], bool]:
         return approvals.holds(file.sha256, kind="config", root=file.root, path=file.path)
 
     return acked
+
+
+def _max_steps(tiers: Tiers, *, headless: bool) -> int:
+    """What somebody named; else more where nobody can be asked to go on: cost and loop limits are the better brake."""
+    origin = tiers.origin("budget.max_steps")
+    unnamed = origin is None or origin.tier == "defaults"
+    return HEADLESS_STEPS if headless and unnamed else tiers.get("budget.max_steps") or 100
 
 
 def _hosts(tiers: Tiers, options: SessionOptions) -> tuple[str, ...]:

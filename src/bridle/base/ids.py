@@ -4,7 +4,7 @@
 making, checking and rewriting; it does not know who uses them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 SESS: Final = "sess"
@@ -19,6 +19,8 @@ _ULID_CHARS: Final = 26
 _RANDOM_BITS: Final = 80
 _LAST_MS: Final = 2**48 - 1
 _LAST_ULID: Final = 2**128 - 1
+SHORT_ID: Final = 10
+"""The part of an id that is its time. With less of it, what is born soon after would fit too."""
 
 
 class Ids:
@@ -70,3 +72,17 @@ def rewritten(old_id: str, new_log_id: str) -> str:
 
 def _encoded(ulid: int) -> str:
     return "".join([_ALPHABET[ulid >> shift & 31] for shift in range(125, -1, -5)])
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """By id: the shortest beginning that names this one and no other, without its prefix."""
+    ordered = sorted(ids)
+    bare = ["", *(one.partition("_")[2] for one in ordered), ""]
+    return {
+        one: own[: max(SHORT_ID, 1 + max(_alike(own, bare[at]), _alike(own, bare[at + 2])))]
+        for at, (one, own) in enumerate(zip(ordered, bare[1:-1], strict=True))
+    }
+
+
+def _alike(one: str, other: str) -> int:
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)

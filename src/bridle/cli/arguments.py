@@ -26,10 +26,34 @@ DEFAULT_ACTIONS = {
 }
 """What a verb does when no action is named."""
 OTHER_NAMES = {
-    "-p": "run", "--print": "run", "exec": "run", "list-tools": "tools", "policy": "permissions",
+    "exec": "run", "list-tools": "tools", "policy": "permissions",
     "ack": "trust ack", "verify-ack": "trust verify",
 }  # fmt: skip
 """What other tools taught people to type."""
+_KEY_PLACE = (
+    "A key is never a word of a command, where the shell's history keeps it: bridle login asks for it, or reads it "
+    "from stdin."
+)
+_MODE_HERE = "Here it is --mode."
+ELSEWHERE = {
+    "--dangerously-skip-permissions": "Yes to questions of one run: -y. No questions at all: --mode yolo.",
+    "--dangerously-bypass-approvals-and-sandbox": "No questions at all: --mode yolo. No sandbox: -s off.",
+    "--full-auto": "Without questions, in the sandbox: --mode auto.",
+    "--allowedTools": "What runs without a question: --allow RULE.",
+    "--allowed-tools": "What runs without a question: --allow RULE.",
+    "--disallowedTools": "What never runs: --deny RULE.",
+    "--disallowed-tools": "What never runs: --deny RULE.",
+    "--permission-mode": _MODE_HERE,
+    "--approval-mode": _MODE_HERE,
+    "--ask-for-approval": _MODE_HERE,
+    "--thinking": "Here it is --effort.",
+    "--session-id": "Here it is --session KEY.",
+    "--fork-session": "Here it is --fork.",
+    "--system-prompt": "Here it is --append-system-prompt.",
+    "--cd": "Here it is -C.",
+    "--api-key": _KEY_PLACE,
+}
+"""Options of other agents, each with what to type here."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -81,9 +105,13 @@ class Parser(argparse.ArgumentParser):
             option.lstrip("-"): option for action in self.arguments for option in action.option_strings
         }
         near = nearest(name.lstrip("-"), options) if name.startswith("-") else None
-        hint = f" Did you mean {options[near]}?" if near else ""
+        hint = ELSEWHERE.get(name) or (f"Did you mean {options[near]}?" if near else "")
         what = f'There is no option "{name}" here' if name.startswith("-") else f'"{word}" means nothing here'
-        raise UsageError(f"{what}.{hint} See: bridle help {self._topic}".rstrip())
+        if self._topic == "login" and not name.startswith("-"):
+            what, hint = "One word too many", _KEY_PLACE  # which it may be, so it is not said again
+        raise UsageError(
+            " ".join(filter(None, (f"{what}.", hint, f"See: bridle help {self._topic}"))).rstrip()
+        )
 
     def error(self, message: str) -> NoReturn:
         missing = message.removeprefix("the following arguments are required: ")
@@ -198,6 +226,9 @@ def _run_words(run: Parser) -> None:
     run.add_argument("--json", action="store_true")
     run.add_argument("--stream-json", action="store_true")
     run.add_argument("--output-format", choices=("text", "json", "stream-json"))
+    run.add_argument("--stream", action=argparse.BooleanOptionalAction, default=False)
+    for nothing_to_leave_out in ("--plain", "--no-color"):  # a run has neither colours nor moves
+        run.add_argument(nothing_to_leave_out, action="store_true")
     run.add_argument("-q", "--quiet", action="store_true")
     run.add_argument("--timeout", type=_seconds, metavar="S")
     run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")
@@ -453,7 +484,7 @@ def _redact_words(redact: Parser) -> None:
 
 
 def _completion_words(completion: Parser) -> None:
-    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles"))
 
 
 _WORDS: Mapping[str, Callable[[Parser], None]] = {
@@ -481,7 +512,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
 
 def _settings_options(verb: Parser) -> None:
     verb.add_argument("--config", metavar="FILE")
-    verb.add_argument("--profile", metavar="NAME")
+    verb.add_argument("--profile", metavar="PROFILE")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
 
 

@@ -1,6 +1,7 @@
 """`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
 
-The script holds every word itself: completing starts no Bridle. Where no word fits, the shell offers files as ever.
+The script holds every word itself but for sessions and profiles, which it asks for when Tab is pressed. Where no word
+fits, the shell offers files as ever.
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ from bridle.cli.arguments import VERBS, Parser, parser
 from bridle.cli.console import say
 from bridle.cli.help import topics
 from bridle.config.setting_table import SETTINGS
+from bridle.protocol.errors import BridleError
 from bridle.providers.presets import PRESETS
 
 _FILES = frozenset({"FILE", "DIR"})
+_LIVE = {"ID": "sessions", "PROFILE": "profiles"}
+"""What the pages write in capitals and only Bridle knows, with the word that lists it."""
 
 
 class CompletionOption(NamedTuple):
-    """One option: its spellings, and what may follow it. `values` is None where it stands alone."""
+    """One option: its spellings, and what may follow it. `values` is None where it stands alone; `live` names what is
+    asked for when Tab is pressed."""
 
     names: tuple[str, ...]
     values: tuple[str, ...] | None
     takes_file: bool
+    live: str = ""
 
 
 class CompletionLevel(NamedTuple):
@@ -33,9 +39,14 @@ class CompletionLevel(NamedTuple):
     verbs: tuple[str, ...]
     words: tuple[str, ...]
     options: tuple[CompletionOption, ...]
+    live: str = ""
 
 
-def completion(parsed: argparse.Namespace) -> int:
+def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if parsed.shell in _LIVE.values():
+        # A shell reads the words again, so only those pass in which there is nothing to read.
+        words = filter(_is_harmless, _live_words(parsed.shell, env))
+        return say("".join(f"{word}\n" for word in words))
     found = list(levels(parser()))
     match parsed.shell:
         case "bash":
@@ -44,6 +55,28 @@ def completion(parsed: argparse.Namespace) -> int:
             return say(zsh_script(found))
         case _:
             return say(fish_script(found))
+
+
+def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
+    from bridle.config.folders import folders
+
+    if what == "profiles":
+        from bridle.config.profiles import profile_names
+
+        return profile_names(folders(env).config)
+    from bridle.app.engine import store_to_look
+    from bridle.base.ids import short_ids
+
+    try:
+        with store_to_look(env) as store:
+            rows = store.list()
+    except BridleError:  # locked, damaged or not there: then there is nothing to offer
+        return []
+    return list(short_ids(row.id for row in rows).values())
+
+
+def _is_harmless(word: str) -> bool:
+    return word.isascii() and word.replace("_", "").replace("-", "").replace(".", "").isalnum()
 
 
 def levels(root: Parser) -> Iterator[CompletionLevel]:
@@ -59,17 +92,22 @@ def _levels(place: Parser, verbs: tuple[str, ...]) -> Iterator[CompletionLevel]:
     named = _named_values()
     words = list(place.below)
     options: list[CompletionOption] = []
+    asked = ""
     for action in place.arguments:
         values = tuple(map(str, action.choices)) if action.choices else named.get(str(action.metavar), ())
+        live = _LIVE.get(str(action.metavar), "") if verbs[0] != "permissions" else ""
         if action.option_strings:
             stands_alone = action.nargs == 0
             takes_file = action.metavar in _FILES
             options.append(
-                CompletionOption(tuple(action.option_strings), None if stands_alone else values, takes_file)
+                CompletionOption(
+                    tuple(action.option_strings), None if stands_alone else values, takes_file, live
+                )
             )
         else:
             words += values
-    yield CompletionLevel(verbs, tuple(words), tuple(options))
+            asked = asked or live
+    yield CompletionLevel(verbs, tuple(words), tuple(options), asked)
     for name, below in place.below.items():
         yield from _levels(below, (*verbs, name))
 
@@ -150,14 +188,14 @@ def _after_options(found: list[CompletionLevel], *, one: str, files: str) -> str
         for option in level.options:
             if option.values is not None:
                 places = "|".join(_quoted(f"{_place(level.verbs)} {name}") for name in option.names)
-                values = _quoted(" ".join(option.values))
+                values = _words(" ".join(option.values), option.live)
                 lines.append(f"        {places}) {files if option.takes_file else one.format(values)} ;;")
     return "\n".join(lines)
 
 
 def _at_places(found: list[CompletionLevel], one: str) -> str:
     return "\n".join(
-        f"            {_quoted(_place(level.verbs))}) {one.format(_quoted(' '.join(_everything(level))))} ;;"
+        f"            {_quoted(_place(level.verbs))}) {one.format(_words(' '.join(_everything(level)), level.live))} ;;"
         for level in found
     )
 
@@ -171,6 +209,8 @@ def fish_script(found: list[CompletionLevel]) -> str:
         condition = _fish_condition(level, found)
         if level.words:
             lines.append(f"complete -c bridle -n {condition} -a {_quoted(' '.join(level.words))}")
+        if level.live:
+            lines.append(f"complete -c bridle -n {condition} -a {_quoted(f'({_question(level.live)})')}")
         lines += [f"complete -c bridle -n {condition} {_fish_option(option)}" for option in level.options]
     return "\n".join(lines) + "\n"
 
@@ -191,7 +231,8 @@ def _fish_option(option: CompletionOption) -> str:
         return " ".join(names)
     if option.takes_file:
         return " ".join((*names, "-r", "-F"))
-    values = ("-a", _quoted(" ".join(option.values))) if option.values else ()
+    known = f"({_question(option.live)})" if option.live else " ".join(option.values)
+    values = ("-a", _quoted(known)) if known else ()
     return " ".join((*names, "-x", *values))
 
 
@@ -201,6 +242,15 @@ def _everything(level: CompletionLevel) -> list[str]:
 
 def _place(verbs: tuple[str, ...] | list[str]) -> str:
     return "".join(f" {verb}" for verb in verbs)
+
+
+def _words(known: str, live: str) -> str:
+    """The words for a shell: those known, and those that are asked for when Tab is pressed."""
+    return _quoted(known) + (f'" $({_question(live)})"' if live else "")
+
+
+def _question(live: str) -> str:
+    return f"bridle completion {live} 2>/dev/null"
 
 
 def _quoted(text: str) -> str:

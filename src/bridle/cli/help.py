@@ -19,17 +19,18 @@ Common options
   --max-steps N, --max-cost USD, --timeout S                    --set KEY=VALUE, --config FILE, --profile NAME
   --on-orphan ask|fail|mark-unknown   after a crash: ask a person, refuse to go on, or tell the model to check
 
-bridle help VERB     bridle help exit-codes     bridle help env     bridle help settings     bridle help scripts
-bridle help builders     commands for those who build with Bridle
+bridle help VERB     bridle help options     bridle help exit-codes     bridle help env     bridle help settings
+bridle help scripts     bridle help man     the manual page, for ~/.local/share/man/man1/bridle.1
+bridle help builders    commands for those who build with Bridle
 """
 
 RUN = """\
-bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what happens to stderr.
+bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what happens to stderr. All: bridle help options
 
   bridle run -m openai:MODEL "fix the test"   a model of a provider; bridle models lists what can be used
   bridle run -m demo "say hello"              the scripted model, nothing leaves the machine
   bridle run -m demo:my.script "try this"     the same, playing your script
-  git diff | bridle run -m demo -             the prompt comes from stdin
+  git diff | bridle run -m demo -             the prompt comes from stdin; /init, /review and @FILE work as words
   bridle run -c "and now the tests"           go on with the newest session of this folder
   bridle run -r 01J8ZQ "and now the docs"     go on with that one; any unique part of its beginning will do
   bridle run --session nightly "check it"     go on with the session of that name, or begin it: for jobs that repeat
@@ -274,6 +275,8 @@ bridle completion bash|zsh|fish — a script that completes commands, options an
   bash    in ~/.bashrc:                     eval "$(bridle completion bash)"
   zsh     in ~/.zshrc, after compinit:      eval "$(bridle completion zsh)"
   fish    bridle completion fish > ~/.config/fish/completions/bridle.fish
+
+Sessions and profiles are asked for when Tab is pressed: bridle completion sessions, bridle completion profiles
 """
 
 EXIT_CODES = """\
@@ -352,11 +355,15 @@ PAGES = {
 
 SETTINGS = "settings"
 """The page that is made from the table of settings, and longer than a screen."""
+MAN = "man"
+"""All pages as one for `man`."""
+OPTIONS = "options"
+"""The page of every option, longer than a screen too."""
 
 
 def topics() -> list[str]:
     """Every page but the first."""
-    return [*filter(None, PAGES), SETTINGS]
+    return [*filter(None, PAGES), OPTIONS, SETTINGS, MAN]
 
 
 def page(words: list[str]) -> tuple[str, int]:
@@ -364,6 +371,14 @@ def page(words: list[str]) -> tuple[str, int]:
     topic = words[0] if words else ""
     if topic in PAGES:
         return PAGES[topic], 0
+    if topic == MAN:
+        from bridle.cli.man_page import man_page
+
+        return man_page(PAGES), 0
+    if topic == OPTIONS:
+        from bridle.cli.option_page import option_page
+
+        return option_page(), 0
     if topic == SETTINGS:
         from bridle.config.settings_report import reference  # what it brings is too much for the other pages
 

@@ -16,6 +16,7 @@ from bridle.app.housekeeping import log_wanted
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file
+from bridle.cli.run_words import input_of
 from bridle.cli.stdin import prompt_of
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.story import Story
@@ -24,7 +25,7 @@ from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError, exit_code_of
 from bridle.protocol.events import Mode
-from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.protocol.messages import InputBlock
 from bridle.providers.model_directory import DEMO
 from bridle.sessions.store import SessionRow, SessionStore
 
@@ -45,7 +46,13 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     outlets = Outlets()
     say = _quiet if parsed.quiet else tell
     printer = Printer(
-        form=form, out=sys.stdout, write_line=say, problem=tell, story=Story(), is_full=outlets.full
+        form=form,
+        out=sys.stdout,
+        write_line=say,
+        problem=tell,
+        story=Story(),
+        is_full=outlets.full,
+        streams=parsed.stream,
     )
     deadline_s = None
     try:
@@ -168,14 +175,14 @@ def _content(
     env: Mapping[str, str],
 ) -> tuple[InputBlock, ...]:
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
-    prompt = prompt_of(parsed.prompt, parsed.prompt_file, say)
-    if prompt.strip() == "/compact":  # people type it out of habit, and to a model it means nothing
-        raise UsageError("/compact is for a conversation at a terminal: bridle -c. Nothing was sent")
+    given = prompt_of(parsed.prompt, parsed.prompt_file, say)
+    wish = ""
     if schema is not None:
         from bridle.clients.structured import asked_for
 
-        prompt = f"{prompt}\n\n{asked_for(schema)}"
-    return (TextBlock(text=prompt), *(_images(parsed, env) if parsed.image else ()))
+        wish = asked_for(schema)
+    words = input_of(given, cwd=parsed.cwd, say=say, also=wish)
+    return (*words, *(_images(parsed, env) if parsed.image else ()))
 
 
 def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
@@ -254,9 +261,14 @@ def with_log_options(env: Mapping[str, str], parsed: argparse.Namespace) -> Mapp
 def _form(parsed: argparse.Namespace) -> Format:
     if (parsed.json and parsed.stream_json) or (parsed.output_format and (parsed.json or parsed.stream_json)):
         raise UsageError("--json and --stream-json exclude each other. Choose one")
-    return parsed.output_format or (
+    form = parsed.output_format or (
         "json" if parsed.json else "stream-json" if parsed.stream_json else "text"
     )
+    if parsed.stream and form != "text":
+        raise UsageError(
+            f"--stream prints words as they come, --{form} one object. Events as they come: --stream-json"
+        )
+    return form
 
 
 def _own_words(given: str | None) -> str:

@@ -11,16 +11,21 @@ from contextlib import closing
 from msgspec import Raw
 
 from bridle.app.engine import session_store, store_to_look
+from bridle.base.ids import short_ids
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
 from bridle.cli.session_words import day, notes
 from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, is_expired
 from bridle.sessions.store import SessionRow, SessionStore
 
+COLUMNS = 80
+"""A line of the list is no wider; programs read --json."""
+FOLDER_COLUMNS = 20
 CHANGING = frozenset({"branch", "import", "rename", "pin", "delete", "prune"})
 
 
@@ -79,20 +84,38 @@ def _list(store: SessionStore, *, everywhere: bool, as_json: bool) -> int:
 
 
 def session_lines(store: SessionStore, *, everywhere: bool) -> list[str]:
-    """The sessions of this folder or of all, newest first, one a line with its id."""
+    """The sessions of this folder or of all, newest first, one a line with the beginning of its id that names it."""
     now_ms = time.time() * 1000
-    rows = store.list(cwd=None if everywhere else os.path.realpath("."))
-    return [_row(row, now_ms, everywhere=everywhere) for row in rows]
+    everyone = store.list()
+    short = short_ids(row.id for row in everyone)
+    here = os.path.realpath(".")
+    rows = [row for row in everyone if everywhere or row.cwd == here]
+    widest = max((len(short[row.id]) for row in rows), default=0)
+    return [_row(row, f"{short[row.id]:<{widest}}", now_ms, everywhere=everywhere) for row in rows]
 
 
-def _row(row: SessionRow, now_ms: float, *, everywhere: bool) -> str:
-    title = visible(row.title or "(no words yet)", newlines=False)
-    title = title if len(title) <= 44 else title[:43] + "…"
-    turns = counted(row.turns, "turn")
+def _row(row: SessionRow, own_id: str, now_ms: float, *, everywhere: bool) -> str:
+    """One line of 80 columns: what is too long loses its end, a folder its beginning."""
     star = "★" if row.pinned else " "
-    about = [*notes(row), *([visible(row.cwd, newlines=False)] if everywhere else [])]
-    facts = f"{age(now_ms - row.updated_ms):>12}   {turns:>8}"
-    return "   ".join([f"{row.id} {star} {title:<44}", facts, *about])
+    facts = f"{age(now_ms - row.updated_ms):>12}   {counted(row.turns, 'turn'):>8}"
+    where = f"   {_end_of(visible(row.cwd, newlines=False), FOLDER_COLUMNS)}" if everywhere else ""
+    room = COLUMNS - len(own_id) - 4 - width_of(facts) - (FOLDER_COLUMNS + 3 if everywhere else 0)
+    title = visible(row.title or "(no words yet)", newlines=False)
+    if special := notes(row):
+        about = f" ({', '.join(special)})"
+        title = _cut(title, max(8, room - len(about))) + about
+    title = _cut(title, room)
+    return f"{own_id} {star} {title}{' ' * (room - width_of(title))} {facts}{where}".rstrip()
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if width_of(text) <= columns else text[: fitting(text, columns - 1)] + "…"
+
+
+def _end_of(path: str, columns: int) -> str:
+    while width_of(path) > columns:
+        path = "…" + path[2:]
+    return path
 
 
 def _show(store: SessionStore, text: str) -> int:

@@ -8,6 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bridle.base.files import read_limited
 from bridle.protocol.errors import UsageError
@@ -17,17 +18,26 @@ FIRST_BYTE_S = 3.0
 POLL_S = 0.2
 
 
-def prompt_of(words: list[str], prompt_file: str | None, say: Callable[[str], None]) -> str:
+class GivenPrompt(NamedTuple):
+    """The prompt of a run in the order it is sent: what was typed, between text from a file or from stdin."""
+
+    before: str = ""
+    typed: str = ""
+    after: str = ""
+
+
+def prompt_of(words: list[str], prompt_file: str | None, say: Callable[[str], None]) -> GivenPrompt:
     """The whole prompt. Raises `UsageError` when there is none or it cannot be read."""
-    if prompt_file is not None:
-        return _checked(_file(prompt_file))
+    if prompt_file is not None and words != ["-"]:
+        return GivenPrompt(before=_checked(_file(prompt_file)), typed=" ".join(words))
     if not words or words == ["-"]:
         if _is_terminal():
             raise UsageError('A run needs a prompt: bridle run "what to do", or text on stdin')
-        return _checked(_text(_read_to_end()))
+        text = _checked(_text(_read_to_end()))
+        return GivenPrompt(text if prompt_file is None else f"{_checked(_file(prompt_file))}\n\n{text}")
     prompt = _checked(" ".join(words))
     piped = _text(_waiting_data(say))
-    return f"{prompt}\n\n```\n{piped}\n```" if piped else prompt
+    return GivenPrompt(typed=prompt, after=f"```\n{piped}\n```" if piped else "")
 
 
 def typed_line(prompt: str) -> str:

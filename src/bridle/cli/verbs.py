@@ -87,15 +87,16 @@ def run_verb(arguments: list[str]) -> int:
             case "completion":
                 from bridle.cli.completion import completion
 
-                return completion(parsed)
+                return completion(parsed, os.environ)
             case _:
                 from bridle.cli.sessions import sessions
 
                 return sessions(parsed, os.environ)
     except BridleError as failure:
+        from bridle.base.redact import error_marker, redact
         from bridle.base.visible import visible
 
-        tell(visible(failure.message))
+        tell(visible(redact(failure.message, error_marker)))
         return failure.exit_code
     except KeyboardInterrupt:
         return 130
@@ -105,24 +106,28 @@ def run_verb(arguments: list[str]) -> int:
 
 def _without_habits(arguments: list[str]) -> list[str]:
     """Our name for a verb, its default action spelled out; refuses a word that is no verb."""
-    if (
-        not arguments
-        or (arguments[0].startswith("-") and arguments[0] not in OTHER_NAMES)
-        or " " in arguments[0]
-    ):
-        return [TALK, *arguments]
+    if not arguments or arguments[0].startswith("-") or " " in arguments[0]:
+        rest = _without_print(arguments)
+        return [TALK if rest == arguments else "run", *rest]
     first, *rest = *OTHER_NAMES.get(arguments[0], arguments[0]).split(" "), *arguments[1:]
     if first == "creds":
         first, *rest = older_words(rest)
     if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:
-        return [first, *rest]
-    from difflib import get_close_matches
+        return [first, *(_without_print(rest) if first == "run" else rest)]
+    from bridle.config.setting_table import nearest
 
-    near = ["--version"] if first == "version" else get_close_matches(first, VERBS, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    near = "--version" if first == "version" else nearest(first, VERBS)
+    hint = f" Did you mean {near}?" if near else ""
     raise UsageError(f'No command "{first}".{hint} As a prompt: bridle -- {_quoted(arguments)}')
+
+
+def _without_print(words: list[str]) -> list[str]:
+    """Without the `-p` that means a run, wherever it stands; what comes behind `--` is a prompt."""
+    options = words[: words.index("--")] if "--" in words else words
+    place = next((at for at, word in enumerate(options) if word in ("-p", "--print")), None)
+    return words if place is None else words[:place] + words[place + 1 :]
 
 
 def _refuse_a_setting_behind_c(words: Sequence[str]) -> None:

@@ -87,8 +87,9 @@ class Printer:
 
     `write_line` gets one line per call, without a line end; `problem` the line that says why a run came to nothing,
     which is said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where
-    nothing is paid. Neither `out` nor `write_line` may block; while `is_full` no more is read, unless the run is being
-    stopped: then what nobody reads is only in the log.
+    nothing is paid. `streams`: what the model says is printed as it comes, in place of the answer. Neither `out` nor
+    `write_line` may block; while `is_full` no more is read, unless the run is being stopped: then what nobody reads is
+    only in the log.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Printer:
         problem: Callable[[str], None] | None = None,
         is_local: Callable[[str], bool] = lambda _provider: False,
         is_full: Callable[[], bool] = lambda: False,
+        streams: bool = False,
     ) -> None:
         self.is_local: Callable[[str], bool] = is_local
         self._form = form
@@ -124,6 +126,8 @@ class Printer:
         self._unwritten: OSError | None = None
         self._interrupted_code = EXIT_INTERRUPTED
         self._is_full = is_full
+        self._streams = streams
+        self._line_open = False
         self.stopped: int | None = None
         """The exit code of what stopped the run, a deadline or a signal; None where nothing has."""
 
@@ -151,7 +155,11 @@ class Printer:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
         if self._result.error is not None and self._result.error["message"].startswith(failure.message):
             return
-        message = failure.message + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
+        from bridle.base.redact import error_marker, redact  # a key may have been typed where a name belongs
+
+        message = redact(failure.message, error_marker) + (
+            self._what_had_begun() if failure.reason == "StoreFailed" else ""
+        )
         self._result.error = {"name": failure.reason, "message": message, **_coded(failure)}
         self._result.reason = failure.reason
         self._result.success = False
@@ -207,8 +215,8 @@ class Printer:
             match envelope.event if own else None:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
-                case e.TurnTiming(durations_ms=durations_ms):
-                    self._took_ms = durations_ms.get("turn.total", 0)
+                case e.TurnTiming() as timing:
+                    self._took_ms = timing.work_ms
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
                 case _:
@@ -253,8 +261,13 @@ class Printer:
                 self._name_model(event)
             case e.StepFailed():
                 self._text.clear()
+                self._end_line()
+            case e.StepEnded():
+                self._end_line()
             case e.TextDelta(text=text):
                 self._text.append(text)
+                if self._streams:
+                    self._write_words(text)
             case e.ToolCallRequested():
                 self._calls[event.call_id] = describe_call(event.tool, event.input)
             case e.ToolCallStarted(call_id=call_id):
@@ -364,9 +377,11 @@ class Printer:
             last: dict[str, Any] = msgspec.to_builtins(result)
             last.pop("events")  # they were streamed already
             self._write_json({**last, "eventType": "run.result"})
+        elif self._streams:
+            self._end_line()
         elif result.final_response:
-            text = result.final_response
-            self._write((visible(text) if self._out.isatty() else text) + "\n")
+            self._write_words(result.final_response)
+            self._end_line()
         return result.exit_code if self._unwritten is None else self.without_output(self._unwritten)
 
     def without_output(self, problem: OSError) -> int:
@@ -383,6 +398,15 @@ class Printer:
         from bridle.base.json_line import json_line  # not for a run that prints an answer
 
         self._write(json_line(value))
+
+    def _write_words(self, text: str) -> None:
+        self._write(visible(text) if self._out.isatty() else text)
+        self._line_open = bool(text) and not (self._streams and text.endswith("\n"))
+
+    def _end_line(self) -> None:
+        if self._line_open:
+            self._line_open = False
+            self._write("\n")
 
     def _write(self, text: str) -> None:
         if self._unwritten is not None:

@@ -345,7 +345,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("multimodal.detail", DETAIL, "How closely the model looks at an image.", default="auto"),
     Setting("budget.usd_per_session", NUMBER, "What a session may cost, in dollars."),
-    Setting("budget.max_steps", WHOLE, "Model calls in one turn.", default=100),
+    Setting("budget.max_steps", WHOLE, "Model calls in one turn; unset, 500 in a run.", default=100),
     Setting(
         "trust.required",
         FLAG,
@@ -488,13 +488,20 @@ def folded_name(written: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", written).lower()
 
 
+NEAR = 0.75
+"""How alike two names are that differ by a slip of the hand; words with one half in common are less so."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name somebody probably meant."""
+    """The known name somebody probably meant; None where none is near."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name[:80], list(known), n=3)
-    swapped = [match for match in found if sorted(match) == sorted(name)]  # the commonest slip
-    return next(iter((*swapped, *found)), None)
+    names, name = list(known), name[:80]
+    swapped = [match for match in names if sorted(match) == sorted(name)]  # the commonest slip
+    parts = [
+        match for match in names if len(name) > 2 and (match.startswith(name) or match.endswith(f".{name}"))
+    ]
+    return next(iter((*swapped, *get_close_matches(name, names, n=1, cutoff=NEAR), *parts)), None)
 
 
 def path_of(key: str) -> tuple[str, ...]:

@@ -15,9 +15,10 @@ import msgspec
 
 from bridle.base.clock import Clock, Timer
 from bridle.engine.journal import Journal
+from bridle.engine.stopwatch import Measured, Stopwatch
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnswerTrust, PermissionChoice
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
+from bridle.protocol.events import PERSON, IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
@@ -79,8 +80,11 @@ class Questions:
         clock: Clock,
         can_be_reached: Callable[[], bool],
         timeout_s: float = PERMISSION_TIMEOUT_S,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         self._timeout_s = timeout_s
+        self._stopwatch = stopwatch or Stopwatch(clock)
+        self._waits: list[Measured] = []  # one while anything is open, whoever asks
         self.journal = journal
         self._clock = clock
         self._can_be_reached = can_be_reached
@@ -146,6 +150,8 @@ class Questions:
             digest=digest,
             question=question,
         )
+        if not self._open:
+            self._waits.append(self._stopwatch.measure(PERSON))
         self._open[number] = waiting
         try:
             await self.journal.record(event)
@@ -154,6 +160,8 @@ class Questions:
             return await waiting.future
         finally:
             del self._open[number]
+            if not self._open:
+                self._waits.pop().end()
             self._stop_clock(number)
 
     def answer(self, client: Client, command: AnswerPermission) -> None:

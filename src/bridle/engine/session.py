@@ -277,6 +277,7 @@ class Session:
         journal.originator = pending.originator
         self._turn_since_ms = self._ports.clock.now_ms()
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
+        turns.stopwatch.take()  # what was measured before it belongs to no turn
         whole = turns.stopwatch.measure("turn.total")
         turn = asyncio.create_task(turns.run(pending))
         self._turn = turn

@@ -60,7 +60,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
     "NoSessionHere": Sentence("There is no session to continue in {cwd}. Start one: bridle run PROMPT", 2),
     "SessionBusy": Sentence(
-        "Session {session} is open in another Bridle ({where}process {pid}, since {started}).", 2
+        "Session {session} is open in another Bridle ({where}process {pid}, since {started}). Wait until it ends, "
+        "or go on with a copy: -r {session} --fork",
+        2,
     ),
     "SessionNotOpen": Sentence("Session {session} is not open. Attach to it or resume it first.", 2),
     "SessionIsOpen": Sentence(
@@ -294,7 +296,7 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "Overloaded": Sentence("{provider} is overloaded ({status}).", 5),
     "ProviderUnreachable": Sentence("Cannot reach {address} ({problem}).{hint}", 5),
-    "ProviderRejected": Sentence("{provider} refused the request ({status}): {problem}.", 5),
+    "ProviderRejected": Sentence("{provider} refused the request ({status}): {problem}.{next}", 5),
     "BadCredentials": Sentence(
         "{provider} refused the key from {source} ({status}). Check it, or run: bridle login {provider}", 4
     ),

@@ -84,10 +84,19 @@ class TurnEnded(Event, frozen=True):
     steps: int = 0
 
 
+PERSON = "turn.person"
+"""The part of a turn in which a question was open."""
+
+
 class TurnTiming(Event, frozen=True):
     """Where the time of a turn went, in milliseconds, by component name."""
 
     durations_ms: dict[str, float]
+
+    @property
+    def work_ms(self) -> float:
+        """The whole turn without the time that people took to answer."""
+        return max(0.0, self.durations_ms.get("turn.total", 0.0) - self.durations_ms.get(PERSON, 0.0))
 
 
 class Cancelled(Event, frozen=True):

@@ -95,6 +95,7 @@ def _refusal(
         "source": asked.key_source or asked.endpoint.key_source,
         "code": error.kind or "payment required",
         "near": "",
+        "next": " Look at its address and models: bridle doctor" if status == 404 else "",
     }
     wait_s = retry_after_s(headers) if retryable else None
     return ProviderError(reason, retryable=retryable, retry_after_s=wait_s, **data)

@@ -43,6 +43,23 @@ def test_the_screen_is_word_for_word() -> None:
     ]
 
 
+def test_no_width_parts_a_key_from_its_word() -> None:
+    words = {
+        "h": "it happened",
+        "n": "it did not",
+        "?": "I don't know",
+        "z": "undo it",
+        "d": "details",
+        "q": "decide",
+    }
+    for columns in range(30, 130):
+        _, show = drawn(question(), columns=columns, rows=24)
+        foot = [row.text for row in show.rows]
+        for key, word in words.items():
+            assert any(f" {key}  {word}" in row for row in foot), (columns, key)
+        assert all(len(row.text) <= columns for row in show.rows[-3:])
+
+
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [

@@ -73,7 +73,7 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
         (result("unknown"), "unknown  npm test                       Bridle stopped while it ran"),
         (
             result("denied", reason="NoApprover", duration_ms=5),
-            "not run  npm test                       nobody is here to ask",
+            "not run  npm test                       nobody is here to ask. Let it: -y, or --allow 'bash(npm test)'",
         ),
         (
             result("denied", reason="PermissionTimeout", shown=ShownWait(waited_s=60.0)),

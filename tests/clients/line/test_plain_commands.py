@@ -94,3 +94,19 @@ async def test_sessions_are_listed_pinned_branched_exported_and_resumed_from_ins
         await person.types(f"/sessions:resume {made.id}\r", then="Another session.")
         await person.types("three\r", then="three")
         await turns_ended(session, 2, of=made.id)
+
+
+@pytest.mark.parametrize("leave", ["exit", "quit"])
+async def test_a_lone_word_asks_for_help_or_leaves_and_is_no_prompt(leave: str) -> None:
+    async with conversation(scripted(say("never"))) as (person, task, session):
+        await person.types("?\r", then="/compact")
+        await person.types("help\r", then="/compact")
+        await person.types(f"{leave}\r")
+        async with asyncio.timeout(DEADLINE_S):
+            assert await task == 0
+        assert not any(isinstance(event, e.InputAccepted) for event in events_of(session))
+
+
+async def test_a_file_that_is_pointed_at_and_missing_is_said_at_the_line() -> None:
+    async with conversation(scripted(say("Hi."))) as (person, _task, _session):
+        await person.types("see @src/none.py\r", then='There is no file "src/none.py" here')

@@ -169,7 +169,7 @@ def _foot_rows(card: Card, columns: int) -> list[Row]:
         return [Row(row) for row in wrapped(text, columns, indent="  ")]
     context = [Row(row, "faint") for text in question.context if text for row in _indented(text, columns)]
     if question.answer_rows:
-        rows = (row for text in question.answer_rows for row in wrapped(f"  {text}", columns, indent="     "))
+        rows = (row for text in question.answer_rows for row in _answer_rows(text, columns))
         return [*context, Row(""), *map(Row, rows)]
     if question.inline:
         return [*context, *_inline_choices(question, columns)]
@@ -181,6 +181,14 @@ def _foot_rows(card: Card, columns: int) -> list[Row]:
         for row in wrapped(f"  {choice.key}  {choice.words}", columns, indent="     ")
     ]
     return [*context, *([Row("")] if context else []), *options, *choices]
+
+
+def _answer_rows(text: str, columns: int) -> Iterable[str]:
+    """A row of answers; where it is too long each begins a row of its own, so that no key stands without its word."""
+    if columns <= 0 or width_of(text) + 2 <= columns:
+        return (f"  {text}",)
+    answers = filter(None, text.split(" " * 5))
+    return (row for one in answers for row in wrapped(f"  {one.strip()}", columns, indent=" " * 5))
 
 
 def _glimpse_foot(card: Card, columns: int) -> list[Row]:

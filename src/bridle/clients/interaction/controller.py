@@ -27,7 +27,7 @@ from bridle.clients.interaction.effects import (
 )
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.intents import ChooseSession, Intent, NextMode, RunCommand, StopTurn
-from bridle.clients.interaction.parse import Shell, Slash, Words, parse
+from bridle.clients.interaction.parse import Shell, Slash, Words, missing_files, parse
 from bridle.clients.interaction.question_card import Question, permission_question, setting_of
 from bridle.clients.interaction.question_queue import QuestionQueue
 from bridle.clients.interaction.view import SessionView
@@ -179,7 +179,8 @@ class Controller:
                 mode = "steer" if send.steer else "queue"
                 self.view.sending(send.shown)
                 command = SendInput(session=self.session, content=content, mode=mode)
-                return (shown, RememberPrompt(send), command)
+                missing = (SayWords(words, "  ") for words in missing_files(send.text, self._is_file))
+                return (shown, *missing, RememberPrompt(send), command)
             case Shell(command=command, share=share):
                 return (shown, ShellRequest(session=self.session, command=command, share=share))
             case Slash(name=name, arguments=arguments):

@@ -12,10 +12,13 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from bridle.base.visible import visible
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
 _SLASH: Final = re.compile(r"/([a-z][a-z0-9_-]*(?::[a-z0-9_-]+)*)(?:\s+(.*))?", re.DOTALL)
 _MENTION: Final = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_HABITS: Final = {"exit": "quit", "quit": "quit", "help": "help", "?": "help"}
+"""Words that alone mean a command wherever one types."""
 _TRAILING: Final = ".,;:!?)]}'\""
 
 Exists: TypeAlias = Callable[[str], bool]
@@ -55,9 +58,22 @@ def parse(text: str, exists: Exists) -> Typed:
         share = text.startswith("!!")
         command = text[2 if share else 1 :].strip()
         return Shell(command, share) if command else _words(text, exists)
+    if meant := _HABITS.get(text.rstrip()):
+        return Slash(meant, "")
     if slash := _SLASH.fullmatch(text.rstrip()):
         return Slash(slash[1], (slash[2] or "").strip())
     return _words(text, exists)
+
+
+def missing_files(text: str, exists: Exists) -> list[str]:
+    """What to say of each file that words point at and that is not there; `@word` alone may be anything."""
+    return [
+        f'There is no file "{visible(name, newlines=False)}" here; it was sent as it stands.'
+        for found in _MENTION.finditer(text)
+        if _mentioned(found, exists) is None
+        and (name := found[1] or found[2].rstrip(_TRAILING))
+        and (found[1] or "." in name or "/" in name)
+    ]
 
 
 def _words(text: str, exists: Exists) -> Words:

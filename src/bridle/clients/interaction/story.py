@@ -196,7 +196,8 @@ class Story:
             self._allowed[decided.call_id] = "allowed by you"
 
     def _result(self, result: e.ToolResult) -> list[str]:
-        what = describe_call(result.tool, self._inputs.pop(result.call_id, {}))
+        given = self._inputs.pop(result.call_id, {})
+        what = describe_call(result.tool, given)
         if result.reason is not None and (said := _judgement(result)):
             return [f"judged   {what:<30} you said: {said}"]
         if result.outcome == "unknown":
@@ -206,7 +207,7 @@ class Story:
         if result.outcome == "cancelled":
             return [f"stopped  {what}"]
         if did_not_run(result):
-            return [f"not run  {what:<30} {self._why_not(result)}"]
+            return [f"not run  {what:<30} {self._why_not(result, given)}"]
         if result.call_id in self._background and result.outcome == "ok":
             return []  # it was said when it started, and still runs
         if result.call_id in self._typed:
@@ -233,12 +234,13 @@ class Story:
             lines.append(f"Left as they are: {', '.join(_shown(path) for path in applied.left)}")
         return lines
 
-    def _why_not(self, result: e.ToolResult) -> str:
+    def _why_not(self, result: e.ToolResult, given: dict[str, Any]) -> str:
         decided = self._denied.pop(result.call_id, None)
         match result.reason:
             case "NoApprover":
-                why = f": {visible(decided.note, newlines=False)}" if decided and decided.note else ""
-                return f"nobody is here to ask{why}"
+                if decided and decided.note:
+                    return f"nobody is here to ask: {visible(decided.note, newlines=False)}"
+                return f"nobody is here to ask. Let it: {_what_lets(result.tool, given)}"
             case "PermissionTimeout":
                 return f"nobody answered in {_waited_s(result):g} s (no one was attached)"
             case "PermissionDenied":
@@ -264,6 +266,8 @@ _VERBS = {
     "ask_user": "ask",
     "web_fetch": "fetch",
 }
+_PLAIN = frozenset(" ./:=@%+,_-")
+"""Beside letters and digits, what a rule takes as it stands: no wildcard, nothing a shell reads."""
 _NEVER_RAN = frozenset({"UnknownTool", "InvalidInput", "CannotStart"})
 
 
@@ -285,6 +289,24 @@ def describe_call(tool: str, given: dict[str, Any]) -> str:
         "",
     )
     return f"{verb} {_short(about)}" if about else verb
+
+
+def _what_lets(tool: str, given: dict[str, Any]) -> str:
+    """The options of a run that let such a call happen: any, and a rule for this one where one can name it."""
+    from shlex import quote
+
+    edits = tool in ("write_file", "edit_file", "apply_patch")
+    about = given.get("command" if tool == "bash" else "path")
+    if not isinstance(about, str) or not about:
+        rule = "edit" if edits else "" if tool == "bash" else tool
+    else:
+        name = "edit" if edits else tool
+        rule = f"{name}({about})" if len(about) <= COMMAND_WIDTH and _is_plain(about) else ""
+    return f"-y, or --allow {quote(visible(rule, newlines=False))}" if rule else "-y"
+
+
+def _is_plain(text: str) -> bool:
+    return all(character.isalnum() or character in _PLAIN for character in text)
 
 
 def _shown(text: str | None) -> str:

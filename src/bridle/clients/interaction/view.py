@@ -121,8 +121,8 @@ class SessionView:
             case e.CostIncremented() as cost:
                 self.used.add(cost)
                 self.used_in_turn.add(cost)
-            case e.TurnTiming(durations_ms=durations_ms):
-                self.turn_ms = durations_ms.get("turn.total", 0)
+            case e.TurnTiming() as timing:
+                self.turn_ms = timing.work_ms
             case e.Degraded() as degraded:
                 self.degraded[degraded.what] = degraded
             case e.InputAccepted(content=content):

@@ -1,0 +1,61 @@
+"""Every option of talking and of a run, one line each: `bridle help options`, and a part of the manual page."""
+
+OPTIONS = (
+    ("-m, --model P:M", "the model, as provider:model"),
+    ("-c, --continue", "go on with the newest session of this folder"),
+    ("-r, --resume ID", "go on with that session; at a terminal without ID: pick one"),
+    ("--session KEY", "go on with the session of that name, or begin it"),
+    ("--fork", "with -c or -r: go on with a copy"),
+    ("-n, --name TITLE", "a title"),
+    ("-C, --cwd DIR", "work there"),
+    ("--add-dir DIR", "also allow this folder; repeat it for more"),
+    ("-y, --yes, --auto-approve", "yes to questions; never lifts a deny, a hook or trust"),
+    ("--mode MODE", "strict default safe auto yolo plan; also --plan, --yolo"),
+    ("--strict-permissions", "the same as --mode strict"),
+    ("--allow RULE, --deny RULE", "rules of this run, such as 'bash(npm test*)'; repeat them"),
+    ("--allow-policy-changes", "also change what later runs obey, such as AGENTS.md"),
+    ("--allow-unsandboxed", "also let commands leave the sandbox"),
+    ("--persistent-grants", "use a yes of other sessions, and keep yours; --no-persistent-grants: neither"),
+    ("-s, --sandbox MODE", "auto off read-only workspace-write"),
+    ("--network MODE", "inherit filtered deny; with filtered: --allow-host HOST"),
+    ("--max-steps N, --max-turns N", "model calls in one turn"),
+    ("--max-cost USD", "a request that could cost more than is left is not sent"),
+    ("--effort LEVEL", "off low medium high max: how much the model thinks"),
+    ("--append-system-prompt TEXT", "your own words for the system text, or @FILE"),
+    ("--dry-run", "nothing is changed: the model hears what would have happened"),
+    ("--no-transcript", "no transcript file of this session"),
+    ("--env-file FILE", "NAME=value lines for the environment"),
+    ("--lockfile FILE", "what is trusted here, for a place where nobody can be asked"),
+    ("--require-trust", "refuse to begin while something of the project waits for trust"),
+    ("--allow-project-hooks", "hooks of the project count, once you trust their files"),
+    ("--on-orphan WHAT", "after a crash: ask, fail or mark-unknown"),
+    ("--config FILE, --profile NAME", "a settings file on top of the others; a profile"),
+    ("--set KEY=VALUE", "one setting; repeat it for more"),
+    ("--verbose", "every step in the operational log; also --log-level LEVELS, --log-to-stderr"),
+    ("--plain, --no-color", "text that only grows, without colours; a run is so anyway"),
+    ("-h, --help", "the page of the command"),
+)
+RUN_OPTIONS = (
+    ("--prompt-file FILE", "the prompt; words beside it come behind it"),
+    ("-i, --image FILE", "an image; repeat it for more"),
+    ("-o, --output FILE", "write the answer to a file too"),
+    ("--output-schema FILE", "the answer must fit this JSON Schema"),
+    ("--json", "one object at the end"),
+    ("--stream-json", "one line per event, run.result last"),
+    ("--output-format FORM", "text json stream-json"),
+    ("--stream", "print what the model says as it comes; --no-stream: the answer at the end, as ever"),
+    ("-q, --quiet", "only the answer, or why there is none"),
+    ("--timeout S", "end with exit code 124 after so many seconds"),
+    ("--on-ask WHAT", "where a person would be asked: deny, fail or wait for one who attaches"),
+)
+"""What only a run takes."""
+
+
+def option_page() -> str:
+    """All of them as text."""
+    lines = ["Options of bridle and bridle run", "", *_lines(OPTIONS), "", "Only of bridle run", ""]
+    return "\n".join([*lines, *_lines(RUN_OPTIONS)]) + "\n"
+
+
+def _lines(options: tuple[tuple[str, str], ...]) -> list[str]:
+    return [f"  {spelling:<29} {does}" for spelling, does in options]

@@ -1,0 +1,84 @@
+"""The words of a run as input: named prompts and files that are pointed at count where a person typed them.
+
+What comes from a file or from stdin is text, whatever it looks like: somebody else may have written it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from bridle.cli.stdin import GivenPrompt
+from bridle.protocol.errors import UsageError
+from bridle.protocol.messages import InputBlock, TextBlock
+
+
+def input_of(
+    given: GivenPrompt, *, cwd: str, say: Callable[[str], None], also: str = ""
+) -> tuple[InputBlock, ...]:
+    """What the model is sent, `also` last. Raises `UsageError` for a command that a run does not know."""
+    if given.before.strip() == "/compact" and not given.typed:  # a habit; to a model it means nothing
+        raise _unknown("compact")
+    typed: tuple[InputBlock | str, ...] = (given.typed.strip(),)
+    if given.typed.startswith("/") or "@" in given.typed:
+        typed = _read(given.typed, cwd, say)
+    parts = ((given.before,), typed, (given.after,), (also,))
+    return tuple(_joined(parts))
+
+
+def _read(typed: str, cwd: str, say: Callable[[str], None]) -> tuple[InputBlock | str, ...]:
+    """What a person typed, with the meaning it has at a terminal."""
+    # Most runs have none of it.
+    from bridle.clients.interaction.parse import Slash, Words, missing_files, parse
+
+    def is_file(path: str) -> bool:
+        return os.path.isfile(os.path.join(cwd, path))
+
+    match parse(typed, is_file):
+        case Slash(name=name, arguments=arguments):
+            return (_named_prompt(name, arguments),)
+        case Words(content=content):
+            for sentence in missing_files(typed, is_file):
+                say(sentence)
+            return content
+        case _:
+            return (typed,)
+
+
+def _joined(parts: Iterable[tuple[InputBlock | str, ...]]) -> Iterable[InputBlock]:
+    """The parts with an empty line between two of them, text beside text as one block."""
+    text = ""
+    for part in parts:
+        text += "\n\n" if text and any(part) else ""
+        for block in part:
+            if isinstance(block, str | TextBlock):
+                text += block if isinstance(block, str) else block.text
+            else:
+                if text:
+                    yield TextBlock(text=text)
+                text = ""
+                yield block
+    if text:
+        yield TextBlock(text=text)
+
+
+def _named_prompt(name: str, arguments: str) -> str:
+    from bridle.commands.prompts import prompt_of
+
+    text = prompt_of(name, arguments)
+    if text is None:
+        raise _unknown(name)
+    return text
+
+
+def _unknown(name: str) -> UsageError:
+    from bridle.commands.prompts import PROMPTS
+    from bridle.config.setting_table import nearest
+
+    near = nearest(name, PROMPTS)
+    known = " and ".join(f"/{one}" for one in PROMPTS)
+    hint = f" Did you mean /{near}?" if near else ""
+    return UsageError(
+        f"A run does not know /{name}, only {known}.{hint} Others are for a conversation: bridle -c. "
+        f"As text: //{name}. Nothing was sent"
+    )
