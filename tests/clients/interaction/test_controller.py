@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.test_court import Crashed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +45,7 @@ from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSes
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
 from clients.interaction.headless_kit import Headless, headless
+from recovery.test_court import Crashed
 
 
 @asynccontextmanager

@@ -34,6 +34,7 @@ from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.session_driver import SessionDriver
 from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.interaction.status_line import StatusLine
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
@@ -94,6 +95,7 @@ class LineClient:
             look=terminal.look,
             columns=terminal.columns,
         )
+        self._status = StatusLine(self._clock)
         self._footer = Footer(
             self._page,
             self._router,
@@ -101,7 +103,8 @@ class LineClient:
             clock=self._clock,
             interactive=terminal.interactive,
             say=self._screen.say,
-            active=lambda: self._driver.view.doing if self._driver.view.running else None,
+            active=lambda: self._driver.view.running,
+            status=lambda: self._status.words(self._driver.view, terminal.columns - 1),
             mode=lambda: self._driver.view.mode,
             instead=self._picker_prompt,
         )
