@@ -26,7 +26,6 @@ async def passes(person: Person, seconds: float) -> None:
     await person.clock.advance(seconds)
 
 
-@pytest.mark.requirement("D14.1")
 async def test_a_model_that_thinks_for_long_is_seen_to_think() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
@@ -43,7 +42,6 @@ async def test_a_model_that_thinks_for_long_is_seen_to_think() -> None:
         assert person.glass.text.count("thinking") == 1, "it is drawn over itself"
 
 
-@pytest.mark.requirement("D14.1")
 @pytest.mark.parametrize("columns", [44, 80, 100])
 async def test_every_kind_of_work_has_its_words(columns: int) -> None:
     scene = Scene(*PAST)

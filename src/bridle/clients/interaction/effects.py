@@ -76,6 +76,12 @@ class WaitOver(msgspec.Struct, frozen=True):
     envelope: Envelope
 
 
+class ThoughtOver(msgspec.Struct, frozen=True):
+    """The model has thought for so many seconds, and goes on to say or to do something."""
+
+    seconds: float
+
+
 class ShowSessions(msgspec.Struct, frozen=True):
     """Sessions to read; the one a person is in is marked."""
 
@@ -111,6 +117,7 @@ ClientEffect: TypeAlias = (
     | CloseQuestion
     | Waiting
     | WaitOver
+    | ThoughtOver
     | ShowSessions
     | PickSession
     | CopyText

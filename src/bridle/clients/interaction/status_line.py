@@ -9,6 +9,7 @@ from bridle.base.clock import Clock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.cells import fitting, width_of
+from bridle.clients.interaction.plan_lines import current_item
 from bridle.clients.interaction.tally import short_number
 from bridle.clients.interaction.view import SessionView
 
@@ -18,6 +19,8 @@ REFRESH_S: Final = 0.25
 _STOPS: Final = "Ctrl-C stops"
 _LEAST_COLUMNS: Final = 12
 """Less of a command says nothing."""
+_ITEM_COLUMNS: Final = 30
+"""More of an item of the plan is too much beside the rest."""
 
 
 class StatusLine:
@@ -45,6 +48,8 @@ class StatusLine:
                 facts.append(counted(others, "more call"))
         elif tokens := activity.tokens:
             facts.append(f"about {short_number(tokens)} tokens")
+        if item := current_item(view.todos):
+            facts.append(cut(item, _ITEM_COLUMNS))
         if about != self._about:
             self._about, self._since_s = about, self._clock.monotonic()
         time = span_words(self._clock.monotonic() - self._since_s)

@@ -51,6 +51,7 @@ class Story:
         self._started: set[str] = set()
         self._background: dict[str, str] = {}
         self._provider = "the provider"
+        self._todos: tuple[e.Todo, ...] = ()
         self._children: dict[str, Story] = {}
 
     def told(self, envelope: e.Envelope) -> list[str]:
@@ -127,6 +128,8 @@ class Story:
                 return [f"{'stopped' if event.outcome == 'cancelled' else 'ended':<8} {what}"]
             case e.UndoApplied():
                 return self._undone(event)
+            case e.TodosChanged():
+                return self._planned(event)
             case e.Cancelled():
                 return ["stopped"]
             case e.StreamGap():
@@ -148,7 +151,6 @@ class Story:
                 | e.ToolCallProgress()
                 | e.QuestionAsked()
                 | e.QuestionAnswered()
-                | e.TodosChanged()
                 | e.ModelChanged()
                 | e.ModeChanged()
                 | e.GrantAdded()
@@ -207,8 +209,8 @@ class Story:
             return [f"stopped  {what}"]
         if did_not_run(result):
             return [f"not run  {what:<30} {self._why_not(result)}"]
-        if result.call_id in self._background and result.outcome == "ok":
-            return []  # it was said when it started, and still runs
+        if result.outcome == "ok" and (result.call_id in self._background or result.tool == "todo"):
+            return []  # it was said when it started, and still runs; or the plan was told
         if result.call_id in self._typed:
             return [
                 *visible(result.content).splitlines(),
@@ -221,6 +223,16 @@ class Story:
     def _diff(self, result: e.ToolResult) -> list[str]:
         lines = visible(diff_text(result)).splitlines() if self._diffs else []
         return ["    " + line for line in lines if not line.startswith(("---", "+++"))]
+
+    def _planned(self, changed: e.TodosChanged) -> list[str]:
+        """How far the plan is, and what is being done; nothing where it is as it was."""
+        if changed.todos == self._todos:
+            return []
+        from bridle.clients.interaction.plan_lines import current_item, plan_title  # most turns have none
+
+        self._todos = changed.todos
+        item = current_item(changed.todos)
+        return [f"{plan_title(changed.todos):<39} {f'now: {_short(item)}' if item else ''}".rstrip()]
 
     def _undone(self, applied: e.UndoApplied) -> list[str]:
         done = (

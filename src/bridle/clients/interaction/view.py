@@ -47,6 +47,7 @@ class SessionView:
         self.used_in_turn = Tally()
         self.turn_ms = 0.0
         self.activity = Activity()
+        self.todos: tuple[e.Todo, ...] = ()
         self.thought_ms = 0.0
 
     @property
@@ -102,6 +103,7 @@ class SessionView:
     def take(self, envelope: e.Envelope) -> None:
         """One more event. What a child said is none of this."""
         self.last_id = envelope.id or self.last_id
+        self.thought_ms = 0.0
         if not e.concerns(envelope):
             return
         self.contents.take(envelope.event)
@@ -144,6 +146,8 @@ class SessionView:
                 self._typed_calls.add(call)
             case e.ToolResult(call_id=call):
                 self._typed_calls.discard(call)
+            case e.TodosChanged(todos=todos):
+                self.todos = todos
             case e.GrantAdded(grant_id=grant) as added:
                 self.grants[grant] = added
             case e.GrantRevoked(grant_id=grant):

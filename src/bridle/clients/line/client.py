@@ -26,6 +26,7 @@ from bridle.clients.interaction.effects import (
     SessionReady,
     ShowEvent,
     ShowSessions,
+    ThoughtOver,
     Waiting,
     WaitOver,
 )
@@ -34,7 +35,7 @@ from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.session_driver import SessionDriver
 from bridle.clients.interaction.start_info import StartInfo
-from bridle.clients.interaction.status_line import StatusLine
+from bridle.clients.interaction.status_line import StatusLine, span_words
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
@@ -154,6 +155,8 @@ class LineClient:
                 self._wait(envelope, seconds)
             case WaitOver(envelope=envelope):
                 self._stop_waiting(envelope)
+            case ThoughtOver(seconds=seconds):
+                self._screen.say(f"thought {span_words(seconds)}", style="faint")
             case SessionReady(back=back):
                 self._begin(back)
             case EnterSession():

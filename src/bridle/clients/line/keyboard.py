@@ -13,7 +13,7 @@ from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Send, Wish, WishName, cleared, rewritten, text_of
-from bridle.clients.interaction.intents import ChooseSession, NextMode, StopTurn
+from bridle.clients.interaction.intents import ChooseSession, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.key_router import KeyMeaning, KeyRouter
 from bridle.clients.interaction.keys import Key, Press, Text
 from bridle.clients.interaction.picker import Deed, Gone, Listed, Picked, Picker
@@ -162,6 +162,8 @@ class Keyboard:
                 self._complete()
             case "mode":
                 self._driver.handle(NextMode())
+            case "thinking":
+                self._driver.handle(RunCommand("thinking"))
 
     def _leave_politely(self) -> None:
         """Ctrl-D: leaves at once where nothing runs."""

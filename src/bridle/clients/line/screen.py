@@ -13,6 +13,7 @@ from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
 from bridle.clients.interaction.effects import SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.event_rows import event_rows, turn_words
+from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.question_card import Row, RowStyle
 from bridle.clients.interaction.start_info import StartInfo, StartLine, start_lines, start_title
 from bridle.clients.interaction.story import Story
@@ -132,6 +133,9 @@ class Screen:
                 return
             case e.TurnEnded():
                 self._turn_ended(event)
+            case e.TodosChanged():
+                self._plan(envelope, event.todos)
+                return
             case e.Degraded():
                 self.degraded(event)
                 return
@@ -203,6 +207,14 @@ class Screen:
         for line in self._story.lines(event):
             self._said.add(event.message)
             self.say(line if line.endswith(kept) else line + kept, indent="  ")
+
+    def _plan(self, envelope: e.Envelope, todos: tuple[e.Todo, ...]) -> None:
+        """The checklist, where it is another than the last."""
+        if self._story.told(envelope):
+            self._end_text()
+            self.say(plan_title(todos))
+            for row in plan_rows(todos, spoken=self._look.reader):
+                self.say(f"  {row.text}", style=row.style, indent="    ")
 
     def _turn_ended(self, event: e.TurnEnded) -> None:
         self._end_text()
