@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -10,14 +10,17 @@ from bridle.base.token_estimate import estimated_tokens
 from bridle.clients.interaction.story import describe_call
 from bridle.protocol import events as e
 
+_KEPT_CHARACTERS: Final = 4096
+
 Phase: TypeAlias = Literal["working", "thinking", "writing", "summarising", "running"]
 
 
 class RunningCall(msgspec.Struct):
-    """A call between its start and its result. `lines` is how many it has printed so far."""
+    """A call between its start and its result. `lines` is how many it has printed so far, `printed` the end of them."""
 
     what: str
     lines: int = 0
+    printed: str = ""
 
 
 class Activity:
@@ -53,6 +56,11 @@ class Activity:
         return "writing" if self._text else "thinking"
 
     @property
+    def printed(self) -> str:
+        """The end of what the call that runs has printed."""
+        return next((call.printed for call in self.calls.values()), "")
+
+    @property
     def tokens(self) -> int:
         """About how many came of the answer or the thought that is coming; 0 where none did."""
         parts = self._text or (self._thought if self._thought_since_ms is not None else ())
@@ -80,8 +88,11 @@ class Activity:
                 self._answering = self.summarising = False
             case e.ToolCallStarted(call_id=call, tool=tool, input=given):
                 self.calls[call] = RunningCall(describe_call(tool, given))
-            case e.ToolCallProgress(call_id=call, lines=lines) if call in self.calls:
-                self.calls[call].lines = lines
+            case e.ToolCallProgress(call_id=call, text=text, lines=lines) if call in self.calls:
+                running = self.calls[call]
+                running.lines = lines
+                running.printed = (running.printed + text)[-_KEPT_CHARACTERS:]
+                return 0
             case e.ToolResult(call_id=call):
                 self.calls.pop(call, None)
             case e.Notice(reason="Compacting"):

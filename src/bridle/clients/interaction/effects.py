@@ -94,6 +94,12 @@ class PickSession(msgspec.Struct, frozen=True):
     sessions: tuple[Listed, ...] | None = None
 
 
+class OpenText(msgspec.Struct, frozen=True):
+    """A text to read by itself, as a program printed it: none of it may be obeyed."""
+
+    text: str
+
+
 class CopyText(msgspec.Struct, frozen=True):
     """A text for the clipboard."""
 
@@ -120,6 +126,7 @@ ClientEffect: TypeAlias = (
     | ThoughtOver
     | ShowSessions
     | PickSession
+    | OpenText
     | CopyText
 )
 """What a client performs itself, on whatever it has in place of a page."""

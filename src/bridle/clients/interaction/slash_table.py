@@ -30,6 +30,7 @@ Local: TypeAlias = Literal[
     "permissions",
     "queue",
     "todos",
+    "output",
     "thinking",
     "jobs",
     "context",
@@ -41,7 +42,7 @@ Local: TypeAlias = Literal[
     "quit",
 ]
 Deed: TypeAlias = Literal[
-    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote"
+    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote", "output"
 ]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -66,6 +67,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ),
     ("queue", ("queue",), "what waits for the running turn"),
     ("todos", ("todos",), "the plan of the model, as a checklist"),
+    ("output", ("output",), "what the last command printed; /output 2 the one before, or CALL"),
     ("thinking", ("thinking",), "what the model thought last, as far as it told"),
     ("jobs", ("jobs",), "commands that run in the background"),
     ("context", ("context",), "what the model is sent, and how large it is"),
@@ -135,7 +137,7 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return CancelTurn(session=session) if view.running else Lines(("No turn is running.",))
         case "clear" | "resume" if view.running:
             return Lines((busy_words(f"/{name}", view),))
-        case "clear" | "resume" | "copy" | "export" | "quit":
+        case "clear" | "resume" | "copy" | "export" | "output" | "quit":
             return Do(command, arguments)
         case "sessions":
             return _sessions(arguments, now)

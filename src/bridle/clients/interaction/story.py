@@ -24,8 +24,8 @@ REASON_WIDTH = 120
 class Story:
     """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them.
 
-    What a command printed is shown only if a person typed it: the model's own are for the model. `hint` says where to
-    see what a compaction dropped; `undo` and `redo` are what one types here for either.
+    What a command printed is told whole if a person typed it; of the model's own, `outputs` tells a little. `hint` says
+    where to see what a compaction dropped; `undo` and `redo` are what one types here for either.
     """
 
     def __init__(
@@ -33,11 +33,13 @@ class Story:
         *,
         diffs: bool = False,
         words: bool = False,
+        outputs: bool = False,
         hint: str = "",
         undo: str = "/undo",
         redo: str = "/redo",
     ) -> None:
         self._diffs = diffs
+        self._outputs = outputs
         self._words = words
         self._hint = hint
         self._undo = undo
@@ -62,7 +64,9 @@ class Story:
             return self.lines(envelope.event)
         child = self._children.get(envelope.invocation)
         if child is None:
-            child = self._children[envelope.invocation] = Story(diffs=self._diffs, hint=self._hint)
+            child = self._children[envelope.invocation] = Story(
+                diffs=self._diffs, outputs=self._outputs, hint=self._hint
+            )
         path = visible(" > ".join(envelope.agent_path), newlines=False)
         return [f"{path}: {line}" for line in child.lines(envelope.event)]
 
@@ -218,7 +222,24 @@ class Story:
             ]
         facts = [*_facts(result), *filter(None, (self._allowed.pop(result.call_id, ""),))]
         line = f"ran      {what:<30} {'   '.join(facts)}".rstrip()
-        return [line, *self._diff(result)]
+        return [line, *self._diff(result), *self._output(result)]
+
+    def excerpt(self, result: e.ToolResult, *, more: str = "") -> list[str]:
+        """A little of what a command printed, as it was printed; nothing where all of it was told, or none."""
+        told = result.call_id in self._typed or result.call_id in self._background
+        if result.tool != "bash" or told or did_not_run(result) or result.outcome not in _ENDED:
+            return []
+        from bridle.clients.interaction.output_excerpt import excerpt  # when the first command has run
+
+        return excerpt(result, more=more)
+
+    def _output(self, result: e.ToolResult) -> list[str]:
+        lines = self.excerpt(result) if self._outputs else []
+        if not lines:
+            return []
+        from bridle.clients.interaction.output_excerpt import plain_line
+
+        return [f"    {plain_line(line)}" for line in lines]
 
     def _diff(self, result: e.ToolResult) -> list[str]:
         lines = visible(diff_text(result)).splitlines() if self._diffs else []
@@ -276,6 +297,7 @@ _VERBS = {
     "ask_user": "ask",
     "web_fetch": "fetch",
 }
+_ENDED = frozenset({"ok", "error", "timeout"})
 _NEVER_RAN = frozenset({"UnknownTool", "InvalidInput", "CannotStart"})
 
 

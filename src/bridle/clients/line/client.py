@@ -19,6 +19,7 @@ from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
     EnterSession,
+    OpenText,
     PickSession,
     PutQuestion,
     RememberPrompt,
@@ -31,6 +32,7 @@ from bridle.clients.interaction.effects import (
     WaitOver,
 )
 from bridle.clients.interaction.key_router import KeyRouter
+from bridle.clients.interaction.output_excerpt import last_lines
 from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.session_driver import SessionDriver
@@ -105,7 +107,7 @@ class LineClient:
             interactive=terminal.interactive,
             say=self._screen.say,
             active=lambda: self._driver.view.running,
-            status=lambda: self._status.words(self._driver.view, terminal.columns - 1),
+            status=self._status_rows,
             mode=lambda: self._driver.view.mode,
             instead=self._picker_prompt,
         )
@@ -166,6 +168,8 @@ class LineClient:
                     self._screen.say(line)
             case PickSession(sessions=sessions):
                 self._pick(sessions)
+            case OpenText(text=text):
+                self._open(text)
             case CopyText(text=text):
                 self._copy(text)
             case _:
@@ -247,8 +251,19 @@ class LineClient:
             sessions = ()
         self._keyboard.pick(sessions)
 
+    def _status_rows(self) -> list[str]:
+        """The last lines of a command that runs, and what is under way."""
+        view = self._driver.view
+        words = self._status.words(view, self._terminal.columns - 1)
+        return [*last_lines(view.activity.printed), *([words] if words else [])]
+
     def _picker_prompt(self) -> Prompt | None:
         return self._keyboard.picker_prompt()
+
+    def _open(self, text: str) -> None:
+        """A text in the person's pager, or on the page where there is none."""
+        if not self._keyboard.open_in_pager(self._screen.terminal_text(text)):
+            self._screen.output(text)
 
     def _copy(self, text: str) -> None:
         if self._terminal.copy(text):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from bridle.base.clock import Clock, Timer
@@ -22,7 +22,7 @@ STILL_WORKING_S: Final = 30.0
 class Footer:
     """Draws the line that has the keyboard. `say` prints a line, where a hint cannot be taken away again.
 
-    `active` says whether anything is under way, and `status` what, in one row; it is asked at most four times a second.
+    `active` says whether anything is under way, and `status` what, in rows; it is asked at most four times a second.
     `mode` is named before the mark while it is not the usual one; `instead` is a prompt that has taken the place of
     that line. Where nobody types (`interactive`) there is none.
     """
@@ -37,7 +37,7 @@ class Footer:
         interactive: bool,
         say: Callable[[str], None],
         active: Callable[[], bool],
-        status: Callable[[], str],
+        status: Callable[[], Sequence[str]],
         mode: Callable[[], str] = lambda: "default",
         instead: Callable[[], Prompt | None] = lambda: None,
     ) -> None:
@@ -56,7 +56,7 @@ class Footer:
         self._working_timer: Timer | None = None
         self._countdown = ""
         self._countdown_timer: Timer | None = None
-        self._status = ""
+        self._status: Sequence[str] = ()
         self._status_s = float("-inf")
         self._status_timer: Timer | None = None
         self._closed = not interactive
@@ -161,7 +161,7 @@ class Footer:
         A wait that is counted down, or a hint, has its place meanwhile.
         """
         if not self._look.moves or not self._active():
-            self._status = ""
+            self._status = ()
             self._status_s = float("-inf")
             return ()
         now_s = self._clock.monotonic()
@@ -171,7 +171,9 @@ class Footer:
             self._status_timer = self._clock.call_later(
                 self._status_s + REFRESH_S - now_s, self._status_is_due
             )
-        return (Ink(self._status, FAINT),) if self._status and not self._countdown and not self._hint else ()
+        if self._countdown or self._hint:
+            return ()
+        return tuple(Ink(row, FAINT) for row in self._status)
 
     def _status_is_due(self) -> None:
         self._status_timer = None
