@@ -288,7 +288,7 @@ def test_leaving_ends_what_was_started_and_says_the_way_back(
         person.sees(READY)
         assert person.modes != person.modes_found
         person.types("start it\r")
-        person.sees("running  exec 9")
+        person.sees("running exec 9")
         assert command.has_begun()
         short = leaves(person)
         assert 'Saved as "start it".' in person.text
@@ -317,7 +317,7 @@ def test_sigterm_restores_the_terminal_and_ends_what_runs(
     place: Place, life: SignOfLife, command: LongCommand
 ) -> None:
     with sitting(place, "-y", "-m", command.model, "start it now") as person:
-        person.sees("running  exec 9")
+        person.sees("running exec 9")
         assert command.has_begun()
         person.process.send_signal(signal.SIGTERM)
         assert person.ends() == 128 + signal.SIGTERM
@@ -330,7 +330,7 @@ def test_a_terminal_that_goes_away_ends_everything(
     place: Place, life: SignOfLife, command: LongCommand
 ) -> None:
     with sitting(place, "-y", "-m", command.model, "start it now") as person:
-        person.sees("running  exec 9")
+        person.sees("running exec 9")
         assert command.has_begun()
         person.hangs_up()
         assert person.process.wait(TIMEOUT_S) == 128 + signal.SIGHUP

@@ -120,7 +120,7 @@ def _end_of(path: str, columns: int) -> str:
 
 def _show(store: SessionStore, text: str) -> int:
     row = store.find(text)
-    story = Story(diffs=True)
+    story = Story(diffs=True, outputs=True)
     lines = [
         f"{row.id}   {visible(row.title or '', newlines=False)}",
         f"in {visible(row.cwd, newlines=False)}",

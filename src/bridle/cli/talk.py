@@ -216,6 +216,11 @@ def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
 
         return await edited(text, state, env)
 
+    async def page(text: str) -> None:
+        from bridle.cli.pager import open_pager
+
+        await open_pager(text, state, env)
+
     def save(path: str, text: str) -> str:
         from bridle.cli.drafts import save_new
 
@@ -244,6 +249,7 @@ def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
         is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
         paths=paths,
         edit=edit,
+        page=page,
         save=save,
         promote=promote,
     )

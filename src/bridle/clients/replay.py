@@ -41,7 +41,7 @@ def frames(envelopes: Iterable[e.Envelope], *, pace: float = 1.0) -> Iterator[Fr
 
 class _Replay:
     def __init__(self) -> None:
-        self._story = Story(diffs=True)
+        self._story = Story(diffs=True, outputs=True)
         self._in_line = False
         self._gone = 0
 

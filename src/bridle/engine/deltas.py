@@ -112,11 +112,13 @@ class ProgressWriter:
         self._clock = clock
         self._call_id = call_id
         self._pending = ""
+        self._lines = 0
         self._last_s = clock.monotonic()
         self._timer: Timer | None = None
 
     def write(self, text: str) -> None:
         self._pending = (self._pending + text)[-MAX_CHARACTERS:]
+        self._lines += text.count("\n")
         wait_s = self._last_s + MIN_GAP_S - self._clock.monotonic()
         if wait_s <= 0:
             self._show()
@@ -132,5 +134,5 @@ class ProgressWriter:
     def _show(self) -> None:
         self.stop()
         self._last_s = self._clock.monotonic()
-        self._journal.show(ToolCallProgress(call_id=self._call_id, text=self._pending))
+        self._journal.show(ToolCallProgress(call_id=self._call_id, text=self._pending, lines=self._lines))
         self._pending = ""

@@ -499,8 +499,11 @@ class CustomEvent(Event, frozen=True):
 
 
 class ToolCallProgress(Event, frozen=True):
+    """What a call has printed since the last of these; of a flood, the end. `lines` counts all of them so far."""
+
     call_id: str
     text: str
+    lines: int = 0
 
 
 class StreamGap(Event, frozen=True):

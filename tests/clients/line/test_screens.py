@@ -109,10 +109,14 @@ async def seen(scene: Scene, columns: int, *events: e.AnyEvent, until: str, look
 
 
 async def settled(person: Person) -> None:
-    """The prompt stands alone on the last line."""
-    await person.waits(
-        lambda: person.glass.text.endswith((f"\n{MARK.strip()}\n", "Answer:\n")), "an empty prompt"
-    )
+    """The prompt stands alone on the last line, and nothing is said to be under way above it."""
+
+    def alone() -> bool:
+        *_, above, last = person.glass.text.splitlines()
+        rests = not above.startswith(("working", "thinking", "writing", "running", "summarising"))
+        return rests and last in (MARK.strip(), "Answer:")
+
+    await person.waits(alone, "an empty prompt")
 
 
 @pytest.mark.parametrize("columns", [44, 100])

@@ -85,7 +85,9 @@ def typed(text: str, *, steer: bool = False) -> Send:
     return Send(text, visible(text), tuple(text), steer)
 
 
-WishName: TypeAlias = Literal["interrupt", "leave", "suspend", "redraw", "edit", "complete", "mode"]
+WishName: TypeAlias = Literal[
+    "interrupt", "leave", "suspend", "redraw", "edit", "complete", "mode", "thinking"
+]
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -179,6 +181,8 @@ def press(state: Composer, key: Key) -> tuple[Composer, Effect]:
             return state, Wish("redraw")
         case Press(name="ctrl-g"):
             return state, Wish("edit")
+        case Press(name="ctrl-o"):
+            return state, Wish("thinking")
         case Press(name="ctrl-x"):
             return _with(state, half_key=True), None
         case Press(name="ctrl-r"):

@@ -22,6 +22,7 @@ from bridle.clients.interaction.effects import (
     SayWords,
     SessionReady,
     ShowEvent,
+    ThoughtOver,
     Waiting,
     WaitOver,
 )
@@ -37,6 +38,8 @@ from bridle.protocol.errors import BridleError, sentence
 
 COUNTED_MS: Final = 1000
 """A shorter wait is over before anybody has read how long it is."""
+THOUGHT_MS: Final = 1000
+"""A shorter thought is not worth a line."""
 MARK: Final = "\u203a "
 """What stands before a person's own words."""
 
@@ -86,6 +89,8 @@ class Controller:
         if self._waiting is not None and envelope.id is not None:
             waiting, self._waiting = self._waiting, None
             return (WaitOver(waiting), *self._shown(envelope))
+        if view.thought_ms >= THOUGHT_MS:
+            return (ThoughtOver(view.thought_ms / 1000), *self._shown(envelope))
         return self._shown(envelope)
 
     def _take_past(self, envelope: e.Envelope) -> Sequence[Effect]:

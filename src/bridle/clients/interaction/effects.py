@@ -76,6 +76,12 @@ class WaitOver(msgspec.Struct, frozen=True):
     envelope: Envelope
 
 
+class ThoughtOver(msgspec.Struct, frozen=True):
+    """The model has thought for so many seconds, and goes on to say or to do something."""
+
+    seconds: float
+
+
 class ShowSessions(msgspec.Struct, frozen=True):
     """Sessions to read; the one a person is in is marked."""
 
@@ -86,6 +92,12 @@ class PickSession(msgspec.Struct, frozen=True):
     """Sessions to choose from, or none where words have said why. None: the list is on its way."""
 
     sessions: tuple[Listed, ...] | None = None
+
+
+class OpenText(msgspec.Struct, frozen=True):
+    """A text to read by itself, as a program printed it: none of it may be obeyed."""
+
+    text: str
 
 
 class CopyText(msgspec.Struct, frozen=True):
@@ -111,8 +123,10 @@ ClientEffect: TypeAlias = (
     | CloseQuestion
     | Waiting
     | WaitOver
+    | ThoughtOver
     | ShowSessions
     | PickSession
+    | OpenText
     | CopyText
 )
 """What a client performs itself, on whatever it has in place of a page."""

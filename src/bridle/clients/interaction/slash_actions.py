@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.effects import SayWords, ShowSessions
+from bridle.clients.interaction.effects import OpenText, SayWords, ShowSessions
 from bridle.clients.interaction.picker import Listed, listed
 from bridle.clients.interaction.slash_table import Deed, grant_words
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol.commands import BranchSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.protocol.events import Envelope
+from bridle.protocol.events import Envelope, ToolResult
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
 
 
@@ -27,7 +27,7 @@ class SlashActions:
         connection: Connection,
         services: ClientServices,
         *,
-        perform: Callable[[SayWords | ShowSessions], None],
+        perform: Callable[[SayWords | ShowSessions | OpenText], None],
     ) -> None:
         self._connection = connection
         self._services = services
@@ -43,6 +43,8 @@ class SlashActions:
                 await self._export(session, view, words)
             case "promote":
                 self._promote(view, words)
+            case "output":
+                await self._output(session, view, words)
             case "pin":
                 await self._pin(session, pinned=words != "off")
             case "branch":
@@ -114,14 +116,38 @@ class SlashActions:
         save = self._services.save
         if save is None:
             raise CommandRefused("NotSupported", what="/export")
-        last, past = view.last_id, list[Envelope]()
-        async for envelope in self._connection.events(session):
-            past.append(envelope)
-            if envelope.id is not None and envelope.id >= last:
-                break
+        past = [envelope async for envelope in self._past(session, view)]
         name = path or f"bridle-{await self.short_id(session)}.md"
         written = save(name, transcript(view.title, past, path=name))
         self._say(f"Written: {visible(written, newlines=False)}")
+
+    async def _past(self, session: str, view: SessionView) -> AsyncIterator[Envelope]:
+        """Everything that happened until now."""
+        last = view.last_id
+        async for envelope in self._connection.events(session):
+            yield envelope
+            if envelope.id is not None and envelope.id >= last:
+                break
+
+    async def _output(self, session: str, view: SessionView, which: str) -> None:
+        """Opens what a command printed: the last one, the last but so many, or the one of a call."""
+        results = [
+            envelope.event
+            async for envelope in self._past(session, view)
+            if isinstance(envelope.event, ToolResult) and envelope.event.tool == "bash"
+        ]
+        wanted = which.removeprefix("output:")
+        if wanted and not wanted.isdecimal():
+            results = [result for result in results if result.call_id.startswith(wanted)]
+        back = int(wanted) if wanted.isdecimal() else 1
+        if not 1 <= back <= len(results):
+            self._say(
+                "No such output. /output shows that of the last command, /output 2 that of the one before."
+            )
+        elif not results[-back].content.strip():
+            self._say("That command printed nothing.")
+        else:
+            self._perform(OpenText(results[-back].content))
 
     async def _list_sessions(self, current: str) -> None:
         sessions = await self._listed(current)

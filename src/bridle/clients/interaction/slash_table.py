@@ -8,6 +8,7 @@ import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.tally import money_words, token_words
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.interaction.word_completion import closest
@@ -28,6 +29,9 @@ Local: TypeAlias = Literal[
     "plan",
     "permissions",
     "queue",
+    "todos",
+    "output",
+    "thinking",
     "jobs",
     "context",
     "cost",
@@ -38,7 +42,7 @@ Local: TypeAlias = Literal[
     "quit",
 ]
 Deed: TypeAlias = Literal[
-    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote"
+    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote", "output"
 ]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -62,6 +66,9 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
         "what is allowed without asking; /permissions revoke or promote NUMBER",
     ),
     ("queue", ("queue",), "what waits for the running turn"),
+    ("todos", ("todos",), "the plan of the model, as a checklist"),
+    ("output", ("output",), "what the last command printed; /output 2 the one before, or CALL"),
+    ("thinking", ("thinking",), "what the model thought last, as far as it told"),
     ("jobs", ("jobs",), "commands that run in the background"),
     ("context", ("context",), "what the model is sent, and how large it is"),
     ("cost", ("cost",), "what this session has used"),
@@ -81,6 +88,7 @@ _KEYS: Final = (
     "Up, Down   earlier prompts",
     "Ctrl-R     search earlier prompts",
     "Ctrl-G     write in your editor, also Ctrl-X Ctrl-E",
+    "Ctrl-O     what the model thought last",
     "Ctrl-L     draw the line again",
     "Ctrl-Z     suspend; fg comes back",
     "Ctrl-C     stop the turn; twice within 2 s leaves",
@@ -129,7 +137,7 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return CancelTurn(session=session) if view.running else Lines(("No turn is running.",))
         case "clear" | "resume" if view.running:
             return Lines((busy_words(f"/{name}", view),))
-        case "clear" | "resume" | "copy" | "export" | "quit":
+        case "clear" | "resume" | "copy" | "export" | "output" | "quit":
             return Do(command, arguments)
         case "sessions":
             return _sessions(arguments, now)
@@ -145,6 +153,13 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return _permissions(arguments, view, session)
         case "queue":
             return Lines(tuple(view.queued) or ("Nothing is queued.",))
+        case "todos":
+            return Lines(_todos(view), " " * 4)
+        case "thinking":
+            thought = visible(view.activity.thought).splitlines()
+            return Lines(
+                tuple(f"  {line}" for line in thought) or ("Nothing was told of what the model thought.",)
+            )
         case "jobs":
             running = tuple(visible(job, newlines=False) for job in view.jobs.values())
             return Lines(running or ("No command runs in the background.",))
@@ -256,6 +271,12 @@ def grant_words(grant: GrantAdded) -> str:
     arguments = f" {KEY_COVERS}" if grant.match == "key" else ""
     until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
     return f"{what}{arguments}, {until}"
+
+
+def _todos(view: SessionView) -> tuple[str, ...]:
+    if not view.todos:
+        return ("The model has made no plan in this session.",)
+    return (plan_title(view.todos), *(f"  {row.text}" for row in plan_rows(view.todos, whole=True)))
 
 
 def _cost(now: SlashContext) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ REASON_WIDTH = 120
 class Story:
     """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them.
 
-    What a command printed is shown only if a person typed it: the model's own are for the model. `hint` says where to
-    see what a compaction dropped; `undo` and `redo` are what one types here for either.
+    What a command printed is told whole if a person typed it; of the model's own, `outputs` tells a little. `hint` says
+    where to see what a compaction dropped; `undo` and `redo` are what one types here for either.
     """
 
     def __init__(
@@ -33,11 +33,13 @@ class Story:
         *,
         diffs: bool = False,
         words: bool = False,
+        outputs: bool = False,
         hint: str = "",
         undo: str = "/undo",
         redo: str = "/redo",
     ) -> None:
         self._diffs = diffs
+        self._outputs = outputs
         self._words = words
         self._hint = hint
         self._undo = undo
@@ -51,6 +53,7 @@ class Story:
         self._started: set[str] = set()
         self._background: dict[str, str] = {}
         self._provider = "the provider"
+        self._todos: tuple[e.Todo, ...] = ()
         self._children: dict[str, Story] = {}
 
     def told(self, envelope: e.Envelope) -> list[str]:
@@ -61,7 +64,9 @@ class Story:
             return self.lines(envelope.event)
         child = self._children.get(envelope.invocation)
         if child is None:
-            child = self._children[envelope.invocation] = Story(diffs=self._diffs, hint=self._hint)
+            child = self._children[envelope.invocation] = Story(
+                diffs=self._diffs, outputs=self._outputs, hint=self._hint
+            )
         path = visible(" > ".join(envelope.agent_path), newlines=False)
         return [f"{path}: {line}" for line in child.lines(envelope.event)]
 
@@ -127,6 +132,8 @@ class Story:
                 return [f"{'stopped' if event.outcome == 'cancelled' else 'ended':<8} {what}"]
             case e.UndoApplied():
                 return self._undone(event)
+            case e.TodosChanged():
+                return self._planned(event)
             case e.Cancelled():
                 return ["stopped"]
             case e.StreamGap():
@@ -148,7 +155,6 @@ class Story:
                 | e.ToolCallProgress()
                 | e.QuestionAsked()
                 | e.QuestionAnswered()
-                | e.TodosChanged()
                 | e.ModelChanged()
                 | e.ModeChanged()
                 | e.GrantAdded()
@@ -208,8 +214,8 @@ class Story:
             return [f"stopped  {what}"]
         if did_not_run(result):
             return [f"not run  {what:<30} {self._why_not(result, given)}"]
-        if result.call_id in self._background and result.outcome == "ok":
-            return []  # it was said when it started, and still runs
+        if result.outcome == "ok" and (result.call_id in self._background or result.tool == "todo"):
+            return []  # it was said when it started, and still runs; or the plan was told
         if result.call_id in self._typed:
             return [
                 *visible(result.content).splitlines(),
@@ -217,11 +223,38 @@ class Story:
             ]
         facts = [*_facts(result), *filter(None, (self._allowed.pop(result.call_id, ""),))]
         line = f"ran      {what:<30} {'   '.join(facts)}".rstrip()
-        return [line, *self._diff(result)]
+        return [line, *self._diff(result), *self._output(result)]
+
+    def excerpt(self, result: e.ToolResult, *, more: str = "") -> list[str]:
+        """A little of what a command printed, as it was printed; nothing where all of it was told, or none."""
+        told = result.call_id in self._typed or result.call_id in self._background
+        if result.tool != "bash" or told or did_not_run(result) or result.outcome not in _ENDED:
+            return []
+        from bridle.clients.interaction.output_excerpt import excerpt  # when the first command has run
+
+        return excerpt(result, more=more)
+
+    def _output(self, result: e.ToolResult) -> list[str]:
+        lines = self.excerpt(result) if self._outputs else []
+        if not lines:
+            return []
+        from bridle.clients.interaction.output_excerpt import plain_line
+
+        return [f"    {plain_line(line)}" for line in lines]
 
     def _diff(self, result: e.ToolResult) -> list[str]:
         lines = visible(diff_text(result)).splitlines() if self._diffs else []
         return ["    " + line for at, line in enumerate(lines) if not _is_heading(lines, at)]
+
+    def _planned(self, changed: e.TodosChanged) -> list[str]:
+        """How far the plan is, and what is being done; nothing where it is as it was."""
+        if changed.todos == self._todos:
+            return []
+        from bridle.clients.interaction.plan_lines import current_item, plan_title  # most turns have none
+
+        self._todos = changed.todos
+        item = current_item(changed.todos)
+        return [f"{plan_title(changed.todos):<39} {f'now: {_short(item)}' if item else ''}".rstrip()]
 
     def _undone(self, applied: e.UndoApplied) -> list[str]:
         done = (
@@ -268,6 +301,7 @@ _VERBS = {
 }
 _PLAIN = frozenset(" ./:=@%+,_-")
 """Beside letters and digits, what a rule takes as it stands: no wildcard, nothing a shell reads."""
+_ENDED = frozenset({"ok", "error", "timeout"})
 _NEVER_RAN = frozenset({"UnknownTool", "InvalidInput", "CannotStart"})
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bridle.base.visible import visible
+from bridle.clients.interaction.activity import Activity
 from bridle.clients.interaction.context_parts import Contents
-from bridle.clients.interaction.story import describe_call
 from bridle.clients.interaction.tally import Tally
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnyCommand, SendInput
@@ -19,7 +19,8 @@ class SessionView:
     """The fold. `client` is our own id; nothing here is shown by itself.
 
     `model` is the one chosen, `asked` the one that answered last. `used` is what the session came to, `used_in_turn`
-    and `turn_ms` what the turn did; `doing` is the call that runs.
+    and `turn_ms` what the turn did; `activity` is what is under way. `thought_ms` is how long the model thought, right
+    after the event that ended its thought; 0 after any other.
     """
 
     def __init__(self, client: str) -> None:
@@ -30,7 +31,6 @@ class SessionView:
         self._in_turn = False
         self._sending: list[tuple[str, bool]] = []
         self._typed_calls: set[str] = set()
-        self._compacting = False
         self.title = ""
         self.model = ""
         self.asked = ""
@@ -46,18 +46,23 @@ class SessionView:
         self.used = Tally()
         self.used_in_turn = Tally()
         self.turn_ms = 0.0
-        self.doing = ""
-        self._answer: list[str] = []
+        self.activity = Activity()
+        self.todos: tuple[e.Todo, ...] = ()
+        self.thought_ms = 0.0
 
     @property
     def answer(self) -> str:
         """What the model said last, as it wrote it."""
-        return "".join(self._answer)
+        return self.activity.text
 
     @property
     def running(self) -> bool:
         """Whether a turn runs, or input is on its way that will start one, or a command the person typed."""
-        return self._in_turn or self._compacting or bool(self._waiting or self._sending or self._typed_calls)
+        return (
+            self._in_turn
+            or self.activity.summarising
+            or bool(self._waiting or self._sending or self._typed_calls)
+        )
 
     @property
     def in_turn(self) -> bool:
@@ -98,12 +103,14 @@ class SessionView:
     def take(self, envelope: e.Envelope) -> None:
         """One more event. What a child said is none of this."""
         self.last_id = envelope.id or self.last_id
+        self.thought_ms = 0.0
         if not e.concerns(envelope):
             return
         self.contents.take(envelope.event)
+        self.thought_ms = self.activity.take(envelope)
         match envelope.event:
-            case e.TextDelta(text=text):
-                self._answer.append(text)
+            case e.TextDelta():
+                pass
             case e.SessionCreated(mode=mode) as created:
                 self.mode = mode
                 self.created = created
@@ -117,7 +124,6 @@ class SessionView:
                 self.model = f"{changed.provider}:{changed.model}"
             case e.StepStarted(provider=provider, model=model):
                 self.asked = f"{provider}:{model}"
-                self._answer.clear()
             case e.CostIncremented() as cost:
                 self.used.add(cost)
                 self.used_in_turn.add(cost)
@@ -135,19 +141,13 @@ class SessionView:
                 self.turns += 1
                 self.used_in_turn = Tally()
             case e.TurnEnded():
-                self._in_turn = self._compacting = False
-                self.doing = ""
-            case e.Notice(reason="Compacting"):
-                self._compacting = True
-            case e.Compacted() | e.Cancelled() | e.Notice(reason="EngineFault"):
-                self._compacting = False
+                self._in_turn = False
             case e.ToolCallRequested(step=0, call_id=call):
                 self._typed_calls.add(call)
-            case e.ToolCallStarted(tool=tool, input=given):
-                self.doing = describe_call(tool, given)
             case e.ToolResult(call_id=call):
                 self._typed_calls.discard(call)
-                self.doing = ""
+            case e.TodosChanged(todos=todos):
+                self.todos = todos
             case e.GrantAdded(grant_id=grant) as added:
                 self.grants[grant] = added
             case e.GrantRevoked(grant_id=grant):
@@ -162,8 +162,7 @@ class SessionView:
     def _begin_run(self) -> None:
         """The session is opened again: what lived only as long as the program that had it before is gone."""
         self._typed_calls.clear()
-        self._compacting = False
-        self.doing = ""
+        self.activity.stop()
         self.jobs.clear()
         self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 

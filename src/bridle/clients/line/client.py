@@ -19,6 +19,7 @@ from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
     EnterSession,
+    OpenText,
     PickSession,
     PutQuestion,
     RememberPrompt,
@@ -26,14 +27,17 @@ from bridle.clients.interaction.effects import (
     SessionReady,
     ShowEvent,
     ShowSessions,
+    ThoughtOver,
     Waiting,
     WaitOver,
 )
 from bridle.clients.interaction.key_router import KeyRouter
+from bridle.clients.interaction.output_excerpt import last_lines
 from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.session_driver import SessionDriver
 from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.interaction.status_line import StatusLine, span_words
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
@@ -94,6 +98,7 @@ class LineClient:
             look=terminal.look,
             columns=terminal.columns,
         )
+        self._status = StatusLine(self._clock)
         self._footer = Footer(
             self._page,
             self._router,
@@ -101,7 +106,8 @@ class LineClient:
             clock=self._clock,
             interactive=terminal.interactive,
             say=self._screen.say,
-            active=lambda: self._driver.view.doing if self._driver.view.running else None,
+            active=lambda: self._driver.view.running,
+            status=self._status_rows,
             mode=lambda: self._driver.view.mode,
             instead=self._picker_prompt,
         )
@@ -151,6 +157,8 @@ class LineClient:
                 self._wait(envelope, seconds)
             case WaitOver(envelope=envelope):
                 self._stop_waiting(envelope)
+            case ThoughtOver(seconds=seconds):
+                self._screen.say(f"thought {span_words(seconds)}", style="faint")
             case SessionReady(back=back):
                 self._begin(back)
             case EnterSession():
@@ -160,6 +168,8 @@ class LineClient:
                     self._screen.say(line)
             case PickSession(sessions=sessions):
                 self._pick(sessions)
+            case OpenText(text=text):
+                self._open(text)
             case CopyText(text=text):
                 self._copy(text)
             case _:
@@ -241,8 +251,19 @@ class LineClient:
             sessions = ()
         self._keyboard.pick(sessions)
 
+    def _status_rows(self) -> list[str]:
+        """The last lines of a command that runs, and what is under way."""
+        view = self._driver.view
+        words = self._status.words(view, self._terminal.columns - 1)
+        return [*last_lines(view.activity.printed), *([words] if words else [])]
+
     def _picker_prompt(self) -> Prompt | None:
         return self._keyboard.picker_prompt()
+
+    def _open(self, text: str) -> None:
+        """A text in the person's pager, or on the page where there is none."""
+        if not self._keyboard.open_in_pager(self._screen.terminal_text(text)):
+            self._screen.output(text)
 
     def _copy(self, text: str) -> None:
         if self._terminal.copy(text):

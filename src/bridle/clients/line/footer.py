@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from bridle.base.clock import Clock, Timer
 from bridle.clients.interaction.composer import search_words
 from bridle.clients.interaction.controller import MARK
 from bridle.clients.interaction.key_router import KeyRouter
-from bridle.clients.line.page import Page, Prompt
+from bridle.clients.interaction.status_line import REFRESH_S
+from bridle.clients.line.page import FAINT, Ink, Page, Prompt
 from bridle.clients.line.terminal import Look
 
 HINT_S: Final = 2.0
@@ -21,8 +22,9 @@ STILL_WORKING_S: Final = 30.0
 class Footer:
     """Draws the line that has the keyboard. `say` prints a line, where a hint cannot be taken away again.
 
-    `active` says what runs now, None while nothing does; `mode` is named before the mark while it is not the usual
-    one; `instead` is a prompt that has taken the place of that line. Where nobody types (`interactive`) there is none.
+    `active` says whether anything is under way, and `status` what, in rows; it is asked at most four times a second.
+    `mode` is named before the mark while it is not the usual one; `instead` is a prompt that has taken the place of
+    that line. Where nobody types (`interactive`) there is none.
     """
 
     def __init__(
@@ -34,7 +36,8 @@ class Footer:
         clock: Clock,
         interactive: bool,
         say: Callable[[str], None],
-        active: Callable[[], str | None],
+        active: Callable[[], bool],
+        status: Callable[[], Sequence[str]],
         mode: Callable[[], str] = lambda: "default",
         instead: Callable[[], Prompt | None] = lambda: None,
     ) -> None:
@@ -44,6 +47,7 @@ class Footer:
         self._clock = clock
         self._say = say
         self._active = active
+        self._ask_status = status
         self._mode = mode
         self._instead = instead
         self._hint = ""
@@ -52,6 +56,9 @@ class Footer:
         self._working_timer: Timer | None = None
         self._countdown = ""
         self._countdown_timer: Timer | None = None
+        self._status: Sequence[str] = ()
+        self._status_s = float("-inf")
+        self._status_timer: Timer | None = None
         self._closed = not interactive
 
     @property
@@ -108,9 +115,12 @@ class Footer:
             lead = confirm + self.answer_lead
             cells = tuple(card.line)
             self._page.prompt(Prompt(lead=lead, cells=cells, at=len(cells), hints=self._hints()))
-        elif self._look.moves or self._active() is None or card is not None or not composer.empty:
+        elif self._look.moves or not self._active() or card is not None or not composer.empty:
             lead, cells = self.draft_lead, composer.cells
-            self._page.prompt(Prompt(lead=lead, cells=cells, at=composer.at, hints=self._hints()))
+            status = self._refreshed_status() if card is None else ()
+            self._page.prompt(
+                Prompt(lead=lead, cells=cells, at=composer.at, hints=self._hints(), above=status)
+            )
         else:
             self._page.prompt(None)
 
@@ -134,10 +144,40 @@ class Footer:
     def close(self) -> None:
         """Takes everything away; nothing is drawn any more."""
         self._closed = True
-        for timer in (self._hint_timer, self._quiet_timer, self._working_timer, self._countdown_timer):
+        for timer in (
+            self._hint_timer,
+            self._quiet_timer,
+            self._working_timer,
+            self._countdown_timer,
+            self._status_timer,
+        ):
             if timer is not None:
                 timer.cancel()
         self._page.leave()
+
+    def _refreshed_status(self) -> tuple[Ink, ...]:
+        """What is under way, as it was a moment ago or is now. While there is something, it is drawn again and again.
+
+        A wait that is counted down, or a hint, has its place meanwhile.
+        """
+        if not self._look.moves or not self._active():
+            self._status = ()
+            self._status_s = float("-inf")
+            return ()
+        now_s = self._clock.monotonic()
+        if now_s - self._status_s >= REFRESH_S:
+            self._status, self._status_s = self._ask_status(), now_s
+        if self._status_timer is None:
+            self._status_timer = self._clock.call_later(
+                self._status_s + REFRESH_S - now_s, self._status_is_due
+            )
+        if self._countdown or self._hint:
+            return ()
+        return tuple(Ink(row, FAINT) for row in self._status)
+
+    def _status_is_due(self) -> None:
+        self._status_timer = None
+        self.draw()
 
     def _hint_is_over(self) -> None:
         self._hint = ""
@@ -157,8 +197,6 @@ class Footer:
         if self._router.card is not None and self._router.focus == "draft":
             hints.append("A question is waiting: Tab to answer")
         if self._look.moves:
-            if (running := self._active()) and self._router.card is None:
-                hints.append(f"running  {running}")
             hints += [self._countdown] if self._countdown else []
             hints += [self._hint] if self._hint else []
             if (search := self._router.composer.search) is not None and self._router.focus == "draft":

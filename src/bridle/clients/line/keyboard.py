@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Final
 
 from bridle.base.clock import Clock
@@ -13,7 +14,7 @@ from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Send, Wish, WishName, cleared, rewritten, text_of
-from bridle.clients.interaction.intents import ChooseSession, NextMode, StopTurn
+from bridle.clients.interaction.intents import ChooseSession, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.key_router import KeyMeaning, KeyRouter
 from bridle.clients.interaction.keys import Key, Press, Text
 from bridle.clients.interaction.picker import Deed, Gone, Listed, Picked, Picker
@@ -162,6 +163,8 @@ class Keyboard:
                 self._complete()
             case "mode":
                 self._driver.handle(NextMode())
+            case "thinking":
+                self._driver.handle(RunCommand("thinking"))
 
     def _leave_politely(self) -> None:
         """Ctrl-D: leaves at once where nothing runs."""
@@ -218,19 +221,39 @@ class Keyboard:
 
         async def work() -> None:
             text = text_of(self._router.composer.cells)
-            self._page.prompt(None)
-            self.lent = True
-            try:
-                with self._terminal.lent():
-                    changed = await edit(text)
-            finally:
-                self.lent = False
-                self._router.come_back(self._clock.monotonic())
+            with self._lend():
+                changed = await edit(text)
             if changed is not None:
                 self._router.composer = rewritten(self._router.composer, changed)
             self._resized()
 
         self._driver.do_in_order(work)
+
+    def open_in_pager(self, text: str) -> bool:
+        """Shows a text in the person's own pager; False where none can be opened."""
+        page = self._services.page
+        if page is None or not self._terminal.interactive or self._terminal.look.reader:
+            return False
+
+        async def work() -> None:
+            with self._lend():
+                await page(text)
+            self._resized()
+
+        self._driver.do_in_order(work)
+        return True
+
+    @contextmanager
+    def _lend(self) -> Generator[None]:
+        """Another program has the terminal meanwhile."""
+        self._page.prompt(None)
+        self.lent = True
+        try:
+            with self._terminal.lent():
+                yield
+        finally:
+            self.lent = False
+            self._router.come_back(self._clock.monotonic())
 
     def _picked(self, key: Key) -> bool:
         """A key while the list of sessions is open; True if it was for the list."""

@@ -12,22 +12,15 @@ from typing import Final
 
 import msgspec
 
-from bridle.clients.interaction.cells import cells_of, width_of, wrapped
+from bridle.clients.interaction.cells import cells_of, fitting, width_of, wrapped
 from bridle.clients.interaction.composer import Cells, shown_cell
+
+FAINT: Final = "\x1b[2m"
 
 _ERASE: Final = "\x1b[K"
 _MAX_PROMPT_ROWS: Final = 12
 _MIN_PROMPT_ROWS: Final = 3
 _PIECE_CHARACTERS: Final = 256
-
-
-class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows below the output: hints, then the line being typed, with the cursor's place in the latter."""
-
-    lead: str
-    cells: Cells
-    at: int
-    hints: tuple[str, ...] = ()
 
 
 class Ink(msgspec.Struct, frozen=True):
@@ -39,6 +32,19 @@ class Ink(msgspec.Struct, frozen=True):
     @property
     def coded(self) -> str:
         return f"{self.on}{self.text}\x1b[m" if self.on and self.text else self.text
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows below the output: what is under way, hints, then the line being typed, with the cursor's place in it.
+
+    What stands in `above` takes one row each, whatever the width; without cursor movement it is not shown.
+    """
+
+    lead: str
+    cells: Cells
+    at: int
+    hints: tuple[str, ...] = ()
+    above: tuple[Ink, ...] = ()
 
 
 class Page:
@@ -203,7 +209,8 @@ class Page:
         limit = max(self._columns() - 1, 8)
         most = self._rows() or _MAX_PROMPT_ROWS * 3
         typed, row, column = typed_rows(self._prompt, limit, most=most // 3)
-        hints = [row for hint in self._prompt.hints for row in wrapped(hint, limit)]
+        hints = [Ink(ink.text[: fitting(ink.text, limit)], ink.on).coded for ink in self._prompt.above]
+        hints += [row for hint in self._prompt.hints for row in wrapped(hint, limit)]
         room = max(0, most - 1 - len(rows) - len(typed))  # what is scrolled away cannot be drawn over
         hints = hints[-room:] if room else []
         return [*rows, *hints, *typed], len(rows) + len(hints) + row, column

@@ -8,11 +8,13 @@ from typing import Final
 
 from bridle.base.markdown import MarkdownStream, Style, StyledSpan
 from bridle.base.visible import visible
-from bridle.clients.interaction.cells import width_of, wrapped
+from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
 from bridle.clients.interaction.effects import SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.event_rows import event_rows, turn_words
+from bridle.clients.interaction.output_excerpt import coloured_parts, output_lines
+from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.question_card import Row, RowStyle
 from bridle.clients.interaction.start_info import StartInfo, StartLine, start_lines, start_title
 from bridle.clients.interaction.story import Story
@@ -23,6 +25,7 @@ from bridle.protocol import events as e
 
 START_HINT: Final = "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves"
 _INDENT: Final = " " * 9
+_OUTPUT_INDENT: Final = " " * 4
 _NAME_COLUMNS: Final = 9
 _VALUE_COLUMNS: Final = 24
 _SENTENCE_END: Final = re.compile(r"[.!?:]\s|\n")
@@ -132,6 +135,13 @@ class Screen:
                 return
             case e.TurnEnded():
                 self._turn_ended(event)
+            case e.ToolResult():
+                self._tell(envelope)
+                self.output("\n".join(self._story.excerpt(event, more=": /output")))
+                return
+            case e.TodosChanged():
+                self._plan(envelope, event.todos)
+                return
             case e.Degraded():
                 self.degraded(event)
                 return
@@ -203,6 +213,45 @@ class Screen:
         for line in self._story.lines(event):
             self._said.add(event.message)
             self.say(line if line.endswith(kept) else line + kept, indent="  ")
+
+    def output(self, text: str) -> None:
+        """What a command printed, a row for each line."""
+        for line in output_lines(text) if text else ():
+            self._output(line)
+
+    def terminal_text(self, text: str) -> str:
+        """What a command printed as another program may send it to this terminal."""
+        return "".join(
+            f"{''.join(self._coloured(part, code).coded for part, code in coloured_parts(line))}\n"
+            for line in output_lines(text)
+        )
+
+    def _coloured(self, text: str, code: str, otherwise: str = "") -> Ink:
+        on = f"\x1b[{code}m" if code and self._look.colour else otherwise
+        return Ink(visible(text, newlines=False).replace("\t", "    "), on)
+
+    def _output(self, line: str) -> None:
+        """One row, faint, in its own colours where there are any."""
+        room = (
+            max(self._columns - len(_OUTPUT_INDENT) - 1, 8) if self._columns and not self._look.reader else 0
+        )
+        inks = [Ink(_OUTPUT_INDENT)]
+        for text, code in coloured_parts(line):
+            ink = self._coloured(text, code, self._code((_FAINT, _FAINT)))
+            if room and width_of(ink.text) > room:
+                inks.append(Ink(f"{ink.text[: fitting(ink.text, room - 1)]}…", ink.on))
+                break
+            inks.append(ink)
+            room = max(room - width_of(ink.text), 1) if room else 0
+        self._page.line(*inks)
+
+    def _plan(self, envelope: e.Envelope, todos: tuple[e.Todo, ...]) -> None:
+        """The checklist, where it is another than the last."""
+        if self._story.told(envelope):
+            self._end_text()
+            self.say(plan_title(todos))
+            for row in plan_rows(todos, spoken=self._look.reader):
+                self.say(f"  {row.text}", style=row.style, indent="    ")
 
     def _turn_ended(self, event: e.TurnEnded) -> None:
         self._end_text()

@@ -1,0 +1,88 @@
+"""One line that says what is under way, while it lasts: the same words in every client that can draw it in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bridle.base.clock import Clock
+from bridle.base.phrases import counted
+from bridle.base.visible import visible
+from bridle.clients.interaction.cells import fitting, width_of
+from bridle.clients.interaction.plan_lines import current_item
+from bridle.clients.interaction.tally import short_number
+from bridle.clients.interaction.view import SessionView
+
+REFRESH_S: Final = 0.25
+"""A line that is drawn in place changes no more often than this."""
+
+_STOPS: Final = "Ctrl-C stops"
+_LEAST_COLUMNS: Final = 12
+"""Less of a command says nothing."""
+_ITEM_COLUMNS: Final = 30
+"""More of an item of the plan is too much beside the rest."""
+
+
+class StatusLine:
+    """One line about what is under way, with the seconds since the clock first saw it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._about: object = None
+        self._since_s = 0.0
+
+    def words(self, view: SessionView, columns: int) -> str:
+        """The line, at most `columns` wide; zero means endless. Empty while nothing is under way."""
+        if not view.running:
+            self._about = None
+            return ""
+        activity = view.activity
+        phase, what, facts = activity.phase, "", list[str]()
+        about: tuple[object, ...] = (phase, activity.asked)
+        if phase == "running":
+            name, call = next(iter(activity.calls.items()))
+            about, what = (phase, name), call.what
+            if call.lines:
+                facts.append(counted(call.lines, "line"))
+            if others := len(activity.calls) - 1:
+                facts.append(counted(others, "more call"))
+        elif tokens := activity.tokens:
+            facts.append(f"about {short_number(tokens)} tokens")
+        if item := current_item(view.todos):
+            facts.append(cut(item, _ITEM_COLUMNS))
+        if about != self._about:
+            self._about, self._since_s = about, self._clock.monotonic()
+        time = span_words(self._clock.monotonic() - self._since_s)
+        queued = [f"{len(view.queued)} queued"] if view.in_turn and view.queued else []
+        return _fitted(phase, what, time, facts, (*queued, _STOPS), columns)
+
+
+def span_words(seconds: float) -> str:
+    """`12 s`, `2 min 5 s`; nothing for less than a second."""
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes:
+        return f"{minutes} min {rest} s"
+    return f"{rest} s" if rest else ""
+
+
+def _fitted(phase: str, what: str, time: str, facts: Sequence[str], tail: Sequence[str], columns: int) -> str:
+    """One row: a long command is cut, then what stands at the right is left out."""
+    parts = [*facts, *tail]
+    while True:
+        line = " · ".join((" ".join(filter(None, (phase, what, time))), *parts))
+        over = width_of(line) - columns
+        if columns <= 0 or over <= 0:
+            return line
+        room = width_of(what) - over
+        if room >= _LEAST_COLUMNS:
+            what = cut(what, room)
+        elif parts:
+            parts.pop()
+        else:
+            return cut(line, columns)
+
+
+def cut(text: str, columns: int) -> str:
+    """The text in one row; one that is longer ends with a mark."""
+    shown = visible(text, newlines=False)
+    return shown if width_of(shown) <= columns else f"{shown[: fitting(shown, columns - 1)]}…"
