@@ -130,7 +130,10 @@ def test_every_tool_layer_stands_in_one_of_the_two_tuples(repository):
         node for node in layers.body if isinstance(node, ast.FunctionDef) and node.name == "execute"
     )
     awaited = [ast.unparse(node.value.func) for node in ast.walk(execute) if isinstance(node, ast.Await)]
-    assert awaited == ["call.definition.run"]
+    assert awaited == ["runner(call.definition)"]
+    (runner,) = (part for part in execute.body if isinstance(part, ast.FunctionDef) and part.name == "runner")
+    given = {ast.unparse(node.value) for node in ast.walk(runner) if isinstance(node, ast.Return)}
+    assert given == {"tool.run", "run_foreign(tool)"}
     named = {node.id for node in ast.walk(execute) if isinstance(node, ast.Name)}
     assert named.isdisjoint({"edits", "approved_edits", "ApprovedEdits"})
 

@@ -87,7 +87,7 @@ async def test_at_a_terminal_a_person_is_asked(place: Place, phrase: str) -> Non
             person.waits(lambda: person.text.count(ASKED) == 2, "a second question")
             person.sees("That is not it.")
             person.types(phrase + ENTER)
-            person.sees(session)
+            person.sees(session.removeprefix("sess_")[:10])
             assert person.ends() == 0
             return person.text
 

@@ -7,6 +7,7 @@ it stands in open slots only.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -306,6 +307,7 @@ def _in_order(placed: Sequence[tuple[str, str, Any]], slots: Sequence[str]) -> t
 def _adding_only(feature: str, layer: RequestLayer) -> RequestLayer:
     """The layer, which adds events of others and no more. A fault in it ends the turn as its own, by a reason."""
 
+    @functools.wraps(layer)
     async def around(step: Step, proceed: AskModel) -> Reply:
         from bridle.engine.foreign_output import checked_reply, foreign_step
 
