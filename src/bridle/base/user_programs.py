@@ -16,9 +16,12 @@ from typing import Any
 from bridle.base.processes import cannot_start
 
 
-async def run_in_foreground(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> int:
+async def run_in_foreground(
+    argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: int | None = None
+) -> int:
     """Lets a program have our terminal until it ends; raises `CannotStart`.
 
+    With `stdin` it reads that descriptor, and finds the terminal by itself as pagers do.
     Returns its exit code; 128 and the number of the signal that ended it, as a shell would. Ctrl-C and Ctrl-\\ are for
     the program alone meanwhile, SIGTERM is passed on to it, and the event loop goes on. Afterwards the terminal is as
     it was. Call it from the main thread; stop reading the terminal first.
@@ -26,7 +29,7 @@ async def run_in_foreground(argv: Sequence[str], *, cwd: str, env: Mapping[str, 
     if not argv:
         raise ValueError("argv needs at least the program")
     with _TerminalLent() as lent:
-        program = _spawn_in_foreground(argv, cwd, env)
+        program = _spawn_in_foreground(argv, cwd, env, stdin)
         lent.to(program)
         try:
             code = await asyncio.to_thread(program.wait)
@@ -81,9 +84,11 @@ class _TerminalLent:
             self._program.terminate()
 
 
-def _spawn_in_foreground(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn_in_foreground(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: int | None
+) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(argv, cwd=cwd, env=env)
+        return subprocess.Popen(argv, cwd=cwd, env=env, stdin=stdin)
     except (OSError, ValueError) as error:
         raise cannot_start(argv[0], error, cwd=cwd) from error
 

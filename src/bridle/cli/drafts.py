@@ -17,7 +17,7 @@ async def edited(text: str, state_folder: str, env: Mapping[str, str]) -> str | 
     """The text as the editor left it, None where that is too much. The file does not stay. Raises `UsageError`."""
     command = editor_of(env)
     try:
-        path = new_private_file(text, state_folder)
+        path = _new_private_file(text, state_folder)
         try:
             code = await open_editor(command, path, env)
             if code:
@@ -30,7 +30,7 @@ async def edited(text: str, state_folder: str, env: Mapping[str, str]) -> str | 
     return None if written.truncated else written.data.decode("utf-8", "replace")
 
 
-def new_private_file(text: str, state_folder: str) -> str:
+def _new_private_file(text: str, state_folder: str) -> str:
     """A file that only this person can read; whoever asked for it takes it away again. Raises OSError."""
     folder = private_folder(os.path.join(state_folder, "drafts"))
     fd, path = tempfile.mkstemp(prefix="draft-", suffix=".md", dir=folder)

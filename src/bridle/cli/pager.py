@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import tempfile
 from collections.abc import Mapping
 
 from bridle.base.processes import CannotStart
 from bridle.base.user_programs import run_in_foreground
 from bridle.base.visible import visible
-from bridle.cli.drafts import new_private_file
 from bridle.protocol.errors import UsageError
 
 
-async def open_pager(text: str, state_folder: str, env: Mapping[str, str]) -> None:
-    """Shows a text until the person has read it. The file it is in does not stay. Raises `UsageError`."""
+async def open_pager(text: str, env: Mapping[str, str]) -> None:
+    """Shows a text until the person has read it. Raises `UsageError`.
+
+    The pager reads a file without a name: what a command printed stays nowhere, not even after a `kill -9`.
+    """
     command = _pager_of(env)
     try:
-        path = new_private_file(text, state_folder)
-        try:
-            await run_in_foreground([*command, path], cwd=os.getcwd(), env={"LESS": "-R", **env})
-        finally:
-            os.unlink(path)
+        with tempfile.TemporaryFile() as file:
+            file.write(text.encode("utf-8", "replace"))
+            file.seek(0)
+            await run_in_foreground(command, cwd=os.getcwd(), env={"LESS": "-R", **env}, stdin=file.fileno())
     except CannotStart as failure:
         name = visible(failure.argv0, newlines=False)
         raise UsageError(f"The pager {name} could not be started ({failure.reason}). Set PAGER") from None

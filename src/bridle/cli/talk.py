@@ -219,7 +219,7 @@ def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
     async def page(text: str) -> None:
         from bridle.cli.pager import open_pager
 
-        await open_pager(text, state, env)
+        await open_pager(text, env)
 
     def save(path: str, text: str) -> str:
         from bridle.cli.drafts import save_new
