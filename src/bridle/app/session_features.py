@@ -194,6 +194,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
     if not files:
         return ()
     from bridle.app.project_trust import consent
+    from bridle.context.consent import AT_A_DESK, IN_CI
 
     may_use = consent(
         opened.approvals,
@@ -201,6 +202,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
         ask=parts.questions.ask,
         notice=parts.journal.emit,
         clock=parts.services.clock,
+        how=IN_CI if opened.env.get("CI") else AT_A_DESK,
     )
     return await may_use.usable(files)
 

@@ -286,6 +286,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "{title} serves this model with a {served}-token context. Bridle's first request needs about {needs}.\n"
         "Raise it ({how}) or expect early summaries."
     ),
+    "ToolsUnseen": Sentence(
+        "{model} counted {heard} tokens of about {sent} that were sent: it does not see the tools, or its context "
+        "is cut.\nIt can then talk and do nothing. Choose another model: /model"
+    ),
     "UnknownProvider": Sentence('There is no provider "{provider}". Known: {known}.', 2),
     "BadScript": Sentence("{path}, line {line}: {problem}.", 2),
     "ScriptEnded": Sentence("The script {path} has no answer left for this request."),
