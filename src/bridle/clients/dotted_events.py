@@ -180,6 +180,11 @@ class DottedEvents:
         return Told(name, {**about, **decided, **said})
 
 
+def given_fields(fields: Fields) -> Fields:
+    """Those that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def usage_fields(usage: Usage) -> dict[str, int]:
     """The tokens of a request and its answer."""
     return {
