@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # what type checkers take for true; `typing` would be an 
 if TYPE_CHECKING:
     from bridle.app.embedding import open_engine as open_engine
     from bridle.clients import hub as hub
+    from bridle.credentials.login_link import login_link as login_link
     from bridle.engine.function_tool import tool as tool
     from bridle.engine.steps import AskModel as AskModel
     from bridle.engine.steps import Reply as Reply
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "open_engine": "bridle.app.embedding",
+    "login_link": "bridle.credentials.login_link",
     "tool": "bridle.engine.function_tool",
     "AskModel": "bridle.engine.steps",
     "Reply": "bridle.engine.steps",
