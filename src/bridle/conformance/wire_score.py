@@ -14,7 +14,7 @@ from bridle.conformance.wire_scenarios import SCENARIOS, Door, NotOffered, Scena
 from bridle.protocol.errors import BridleError
 from bridle.protocol.handshake import PROTOCOL_VERSION
 
-Outcome: TypeAlias = Literal["passed", "failed", "left out"]
+ScenarioOutcome: TypeAlias = Literal["passed", "failed", "left out"]
 SCENARIO_S = 30.0
 """How long one of them may take before it has failed."""
 
@@ -24,7 +24,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     says: str
-    outcome: Outcome
+    outcome: ScenarioOutcome
     why: str = ""
 
 
