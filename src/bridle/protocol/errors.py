@@ -225,6 +225,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
     ),
     "FeatureFailed": Sentence("{feature} failed ({problem})."),
+    "NotEnded": Sentence("{name} did not come to its end within {seconds} s and is left behind."),
     "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
