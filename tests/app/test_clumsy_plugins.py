@@ -14,7 +14,7 @@ import bridle
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.engine.ending import ENDING_S
+from bridle.engine.deadline import ENDING_S
 from bridle.engine.features import HEARD_S, Feature
 from bridle.engine.known_files import content_digest
 from bridle.engine.services import Health, Service, SessionDoor

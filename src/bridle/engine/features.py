@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.engine.deadline import finish
 from bridle.engine.dispatch import ToolLayers
-from bridle.engine.ending import finish
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
 from bridle.protocol.errors import BridleError, StoreError, sentence

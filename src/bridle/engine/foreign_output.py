@@ -64,9 +64,7 @@ class JournalView:
 
 def foreign_step(step: Step) -> Step:
     """A step as a layer from outside sees it: its journal is a `JournalView`."""
-    return Step(
-        number=step.number, journal=cast("Journal", JournalView(step.journal)), attempt=step.attempt
-    )
+    return Step(number=step.number, journal=cast("Journal", JournalView(step.journal)), attempt=step.attempt)
 
 
 def checked_event(event: object) -> DurableEvent:

@@ -15,7 +15,7 @@ from bridle.base.clock import Clock
 from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
 from bridle.base.supervision import ProcessState, Supervisor
 from bridle.base.visible import visible
-from bridle.engine.ending import finish
+from bridle.engine.deadline import finish
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.engine.tools import Tool, ToolOrigin
 from bridle.protocol.errors import BridleError, sentence
@@ -43,7 +43,7 @@ class Service(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Nothing of it runs any more. Safe to call twice, and before it has started. Has `ENDING_S`, then it is left."""
+        """Nothing of it runs any more. Safe to call twice, and before it has started. It has `ENDING_S`."""
         ...
 
     def health(self) -> Health: ...
@@ -114,8 +114,6 @@ class Services:
             await service.stop()
 
         await finish(service.name, stop, self._clock, self._emit)
-
-
 
 
 class UnusableService:
