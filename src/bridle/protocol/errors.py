@@ -225,6 +225,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
     ),
     "FeatureFailed": Sentence("{feature} failed ({problem})."),
+    "NotEnded": Sentence("{name} did not come to its end within {seconds} s and is left behind."),
     "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
@@ -253,7 +254,7 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "NotUndoable": Sentence("It cannot be undone here: {problem}."),
     # Turns that ended early
-    "StepLimit": Sentence("{steps} steps done and still working. Stopped. Raise --max-steps to go on."),
+    "StepLimit": Sentence("{steps:step} done and still working. Stopped. Raise --max-steps to go on."),
     "LoopDetected": Sentence(
         "The same call gave the same result {times} times. Stopped. Tell me what to try instead, or /retry."
     ),
@@ -508,5 +509,18 @@ def exit_code_of(reason: str | None) -> int:
 
 
 class _Shown(dict[str, Any]):
-    def __missing__(self, key: str) -> str:
-        return f"<{key}>"
+    def __getitem__(self, key: str) -> _Value:
+        return _Value(self.get(key, f"<{key}>"))
+
+
+class _Value(str):
+    """A value in a sentence. `{steps:step}` is so many of a thing: `1 step`, `2 steps`."""
+
+    __slots__ = ()
+
+    def __format__(self, noun: str) -> str:
+        if not noun:
+            return self
+        from bridle.base.phrases import counted
+
+        return counted(int(self), noun) if self.isdecimal() else f"{self[:]} {noun}s"
