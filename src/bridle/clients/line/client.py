@@ -8,8 +8,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import assert_never
 
-import msgspec
-
 from bridle.clients.interaction.card import Hint, Show
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import composer_with, typed
@@ -41,6 +39,7 @@ from bridle.clients.interaction.status_line import StatusLine, span_words
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
+from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import START_HINT, Screen
 from bridle.clients.line.terminal import Terminal
 from bridle.protocol import events as e
@@ -211,19 +210,8 @@ class LineClient:
     def _ask(self, question: Question, position: str) -> None:
         """Draws a question. What was typed until now is taken first: it was not meant for it."""
         self._keyboard.take_waiting()
-        reader = self._terminal.look.reader
-        if reader:
-            question = msgspec.structs.replace(question, title=f"Question: {question.title}")
-        shown = self._router.ask(
-            question,
-            now_s=self._clock.monotonic(),
-            columns=0 if reader else self._terminal.columns,
-            rows=0 if reader else self._terminal.rows,
-            position=position,
-        )
-        self._screen.blank()
-        self._screen.rows(shown.rows)
-        self._terminal.notify(f"Bridle needs you: {question.title}")
+        now_s = self._clock.monotonic()
+        put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
 
     def _show_more(self, more: Show | Hint) -> None:
         if isinstance(more, Show):
