@@ -78,10 +78,14 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
 
 
+Effort: TypeAlias = Literal["off", "low", "medium", "high", "max"]
+"""How much a model thinks."""
+
+
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: int | None = None
     temperature: float | None = None
-    effort: Literal["off", "low", "medium", "high", "max"] | None = None
+    effort: Effort | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
