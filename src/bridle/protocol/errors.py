@@ -189,6 +189,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "GrantsUnreadable": Sentence(
         "The saved permissions in {path} cannot be read ({problem}), so none of them holds."
     ),
+    "NotWaiting": Sentence("That message does not wait any more. See what does: /queue", 2),
+    "NothingAsked": Sentence("There are no words in it, so nothing was sent.", 2),
+    "AsideOpen": Sentence("The last question beside the work has no answer yet. Ask again when it has.", 2),
+    "AsideStopped": Sentence("The question beside the work was stopped; nothing else changed."),
     "UnknownGrant": Sentence('There is no saved permission "{grant}" here. List them: bridle permissions', 2),
     "AgentDenied": Sentence("{tool} is not something this agent may do.", 3),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
@@ -286,6 +290,14 @@ SENTENCES: Mapping[str, Sentence] = {
     "SmallContext": Sentence(
         "{title} serves this model with a {served}-token context. Bridle's first request needs about {needs}.\n"
         "Raise it ({how}) or expect early summaries."
+    ),
+    "AmbiguousModel": Sentence(
+        '"{model}" is a model of {providers}. Write provider:model, such as {first}:{model}.', 2
+    ),
+    "ModelNotSetUp": Sentence(
+        '"{model}" is a model of {providers}, which is not set up. Connect it: bridle login {first}   '
+        "Or write provider:model.",
+        2,
     ),
     "UnknownProvider": Sentence('There is no provider "{provider}". Known: {known}.', 2),
     "BadScript": Sentence("{path}, line {line}: {problem}.", 2),

@@ -6,9 +6,11 @@ import asyncio
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import assert_never
+from typing import Final, assert_never
 
+from bridle.base.visible import visible
 from bridle.clients.interaction.card import Hint, Show
+from bridle.clients.interaction.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import composer_with, typed
 from bridle.clients.interaction.effects import (
@@ -17,7 +19,9 @@ from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
     EnterSession,
+    LendTerminal,
     OpenText,
+    PickRow,
     PickSession,
     PutQuestion,
     RememberPrompt,
@@ -26,6 +30,7 @@ from bridle.clients.interaction.effects import (
     ShowEvent,
     ShowSessions,
     ThoughtOver,
+    TurnOver,
     Waiting,
     WaitOver,
 )
@@ -33,6 +38,7 @@ from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.interaction.output_excerpt import last_lines
 from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
+from bridle.clients.interaction.queue_commands import WriteDraft
 from bridle.clients.interaction.session_driver import SessionDriver
 from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.interaction.status_line import StatusLine, span_words
@@ -45,6 +51,9 @@ from bridle.clients.line.terminal import Terminal
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, CreateSession
 from bridle.protocol.connection import Connection
+
+LONG_TURN_S: Final = 20.0
+"""Whoever waits longer than this for an answer has likely gone to look at something else."""
 
 
 async def talk(
@@ -105,7 +114,7 @@ class LineClient:
             clock=self._clock,
             interactive=terminal.interactive,
             say=self._screen.say,
-            active=lambda: self._driver.view.running,
+            active=lambda: self._driver.view.under_way,
             status=self._status_rows,
             mode=lambda: self._driver.view.mode,
             instead=self._picker_prompt,
@@ -167,6 +176,16 @@ class LineClient:
                     self._screen.say(line)
             case PickSession(sessions=sessions):
                 self._pick(sessions)
+            case PickRow(choices=choices, ready=ready):
+                self._pick_row(choices, ready=ready)
+            case WriteDraft(text=text):
+                self._keyboard.write_draft(text)
+            case LendTerminal(words=words, after=after):
+                if not self._keyboard.run_verb(words, after):
+                    self._screen.say(f"In a shell: bridle {visible(' '.join(words), newlines=False)}")
+            case TurnOver(seconds=seconds, title=title):
+                if seconds >= LONG_TURN_S:
+                    self._terminal.notify(f"Bridle is done: {title}")
             case OpenText(text=text):
                 self._open(text)
             case CopyText(text=text):
@@ -238,6 +257,15 @@ class LineClient:
             self._screen.say("Which one? /resume ID")
             sessions = ()
         self._keyboard.pick(sessions)
+
+    def _pick_row(self, choices: ChoiceList | None, *, ready: bool) -> None:
+        if choices is not None and (not self._terminal.interactive or self._terminal.look.reader):
+            for line in plain_rows(choices, columns=self._terminal.columns):
+                self._screen.say(line)
+            if choices.below:
+                self._screen.say(choices.below)
+            choices = None
+        self._keyboard.pick_row(choices, ready=ready)
 
     def _status_rows(self) -> list[str]:
         """The last lines of a command that runs, and what is under way."""
