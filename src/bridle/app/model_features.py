@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -59,19 +60,21 @@ def models(parts: SessionParts) -> Feature:
     return Feature(name="models", request_layers=tuple(layers))
 
 
+def is_affordable(parts: SessionParts, prefix: PrefixSet, tokens: int) -> bool:
+    """Whether a request beside the conversation may be made: not where it could go beyond the budget, or where nobody
+    knows its price and there is one."""
+    cap = parts.settings.usd_per_session
+    if cap is None:
+        return True
+    usage = Usage(input_tokens=tokens, output_tokens=prefix.parameters.max_tokens or OUTPUT_RESERVE)
+    could = parts.services.known.price_of(prefix.provider, prefix.model, usage)
+    return could is not None and parts.journal.conversation.spent_usd + could <= cap
+
+
 def compaction(parts: SessionParts) -> Feature:
     """One compactor for requests, for refusals and for `/compact`."""
     settings, journal, known = parts.settings, parts.journal, parts.services.known
     hooks = parts.watching
-
-    def affordable(prefix: PrefixSet, tokens: int) -> bool:
-        """A summary that could go beyond the budget, or whose price nobody knows, is written without the model."""
-        cap = settings.usd_per_session
-        if cap is None:
-            return True
-        usage = Usage(input_tokens=tokens, output_tokens=prefix.parameters.max_tokens or OUTPUT_RESERVE)
-        could = known.price_of(prefix.provider, prefix.model, usage)
-        return could is not None and journal.conversation.spent_usd + could <= cap
 
     around = CompactorNeeds(
         window_of=lambda provider, model: known.window_of(f"{provider}:{model}"),
@@ -82,7 +85,7 @@ def compaction(parts: SessionParts) -> Feature:
             emit=journal.emit,
             timeout_s=SUMMARY_TIMEOUT_S,
         ),
-        affordable=affordable,
+        affordable=functools.partial(is_affordable, parts),
         about_to=hooks.compacting if hooks is not None else None,
         warns=settings.options.on_ask == "wait",
     )

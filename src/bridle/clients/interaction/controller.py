@@ -16,6 +16,7 @@ from bridle.clients.interaction.composer import Send
 from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
+    EditMessage,
     Effect,
     Leave,
     RememberPrompt,
@@ -128,7 +129,7 @@ class Controller:
             case e.InputAccepted(content=content) if envelope.originator != self.view.client:
                 words = f"{envelope.originator}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
-            case e.TurnEnded():
+            case e.TurnEnded() | e.GitEnded():
                 return (ShowEvent(envelope), *self._questions.forget_all())
             case _:
                 return (ShowEvent(envelope),)
@@ -153,8 +154,8 @@ class Controller:
         match intent:
             case Send():
                 return self._submit(intent)
-            case Decided(stop=stop):
-                return (*self._questions.decided(intent), *(self.handle(StopTurn()) if stop else ()))
+            case Decided():
+                return self._decided(intent)
             case StopTurn():
                 return (CancelTurn(session=self.session),) if self.view.running else ()
             case NextMode():
@@ -165,6 +166,14 @@ class Controller:
                 return (slash_table.Do("resume", session),)
             case _:
                 assert_never(intent)
+
+    def _decided(self, decided: Decided) -> Sequence[Effect]:
+        if decided.question.about is not None:
+            from bridle.clients.interaction.git_form import text_to_edit
+
+            if (text := text_to_edit(decided)) is not None:
+                return (EditMessage(decided.question, text),)
+        return (*self._questions.decided(decided), *(self.handle(StopTurn()) if decided.stop else ()))
 
     def nobody_is_left(self) -> Sequence[Effect]:
         """No answer can come any more: every question, open or to come, is answered with no."""

@@ -61,6 +61,7 @@ class SessionView:
         return (
             self._in_turn
             or self.activity.summarising
+            or self.activity.git_runs
             or bool(self._waiting or self._sending or self._typed_calls)
         )
 
