@@ -93,6 +93,7 @@ class DottedEvents:
                 | e.BackgroundStarted()
                 | e.BackgroundEnded()
                 | e.UndoApplied()
+                | e.GitEnded()
                 | e.QuestionAsked()
                 | e.QuestionAnswered()
                 | e.TodosChanged()

@@ -338,6 +338,39 @@ SENTENCES: Mapping[str, Sentence] = {
         "Nothing partial was kept.",
         5,
     ),
+    # Git, as the person
+    "GitUnusable": Sentence("{problem}.", 2),
+    "NothingToCommit": Sentence("Nothing to commit: no file that git knows has changed.{hint}", 1),
+    "NothingToStash": Sentence("Nothing to stash: no file that git knows has changed."),
+    "UnmergedFiles": Sentence(
+        "A merge left conflicts in {files}. Resolve them, say so with !git add FILE, then {command} again.", 1
+    ),
+    "NoBranch": Sentence("No branch is checked out, so there is nothing to push. Make one: /branch NAME", 2),
+    "OnDefaultBranch": Sentence(
+        "{branch} is the branch a pull request would go to. Make another one first: /branch NAME", 2
+    ),
+    "NoRemote": Sentence(
+        "This repository knows no remote to push to, so nothing was done. Add one: !git remote add origin URL",
+        2,
+    ),
+    "NoGh": Sentence(
+        "gh, the program that opens pull requests, is not installed, so nothing was done. /commit works without it.",
+        2,
+    ),
+    "BadBranchName": Sentence("{shown} cannot name a branch: {problem}. {usage}", 2),
+    "BranchExists": Sentence("There is a branch {branch} already. Go to it: !git switch {branch}", 2),
+    "FolderExists": Sentence("{path} is there already, so no worktree was made. Choose another name.", 2),
+    "NoWords": Sentence("/{name} takes no words. {hint}", 2),
+    "NoMessage": Sentence("Without a message nothing is committed.", 1),
+    "NotDone": Sentence("Nothing was done."),
+    "NotDrafted": Sentence("No message could be drafted: {problem}", 1),
+    "ChangedMeanwhile": Sentence(
+        "Files changed while you looked, so nothing was committed. Again: /{name}", 1
+    ),
+    "GitFailed": Sentence("{command} failed (exit {code}).{done}", 1),
+    "GitStopped": Sentence("{command} was stopped.{done}"),
+    "GitDrafting": Sentence("Drafting a message from the diff…"),
+    "GitRunning": Sentence("Running {command}"),
     # Credentials
     "CredentialsLocked": Sentence("The stored keys in {path} are locked: {problem}.", 4),
     "CredentialsWrongKey": Sentence(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final, assert_never
 
 from bridle.base.visible import visible
-from bridle.clients.interaction.card import Hint, Show
+from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import composer_with, typed
@@ -18,6 +18,7 @@ from bridle.clients.interaction.effects import (
     CloseQuestion,
     CopyText,
     Echo,
+    EditMessage,
     EnterSession,
     LendTerminal,
     OpenText,
@@ -157,6 +158,8 @@ class LineClient:
                 self._services.save_prompt(send.text)
             case PutQuestion(question=question, position=position):
                 self._ask(question, position)
+            case EditMessage(question=question, text=text):
+                self._edit_message(question, text)
             case CloseQuestion(why=why):
                 self._router.close()
                 if why:
@@ -231,6 +234,21 @@ class LineClient:
         self._keyboard.take_waiting()
         now_s = self._clock.monotonic()
         put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
+
+    def _edit_message(self, question: Question, text: str) -> None:
+        """What the person makes of it answers the question; where they make nothing of it, it is asked again."""
+
+        def edited(changed: str | None) -> None:
+            if changed is None or not changed.strip():
+                self._ask(question, "")
+            else:
+                self._driver.handle(Decided(question=question, answer="pattern", words=changed))
+
+        if not self._keyboard.edit_text(text, edited):
+            self._screen.say(
+                "No editor can be opened here. Write the message behind the command: /commit MESSAGE"
+            )
+            self._ask(question, "")
 
     def _show_more(self, more: Show | Hint) -> None:
         if isinstance(more, Show):
