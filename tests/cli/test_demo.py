@@ -90,10 +90,7 @@ def test_the_demo_model_of_a_conversation_plays_a_story_with_a_real_question(pla
         person.sees("the last part is a command")
         assert (place.work / "bridle-demo.txt").exists()
         person.types("and now\r")
-        person.sees("Run this command?", "echo hello from the sandbox")
-        person.looks_for(1.5)
-        person.types("\r")
-        person.sees("That is all I know.")
+        person.sees("hello from the sandbox", "That is all I know.")
         person.types("\x04")
         assert person.ends() == 0
 

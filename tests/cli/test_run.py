@@ -75,6 +75,13 @@ def test_quiet_still_says_that_the_steps_ran_out_and_which_flag_gives_more(place
     assert line.startswith("ended    2 steps done and still working. Stopped. Raise --max-steps to go on.")
 
 
+def test_a_single_step_is_counted_as_one(place: Place) -> None:
+    model = place.script("call ls {}\n---\nsay never\n")
+    ran = place.bridle("run", "-q", "--max-steps", "1", "-m", model, "x")
+    (line,) = ran.story
+    assert line.startswith("ended    1 step done and still working. Stopped.")
+
+
 @pytest.mark.requirement("T18.1", "P11")
 def test_json_is_one_object_with_the_whole_run_in_it(place: Place) -> None:
     (place.work / "notes.txt").write_text("a note\n")

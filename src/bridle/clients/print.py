@@ -203,12 +203,11 @@ class Printer:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
         if self._result.error is not None and self._result.error["message"].startswith(failure.message):
             return
-        from bridle.base.redact import error_marker, redact  # a key may have been typed where a name belongs
+        from bridle.clients.run_errors import error_fields
 
-        message = redact(failure.message, error_marker) + (
-            self._what_had_begun() if failure.reason == "StoreFailed" else ""
-        )
-        self._result.error = {"name": failure.reason, "message": message, **_coded(failure)}
+        error = error_fields(failure)
+        message = error["message"] + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
+        self._result.error = {**error, "message": message}
         self._result.reason = failure.reason
         self._result.success = False
         self._result.orphans = failure.data.get("orphans", [])
@@ -483,18 +482,6 @@ class Printer:
             self._unwritten = problem
         except ValueError:  # closed on our side
             self._unwritten = BrokenPipeError()
-
-
-def _coded(failure: BridleError) -> dict[str, str]:
-    """What programs that start runs beside each other look for: which run has the session, and which wanted it."""
-    if failure.reason != "SessionBusy":
-        return {}
-    return {
-        "code": "SESSION_RUN_IN_PROGRESS",
-        "reason": "same_session_run_in_progress",
-        "run": str(failure.data.get("run", "")),
-        "other_run": str(failure.data.get("other_run", "")),
-    }
 
 
 def _said_at_the_end(envelope: Envelope) -> bool:
