@@ -255,3 +255,18 @@ def test_the_older_verbs_for_trust_are_understood(place: Place, project: Path) -
     for older, ours in (("ack", ("trust", "ack")), ("verify-ack", ("trust", "verify"))):
         assert place.bridle(older) == place.bridle(*ours)
     assert place.bridle("verify-ack").code == 3, "something waits"
+
+
+@pytest.mark.parametrize(
+    ("env", "how"),
+    [
+        ({}, "bridle trust ack"),
+        ({"CI": "1"}, "commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"),
+    ],
+)
+def test_a_file_nobody_agreed_to_is_named_with_what_lets_it_in_here(
+    place: Place, env: dict[str, str], how: str
+) -> None:
+    (place.work / "AGENTS.md").write_text("Be brief.\n", encoding="utf-8")
+    ran = place.bridle("run", "-m", "demo", "x", env=env)
+    assert f"AGENTS.md is not trusted here and was not used. To use it: {how}" in ran.story

@@ -205,7 +205,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
         ask=parts.questions.ask,
         notice=parts.journal.emit,
         clock=parts.services.clock,
-        how=IN_CI if opened.env.get("CI") else AT_A_DESK,
+        how=IN_CI if parts.services.env.get("CI") else AT_A_DESK,
     )
     return await may_use.usable(files)
 
