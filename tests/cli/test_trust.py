@@ -261,7 +261,10 @@ def test_the_older_verbs_for_trust_are_understood(place: Place, project: Path) -
     ("env", "how"),
     [
         ({}, "bridle trust ack"),
-        ({"CI": "1"}, "commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"),
+        (
+            {"CI": "1"},
+            "commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE",
+        ),
     ],
 )
 def test_a_file_nobody_agreed_to_is_named_with_what_lets_it_in_here(
