@@ -237,7 +237,10 @@ def test_a_variable_set_for_good_cannot_mean_a_file_of_every_repository(place: P
     ran = place.bridle("trust", "verify", env={"BRIDLE_APPROVED_LOCK": "approved.lock"})
     assert (ran.code, ran.story) == (
         2,
-        ["approved.lock cannot be used as a lock file: BRIDLE_APPROVED_LOCK needs an absolute path."],
+        [
+            "approved.lock cannot be used as a lock file: BRIDLE_APPROVED_LOCK needs an absolute path. "
+            "Make one: bridle trust ack --emit-lockfile"
+        ],
     )
 
 
