@@ -20,7 +20,8 @@ NEXT_STEP = re.compile(
     r"""
       \bbridle\ (help|run|login|models|sessions|config|trust|permissions|undo|sandbox|hooks|-)   # a command
     | --[a-z] | (?<![\w-])-[a-zA-Z]\b                                                          # an option
-    | \b(Did\ you\ mean|Choose|Give|Write|Name|Set|List|See|Next|Use|Make|Known|known|Tools|Events|Pages|Close|there\ are)\b
+    | \b(Did\ you\ mean|Choose|Give|Write|Name|Set|List|See|Next|Use|Make|Close|there\ are)\b
+    | \b(Known|known|Tools|Events|Pages):?
     | \b(is\ none\ of|needs|is\ not\ a|is\ missing|exclude\ each\ other|line\ \d+:|like\ \{|would\ end\ in)
     | \bcannot\ be\ (read|written|used)
     """,

@@ -238,8 +238,10 @@ def test_a_variable_set_for_good_cannot_mean_a_file_of_every_repository(place: P
     assert (ran.code, ran.story) == (
         2,
         [
-            "approved.lock cannot be used as a lock file: BRIDLE_APPROVED_LOCK needs an absolute path. "
-            "Make one: bridle trust ack --emit-lockfile"
+            (
+                "approved.lock cannot be used as a lock file: BRIDLE_APPROVED_LOCK needs an absolute path. "
+                "Make one: bridle trust ack --emit-lockfile"
+            )
         ],
     )
 
