@@ -175,9 +175,7 @@ async def _first_model(
     models = engine.known_for(_settings(create, env)).models
     await models.look_for_stored()
     keyed = models.default_of_keys()
-    if (
-        keyed is not None and not await models.local_servers()
-    ):  # where one runs too, there is something to choose
+    if keyed is not None and not await models.local_servers():  # with both there is something to choose
         return keyed, ""
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
