@@ -160,6 +160,7 @@ class SessionDriver:
             folder=folder_words(described.cwd, self._services.home),
             info=self.info,
             is_file=self._services.is_file,
+            picture=self._services.picture,
         )
         if self._nobody:
             self.controller.nobody_is_left()
