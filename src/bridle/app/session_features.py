@@ -20,11 +20,11 @@ from bridle.commands.git_commands import diff_command
 from bridle.config.folders import Folders
 from bridle.context.instruction_files import InstructionFile, find_instruction_files, instruction_text
 from bridle.context.instructions import instructions as instructions_layer
-from bridle.context.instructions import system_text
+from bridle.context.instructions import parameters_of, system_text
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import Notice
+from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sessions.kept_fold import KeptFold
@@ -35,6 +35,8 @@ from bridle.tools.jobs import Jobs
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
     from bridle.base.web import RefuseBody, WebAnswer
+    from bridle.engine.ports import AskPerson
+    from bridle.protocol.questions import AnyAnswer, AnyQuestion
     from bridle.safety.trust.approved_edits import ApprovedEdits
 
 BROUGHT = ToolOrigin(scope="programmatic")
@@ -182,12 +184,29 @@ def instructions(parts: SessionParts) -> Feature:
     return Feature(name="instructions", request_layers=(PlacedRequestLayer("instructions", layer),))
 
 
+async def next_prefix(parts: SessionParts, chosen: ModelChanged) -> PrefixSet:
+    """What a request would begin with, as things stand. Nobody is asked: what is not agreed to yet is left out."""
+    conversation = parts.journal.conversation
+    current = conversation.prefix
+    return PrefixSet(
+        provider=chosen.provider,
+        model=chosen.model,
+        system=current.system if current is not None else await _system_text(parts, ask=_not_now),
+        tools=parts.registry.schemas(),
+        parameters=parameters_of(conversation, Parameters(effort=parts.settings.effort)),
+    )
+
+
+async def _not_now(question_id: str, question: AnyQuestion) -> AnyAnswer | None:
+    """Where nobody is asked."""
+
+
 def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:
     """The instruction files that are there, agreed to or not."""
     return find_instruction_files(cwd, config_folder=where.config, sources=settings.sources)
 
 
-async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
+async def _agreed_files(parts: SessionParts, ask: AskPerson | None) -> Sequence[InstructionFile]:
     """The instruction files that a person agreed to, asked about now where they did not yet."""
     opened = parts.opened
     files = instruction_files(parts.services.where, opened.cwd, parts.settings)
@@ -198,16 +217,18 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
     may_use = consent(
         opened.approvals,
         files,
-        ask=parts.questions.ask,
+        ask=ask or parts.questions.ask,
         notice=parts.journal.emit,
         clock=parts.services.clock,
     )
     return await may_use.usable(files)
 
 
-async def _system_text(parts: SessionParts) -> str:
+async def _system_text(parts: SessionParts, ask: AskPerson | None = None) -> str:
     opened, settings, clock = parts.opened, parts.settings, parts.services.clock
-    more = "\n\n".join(filter(None, (settings.instructions, instruction_text(await _agreed_files(parts)))))
+    more = "\n\n".join(
+        filter(None, (settings.instructions, instruction_text(await _agreed_files(parts, ask))))
+    )
     system = os.uname()
     return system_text(
         cwd=opened.cwd,

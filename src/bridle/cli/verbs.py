@@ -80,6 +80,10 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.doctor import doctor
 
                 return doctor(parsed, os.environ)
+            case "debug":
+                from bridle.cli.debug import debug
+
+                return debug(parsed, os.environ)
             case "redact":
                 from bridle.cli.redact import redact_verb
 
