@@ -155,6 +155,7 @@ class Engine:
             ids=self._ids,
             models=self._models,
             known=KnownModels(self._models, self._catalogue, {}),
+            processes=self._processes,
             spawn=self._sandbox,
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),

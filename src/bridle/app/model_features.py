@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -67,21 +68,25 @@ def models(parts: SessionParts) -> Feature:
     return Feature(name="models", request_layers=tuple(layers))
 
 
+def is_affordable(parts: SessionParts, prefix: PrefixSet, tokens: int) -> bool:
+    """Whether a request beside the conversation may be made: not where it could go beyond the budget, or where nobody
+    knows its price and there is one."""
+    cap = parts.settings.usd_per_session
+    if cap is None:
+        return True
+    could = _could_cost(parts, prefix, tokens)
+    return could is not None and parts.journal.conversation.spent_usd + could <= cap
+
+
 def compaction(parts: SessionParts) -> Feature:
     """One compactor for requests, for refusals and for `/compact`."""
     settings, journal, known = parts.settings, parts.journal, parts.services.known
     hooks = parts.watching
 
-    def affordable(prefix: PrefixSet, tokens: int) -> bool:
-        """A summary that could go beyond the budget, or whose price nobody knows, is written without the model."""
-        cap = settings.usd_per_session
-        could = _could_cost(parts, prefix, tokens)
-        return cap is None or (could is not None and journal.conversation.spent_usd + could <= cap)
-
     around = CompactorNeeds(
         window_of=lambda provider, model: known.window_of(f"{provider}:{model}"),
-        ask=_asking_aside(parts, SUMMARY_TIMEOUT_S),
-        affordable=affordable,
+        ask=asking_aside(parts, SUMMARY_TIMEOUT_S),
+        affordable=functools.partial(is_affordable, parts),
         about_to=hooks.compacting if hooks is not None else None,
         warns=settings.options.on_ask == "wait",
     )
@@ -90,7 +95,7 @@ def compaction(parts: SessionParts) -> Feature:
 
 def answer_aside(parts: SessionParts) -> AnswerAside:
     """`/btw`: one request with all of the conversation that leaves it as it is, where the budget has room for it."""
-    journal, ask = parts.journal, _asking_aside(parts, ASIDE_TIMEOUT_S)
+    journal, ask = parts.journal, asking_aside(parts, ASIDE_TIMEOUT_S)
 
     async def answer(question: str) -> str:
         from bridle.engine.aside import aside_messages
@@ -112,7 +117,7 @@ def answer_aside(parts: SessionParts) -> AnswerAside:
     return answer
 
 
-def _asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
+def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
     services = parts.services
 
     async def ask(prefix: PrefixSet, messages: Sequence[Message]) -> AsideAnswer:

@@ -69,6 +69,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     headless: bool = False
     wide_folder: str | None = None
     transcript: str | None = None
+    output_schema: dict[str, Any] | None = None
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -237,6 +237,7 @@ FOR_AGENTS: Mapping[str, Callable[[Any, Bounds], bool]] = {
     "effort": _anything,
     "headless": _anything,
     "on_ask": _anything,
+    "output_schema": _anything,
     "require_trust": _anything,
     "title": _anything,
     "on_orphan": lambda value, _bounds: value != "mark-unknown",

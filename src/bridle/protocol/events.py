@@ -392,6 +392,27 @@ class UndoApplied(Event, frozen=True):
     action: int = 0
 
 
+class GitRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that was run as the person; `output` is the end of what it said. Without `exit_code` it did not end."""
+
+    argv: tuple[str, ...]
+    exit_code: int | None = None
+    output: str = ""
+
+
+class GitEnded(Event, frozen=True):
+    """What came of a git command that a person gave, `name` without its slash.
+
+    `runs` are the commands that were run, in order. `reason` and its sentence say why nothing, or not all, was done.
+    """
+
+    name: str
+    runs: tuple[GitRun, ...] = ()
+    reason: str | None = None
+    message: str = ""
+    data: dict[str, Any] = {}
+
+
 # People and policy
 
 
@@ -608,6 +629,7 @@ DurableEvent: TypeAlias = (
     | GrantRevoked
     | Compacted
     | UndoApplied
+    | GitEnded
     | ChildStarted
     | ChildEnded
     | BackgroundStarted

@@ -83,9 +83,12 @@ Effort: TypeAlias = Literal["off", "low", "medium", "high", "max"]
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a request asks of the model. `answer_schema` is the JSON Schema that an answer without calls is to fit."""
+
     max_tokens: int | None = None
     temperature: float | None = None
     effort: Effort | None = None
+    answer_schema: dict[str, Any] | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

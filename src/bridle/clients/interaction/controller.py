@@ -16,6 +16,7 @@ from bridle.clients.interaction.composer import Picture, Send
 from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
+    EditMessage,
     Effect,
     Leave,
     RememberPrompt,
@@ -154,6 +155,8 @@ class Controller:
                 return (SayWords(words, "  "), ShowEvent(envelope))
             case e.TurnEnded():
                 return (ShowEvent(envelope), *self._questions.forget_all(), *self._after_turn())
+            case e.GitEnded():
+                return (ShowEvent(envelope), *self._questions.forget_all())
             case _:
                 return (ShowEvent(envelope),)
 
@@ -185,8 +188,8 @@ class Controller:
         match intent:
             case Send():
                 return self._submit(intent)
-            case Decided(stop=stop):
-                return (*self._questions.decided(intent), *(self.handle(StopTurn()) if stop else ()))
+            case Decided():
+                return self._decided(intent)
             case StopTurn():
                 return (CancelTurn(session=self.session),) if self.view.under_way else ()
             case NextMode():
@@ -201,6 +204,14 @@ class Controller:
                 return (RevokeGrant(session=self.session, grant_id=grant),)
             case _:
                 assert_never(intent)
+
+    def _decided(self, decided: Decided) -> Sequence[Effect]:
+        if decided.question.about is not None:
+            from bridle.clients.interaction.git_form import text_to_edit
+
+            if (text := text_to_edit(decided)) is not None:
+                return (EditMessage(decided.question, text),)
+        return (*self._questions.decided(decided), *(self.handle(StopTurn()) if decided.stop else ()))
 
     def nobody_is_left(self) -> Sequence[Effect]:
         """No answer can come any more: every question, open or to come, is answered with no."""

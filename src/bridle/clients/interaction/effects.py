@@ -58,6 +58,14 @@ class PutQuestion(msgspec.Struct, frozen=True):
     position: str = ""
 
 
+class EditMessage(msgspec.Struct, frozen=True):
+    """A text of the question in front of the person, for their editor. What they make of it is a `Decided` with it as
+    its words; where they make nothing of it, the question comes again."""
+
+    question: Question
+    text: str
+
+
 class CloseQuestion(msgspec.Struct, frozen=True):
     """The question in front of the person is open no longer; `why` says so where they did not answer it."""
 
@@ -146,6 +154,7 @@ ClientEffect: TypeAlias = (
     | EnterSession
     | SessionReady
     | PutQuestion
+    | EditMessage
     | CloseQuestion
     | Waiting
     | WaitOver

@@ -132,6 +132,10 @@ class Story:
                 return [f"{'stopped' if event.outcome == 'cancelled' else 'ended':<8} {what}"]
             case e.UndoApplied():
                 return self._undone(event)
+            case e.GitEnded():
+                from bridle.clients.interaction.git_form import git_lines
+
+                return list(git_lines(event))
             case e.TodosChanged():
                 return self._planned(event)
             case e.InputChanged(change="edit", content=content):

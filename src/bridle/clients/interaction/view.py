@@ -68,6 +68,7 @@ class SessionView:
         return (
             self._in_turn
             or self.activity.summarising
+            or self.activity.git_runs
             or bool(self._sending or self._typed_calls)
             or (not self._asleep and next_input(self.inputs) is not None)
         )

@@ -8,10 +8,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, assert_never
 
-import msgspec
-
 from bridle.base.visible import visible
-from bridle.clients.interaction.card import Hint, Show
+from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import composer_with, typed
@@ -20,6 +18,7 @@ from bridle.clients.interaction.effects import (
     CloseQuestion,
     CopyText,
     Echo,
+    EditMessage,
     EnterSession,
     LendTerminal,
     OpenText,
@@ -48,6 +47,7 @@ from bridle.clients.interaction.status_line import StatusLine, span_words
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
+from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import START_HINT, Screen
 from bridle.clients.line.terminal import Terminal
 from bridle.protocol import events as e
@@ -163,6 +163,8 @@ class LineClient:
                 self._services.save_prompt(send.text)
             case PutQuestion(question=question, position=position):
                 self._ask(question, position)
+            case EditMessage(question=question, text=text):
+                self._edit_message(question, text)
             case CloseQuestion(why=why):
                 self._router.close()
                 if why:
@@ -235,19 +237,23 @@ class LineClient:
     def _ask(self, question: Question, position: str) -> None:
         """Draws a question. What was typed until now is taken first: it was not meant for it."""
         self._keyboard.take_waiting()
-        reader = self._terminal.look.reader
-        if reader:
-            question = msgspec.structs.replace(question, title=f"Question: {question.title}")
-        shown = self._router.ask(
-            question,
-            now_s=self._clock.monotonic(),
-            columns=0 if reader else self._terminal.columns,
-            rows=0 if reader else self._terminal.rows,
-            position=position,
-        )
-        self._screen.blank()
-        self._screen.rows(shown.rows)
-        self._terminal.notify(f"Bridle needs you: {question.title}")
+        now_s = self._clock.monotonic()
+        put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
+
+    def _edit_message(self, question: Question, text: str) -> None:
+        """What the person makes of it answers the question; where they make nothing of it, it is asked again."""
+
+        def edited(changed: str | None) -> None:
+            if changed is None or not changed.strip():
+                self._ask(question, "")
+            else:
+                self._driver.handle(Decided(question=question, answer="pattern", words=changed))
+
+        if not self._keyboard.edit_text(text, edited):
+            self._screen.say(
+                "No editor can be opened here. Write the message behind the command: /commit MESSAGE"
+            )
+            self._ask(question, "")
 
     def _show_more(self, more: Show | Hint) -> None:
         if isinstance(more, Show):

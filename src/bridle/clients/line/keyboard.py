@@ -265,20 +265,32 @@ class Keyboard:
 
     def _edit(self) -> None:
         """Ctrl-G: the draft goes through the person's own editor."""
-        edit = self._services.edit
-        if edit is None or not self._terminal.interactive:
-            self._footer.hint("No editor can be opened here.")
-            return
 
-        async def work() -> None:
-            text = text_of(self._router.composer.cells)
-            with self._lend():
-                changed = await edit(text)
+        def edited(changed: str | None) -> None:
             if changed is not None:
                 self._router.composer = rewritten(self._router.composer, changed)
-            self._resized()
+
+        if not self.edit_text(text_of(self._router.composer.cells), edited):
+            self._footer.hint("No editor can be opened here.")
+
+    def edit_text(self, text: str, edited: Callable[[str | None], None]) -> bool:
+        """Lets the person change a text in their own editor; `edited` gets it, None where they did not. False where no
+        editor can be opened."""
+        edit = self._services.edit
+        if edit is None or not self._terminal.interactive:
+            return False
+
+        async def work() -> None:
+            changed: str | None = None
+            try:
+                with self._lend():
+                    changed = await edit(text)
+            finally:
+                self._resized()
+                edited(changed)
 
         self._driver.do_in_order(work)
+        return True
 
     def _paste_image(self) -> None:
         """Ctrl-V: an image from the person's clipboard, where one can be read."""
