@@ -115,6 +115,7 @@ async def test_people_who_listen_read_the_list() -> None:
         await person.waits(lambda: bool(commands(scene, SetModel)), "the command")
 
 
+@pytest.mark.requirement("G8.3")
 @ALL
 async def test_what_is_allowed_is_revoked_from_a_list(columns: int) -> None:
     scene = Scene(*PAST, e.GrantAdded(grant_id="g1", tool="bash", pattern="npm test", life="session"))
