@@ -626,7 +626,9 @@ async def test_a_key_in_the_environment_goes_before_an_account(place: Place, sec
     assert len(accounts.requests) == asked, "nobody renews what is not needed"
 
 
-async def test_a_key_typed_inside_a_conversation_is_hidden_and_used_at_once(place: Place, secret: str) -> None:
+async def test_a_key_typed_inside_a_conversation_is_hidden_and_used_at_once(
+    place: Place, secret: str
+) -> None:
     async with KeyedServer.playing(say("With a key.")) as server:
         server.good = {secret}
         configured(place, server)
