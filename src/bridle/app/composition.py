@@ -6,13 +6,13 @@ What stands around the model and around a tool, and in which order: `engine/feat
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.model_features import answer_aside
-from bridle.app.session_features import BROUGHT, session_features
+from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Joined, join, watch_with
@@ -21,7 +21,7 @@ from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
-from bridle.protocol.events import Notice
+from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins."""
+    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins.
+    `next_prefix` is what a request would begin with."""
 
     session: Session
     registry: Registry
@@ -41,6 +42,7 @@ class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks | None
     policy: SpawnPolicy
     notices: tuple[Notice, ...]
+    next_prefix: Callable[[ModelChanged], Awaitable[PrefixSet]]
 
 
 def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
@@ -65,6 +67,7 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         fold=fold,
         hooks=parts.watching,
         policy=parts.policy,
+        next_prefix=functools.partial(next_prefix, parts),
         notices=(
             *joined.notices(),
             *_idle_rules(parts, joined),

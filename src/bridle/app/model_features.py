@@ -10,7 +10,6 @@ from bridle.app.session_parts import SessionParts
 from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, CompactorNeeds
 from bridle.context.compaction_layer import compaction as compaction_of
 from bridle.engine.features import Feature, PlacedRequestLayer
-from bridle.engine.side_question import AskAside, ask_aside
 from bridle.engine.sizes import messages_tokens, prefix_tokens
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
@@ -20,7 +19,11 @@ from bridle.providers.model_directory import DEMO, Models
 from bridle.providers.retry import retry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridle.engine.aside import AnswerAside
+    from bridle.engine.side_question import AsideAnswer, AskAside
+    from bridle.protocol.messages import Message
     from bridle.providers.known_models import KnownModels
 
 ASIDE_TIMEOUT_S = 120.0
@@ -115,13 +118,21 @@ def answer_aside(parts: SessionParts) -> AnswerAside:
 
 
 def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
-    return ask_aside(
-        provider=parts.services.models.provider,
-        clock=parts.services.clock,
-        price_of=parts.services.known.price_of,
-        emit=parts.journal.emit,
-        timeout_s=timeout_s,
-    )
+    services = parts.services
+
+    async def ask(prefix: PrefixSet, messages: Sequence[Message]) -> AsideAnswer:
+        from bridle.engine.side_question import ask_aside  # most sessions ask nothing beside the work
+
+        asking = ask_aside(
+            provider=services.models.provider,
+            clock=services.clock,
+            price_of=services.known.price_of,
+            emit=parts.journal.emit,
+            timeout_s=timeout_s,
+        )
+        return await asking(prefix, messages)
+
+    return ask
 
 
 def _could_cost(parts: SessionParts, prefix: PrefixSet, tokens: int) -> float | None:

@@ -257,6 +257,19 @@ BUILDERS = """\
 For people who build with Bridle or on it.
 
   bridle redact           what comes in on stdin goes out without secrets (bridle help redact)
+  bridle debug request    the next request of a session, byte for byte and not sent (bridle help debug)
+"""
+
+DEBUG = """\
+bridle debug request [PROMPT] — what would be sent next, byte for byte. Nothing is sent, and nothing is stored.
+
+  bridle debug request "fix the test"            the first request of a new session here
+  bridle debug request -c "and now the docs"     the next one of the newest session of this folder; -r ID of that one
+  bridle debug request -m openai:MODEL hi | jq   the body alone: it goes to stdout, address and headers to stderr
+
+Keys are shown as ********; so is every header that settings add. The options are those of a run (bridle help options).
+Nobody is asked anything: an instruction file that is not trusted yet is left out. Hooks do not run, files behind @ are
+not read, and a conversation that would be summarised first is shown as it is.
 """
 
 REDACT = """\
@@ -345,6 +358,7 @@ PAGES = {
     "hooks": HOOKS,
     "doctor": DOCTOR,
     "redact": REDACT,
+    "debug": DEBUG,
     "builders": BUILDERS,
     "completion": COMPLETION,
     "exit-codes": EXIT_CODES,

@@ -33,6 +33,7 @@ from bridle.cli.terminal_look import terminal_look
 from bridle.cli.trust import review_settings
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.composer import Picture
 from bridle.clients.interaction.picker import Deed, Listed, Picker
 from bridle.clients.interaction.start_info import StartInfo, StartLine, rules_line
 from bridle.clients.line.client import talk
@@ -94,6 +95,8 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 return await _demo(env)
             create = _with_model(create, model)
             model_from = chosen_by
+        if not _settings(create, env).notify:
+            terminal.look = msgspec.structs.replace(terminal.look, notify="off")
         await _tell_what_expires(engine.sessions, env)
         try:
             return await talk(
@@ -255,6 +258,24 @@ def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
 
         await open_pager(text, env)
 
+    async def run_verb(words: Sequence[str]) -> None:
+        from bridle.base.user_programs import run_in_foreground
+
+        program = [sys.executable, "-I", "-m", "bridle", *words]  # nothing of the folder is looked at for it
+        await run_in_foreground(program, cwd=cwd, env=env)
+
+    def picture(path: str) -> Picture | None:
+        from bridle.cli.pictures import picture_at
+        from bridle.config.tiers import load
+
+        tiers = load(where=folders(env), cwd=cwd, env=env).checked()
+        return picture_at(os.path.join(cwd, os.path.expanduser(path)), tiers)
+
+    async def clipboard_picture() -> Picture:
+        from bridle.cli.pictures import picture_on_clipboard
+
+        return await picture_on_clipboard(env)
+
     def save(path: str, text: str) -> str:
         from bridle.cli.drafts import save_new
 
@@ -286,6 +307,9 @@ def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
         page=page,
         save=save,
         promote=promote,
+        run_verb=run_verb,
+        picture=picture,
+        clipboard_picture=clipboard_picture,
     )
 
 

@@ -116,6 +116,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("quit", ("quit", "exit"), "leave"),
 )
 _NAME_COLUMNS: Final = 14
+_PROVIDER_CHARACTERS: Final = 30
 _KEYS: Final = (
     "Enter      send; during a turn it waits until the turn ends",
     "Ctrl-S     say it now, during a turn: before what is queued",
@@ -199,7 +200,7 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
         case "effort":
             return _effort(arguments, view, session)
         case "login":
-            return Do("verb", f"login {arguments}".strip())
+            return _login(arguments)
         case "trust":
             return _trust(arguments)
         case "hooks":
@@ -279,6 +280,13 @@ def _effort(name: str, view: SessionView, session: str) -> SlashOutcome:
         return Lines((f'"{shown}" is not an effort ({", ".join(EFFORTS)}).',))
     now = view.effort or "what the model does by itself"
     return Lines((f"effort   {now}    Change it: /effort NAME ({' '.join(EFFORTS)})",))
+
+
+def _login(provider: str) -> SlashOutcome:
+    """A key is typed unseen when it is asked for; what is written here could be read by others."""
+    if len(provider) > _PROVIDER_CHARACTERS:
+        return Lines(("That is no provider. Which one? /login PROVIDER   Its key is asked for, unseen.",))
+    return Do("verb", f"login {provider}".strip())
 
 
 def _trust(arguments: str) -> SlashOutcome:

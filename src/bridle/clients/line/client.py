@@ -37,6 +37,7 @@ from bridle.clients.interaction.effects import (
 )
 from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.interaction.output_excerpt import last_lines
+from bridle.clients.interaction.pasted_paths import pictures_in
 from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.queue_commands import WriteDraft
@@ -98,7 +99,11 @@ class LineClient:
             rows=lambda: terminal.rows,
             moves=terminal.look.moves,
         )
-        self._router = KeyRouter(composer_with(services.history), lines_only=not terminal.interactive)
+        self._router = KeyRouter(
+            composer_with(services.history),
+            lines_only=not terminal.interactive,
+            pictures_in=lambda pasted: pictures_in(pasted, services.picture),
+        )
         self._driver = SessionDriver(connection, create, services, perform=self._perform, settle=self._settle)
         self._screen = Screen(
             self._page,
