@@ -179,9 +179,9 @@ def instructions(parts: SessionParts) -> Feature:
     async def system() -> str:
         return await _system_text(parts)
 
-    layer = instructions_layer(
-        system=system, tools=parts.registry.schemas, parameters=Parameters(effort=parts.settings.effort)
-    )
+    settings = parts.settings
+    parameters = Parameters(effort=settings.effort, answer_schema=settings.options.output_schema)
+    layer = instructions_layer(system=system, tools=parts.registry.schemas, parameters=parameters)
     return Feature(name="instructions", request_layers=(PlacedRequestLayer("instructions", layer),))
 
 

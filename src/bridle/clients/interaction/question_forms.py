@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from bridle.base.lookalikes import mark_lookalikes
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.budget_form import budget_answer, budget_question
 from bridle.clients.interaction.card import Decided
@@ -49,7 +50,7 @@ def asked_question(asked: QuestionAsked) -> Question:
         case PlanQuestion(plan=plan):
             return _in_words(name, question, f"Carry out this plan?\n{plan}", (_GO_AHEAD, "keep planning"))
         case StepLimitQuestion(steps=steps, more=more):
-            words = f"{steps} steps done and still working. Go on for {more} more?"
+            words = f"{counted(steps, 'step')} done and still working. Go on for {more} more?"
             return _in_words(name, question, words, (_GO_ON, "stop here"))
         case TrustQuestion():
             return trust_question(name, question)
