@@ -10,6 +10,7 @@ import pytest
 
 from bridle.clients.interaction.key_router import GRACE_S, QUIET_S
 from bridle.protocol.events import GitEnded, QuestionAnswered
+from bridle.protocol.questions import GitAnswer
 from cli_kit import Place
 from cli_terminal import Sitting, sitting
 
@@ -129,7 +130,8 @@ def test_at_a_terminal_the_message_is_edited_shown_again_and_committed(place: Pl
         assert person.ends() == 0
     assert git(place, "log", "-1", "--format=%B") == "fix: my own words"
     events = [envelope.event for envelope in place.events(place.only_session())]
-    assert [event.answer.choice for event in events if isinstance(event, QuestionAnswered)] == ["edit", "go"]
+    given = [event.answer for event in events if isinstance(event, QuestionAnswered)]
+    assert [answer.choice for answer in given if isinstance(answer, GitAnswer)] == ["edit", "go"]
     assert [event.reason for event in events if isinstance(event, GitEnded)] == [None]
 
 
