@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -68,25 +67,21 @@ def models(parts: SessionParts) -> Feature:
     return Feature(name="models", request_layers=tuple(layers))
 
 
-def is_affordable(parts: SessionParts, prefix: PrefixSet, tokens: int) -> bool:
-    """Whether a request beside the conversation may be made: not where it could go beyond the budget, or where nobody
-    knows its price and there is one."""
-    cap = parts.settings.usd_per_session
-    if cap is None:
-        return True
-    could = _could_cost(parts, prefix, tokens)
-    return could is not None and parts.journal.conversation.spent_usd + could <= cap
-
-
 def compaction(parts: SessionParts) -> Feature:
     """One compactor for requests, for refusals and for `/compact`."""
     settings, journal, known = parts.settings, parts.journal, parts.services.known
     hooks = parts.watching
 
+    def affordable(prefix: PrefixSet, tokens: int) -> bool:
+        """A summary that could go beyond the budget, or whose price nobody knows, is written without the model."""
+        cap = settings.usd_per_session
+        could = _could_cost(parts, prefix, tokens)
+        return cap is None or (could is not None and journal.conversation.spent_usd + could <= cap)
+
     around = CompactorNeeds(
         window_of=lambda provider, model: known.window_of(f"{provider}:{model}"),
         ask=asking_aside(parts, SUMMARY_TIMEOUT_S),
-        affordable=functools.partial(is_affordable, parts),
+        affordable=affordable,
         about_to=hooks.compacting if hooks is not None else None,
         warns=settings.options.on_ask == "wait",
     )
@@ -111,7 +106,7 @@ def answer_aside(parts: SessionParts) -> AnswerAside:
                 tools=prefix.tools if prefix is not None else (),
             )
         messages = aside_messages(conversation, question)
-        _refuse_beyond_budget(parts, prefix, messages_tokens(messages) + prefix_tokens(prefix))
+        refuse_beyond_budget(parts, prefix, messages_tokens(messages) + prefix_tokens(prefix))
         return (await ask(prefix, messages)).text
 
     return answer
@@ -141,7 +136,7 @@ def _could_cost(parts: SessionParts, prefix: PrefixSet, tokens: int) -> float | 
     return parts.services.known.price_of(prefix.provider, prefix.model, usage)
 
 
-def _refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) -> None:
+def refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) -> None:
     cap, spent = parts.settings.usd_per_session, parts.journal.conversation.spent_usd
     if cap is None:
         return

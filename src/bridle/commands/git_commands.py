@@ -27,6 +27,8 @@ GIT_DOES: Mapping[str, str] = {
     "stash": "put what changed aside; !git stash pop brings it back",
 }
 """What each command about the repository does, for the list of commands."""
+WRITES: tuple[str, ...] = tuple(name for name in GIT_DOES if name != "diff")
+"""Those that change it, and run as the person."""
 
 
 async def show_changes(
