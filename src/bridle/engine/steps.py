@@ -158,7 +158,7 @@ class Model:
                             silence.allow(patience.idle_s)
                         else:
                             silence.touch()
-                        if size <= MAX_CHARACTERS:
+                        if size <= MAX_CHARACTERS or not isinstance(part, WORDS):
                             answer.take(part, deltas)
                             continue
                         for piece in _pieces(part):
