@@ -19,7 +19,7 @@ MAX_DIFF_BYTES = 32 * 1024
 MAX_NAMES = 20
 """How many file names stand in one list."""
 GIT_DOES: Mapping[str, str] = {
-    "diff": "what changed since the last commit, for you and the model: /diff [path]"
+    "diff": "what changed since the last commit, for you and the model: /diff git [path]"
 }
 """What each of them does, for the list of commands."""
 
@@ -27,7 +27,9 @@ GIT_DOES: Mapping[str, str] = {
 def diff_command(
     repository: Callable[[], Repository], *, cwd: str, shows: Callable[[str], bool]
 ) -> SlashCommand:
-    """`/diff [path]`: `git diff HEAD`, shown and put into the conversation.
+    """`/diff [git] [path]`: `git diff HEAD`, shown and put into the conversation.
+
+    A person's client has `/diff` alone for what a turn changed, so `git` may be said everywhere.
 
     `shows` says whether the content of an absolute path may be seen; changed files it hides are named and left out.
     """
@@ -36,7 +38,10 @@ def diff_command(
         from bridle.base.git_repository import GitFailed  # not before the first such command
 
         try:
-            text = await _changes(repository(), _absolute(cwd, path), shows)
+            lead, _, rest = path.partition(" ")
+            text = await _changes(
+                repository(), _absolute(cwd, rest.strip() if lead == "git" else path), shows
+            )
         except GitFailed as failure:
             raise UsageError(f"{failure.problem[0].upper()}{failure.problem[1:]}.") from None
         if not text:
