@@ -31,6 +31,7 @@ Local: TypeAlias = Literal[
     "queue",
     "todos",
     "output",
+    "diff",
     "thinking",
     "jobs",
     "context",
@@ -42,7 +43,18 @@ Local: TypeAlias = Literal[
     "quit",
 ]
 Deed: TypeAlias = Literal[
-    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote", "output"
+    "quit",
+    "clear",
+    "resume",
+    "sessions",
+    "rename",
+    "pin",
+    "branch",
+    "copy",
+    "export",
+    "promote",
+    "output",
+    "diff",
 ]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -67,7 +79,12 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ),
     ("queue", ("queue",), "what waits for the running turn"),
     ("todos", ("todos",), "the plan of the model, as a checklist"),
-    ("output", ("output",), "what the last command printed; /output 2 the one before, or CALL"),
+    (
+        "output",
+        ("output",),
+        "what the last command printed or edit changed; /output 2 the one before, or CALL",
+    ),
+    ("diff", ("diff",), "what the last turn changed; /diff TURN, CALL or session; /diff git [path] for git"),
     ("thinking", ("thinking",), "what the model thought last, as far as it told"),
     ("jobs", ("jobs",), "commands that run in the background"),
     ("context", ("context",), "what the model is sent, and how large it is"),
@@ -139,6 +156,10 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return Lines((busy_words(f"/{name}", view),))
         case "clear" | "resume" | "copy" | "export" | "output" | "quit":
             return Do(command, arguments)
+        case "diff":
+            lead, _, path = arguments.partition(" ")
+            in_git = RunSlash(session=session, name="diff", arguments=path.strip())
+            return in_git if lead == "git" else Do("diff", arguments)
         case "sessions":
             return _sessions(arguments, now)
         case "rename":
@@ -183,7 +204,7 @@ def next_mode(mode: Mode) -> Mode:
 def names(info: EngineInfo) -> tuple[str, ...]:
     """Every name there is, ours and the engine's."""
     own = [name for _, spellings, _ in _COMMANDS for name in spellings]
-    return (*own, *(prompt.name for prompt in info.prompts))
+    return tuple(dict.fromkeys((*own, *(prompt.name for prompt in info.prompts))))
 
 
 def nearest_words(name: str, info: EngineInfo) -> str:
@@ -296,7 +317,7 @@ def _status(now: SlashContext) -> tuple[str, ...]:
 
 def _help(info: EngineInfo) -> tuple[str, ...]:
     commands = [_entry(spellings[0], f"{does}{_also(spellings[1:])}") for _, spellings, does in _COMMANDS]
-    prompts = [_entry(prompt.name, prompt.does) for prompt in info.prompts]
+    prompts = [_entry(prompt.name, prompt.does) for prompt in info.prompts if _command(prompt.name) is None]
     return (*commands, *prompts)
 
 
