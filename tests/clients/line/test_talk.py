@@ -39,12 +39,19 @@ from clients.line.line_kit import (
 
 @asynccontextmanager
 async def conversation(
-    model: Provider, *, look: Look = COLOURLESS, first_prompt: str | None = None, **more: object
+    model: Provider,
+    *,
+    look: Look = COLOURLESS,
+    first_prompt: str | None = None,
+    mode: e.Mode | None = None,
+    **more: object,
 ) -> AsyncIterator[tuple[Person, asyncio.Task[int], HarnessSession]]:
     """A person in front of a session of their own, which is ready."""
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
-        create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
+        create = CreateSession(
+            cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted", mode=mode
+        )
         async with at_terminal(connection, create, look=look, first_prompt=first_prompt, **more) as (
             person,
             task,
@@ -350,7 +357,9 @@ async def piped(text: str, model: Provider) -> str:
     """What the client writes to a pipe when it reads from one."""
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
-        create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
+        create = CreateSession(
+            cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted", mode=mode
+        )
         in_read, in_write = os.pipe()
         out_read, out_write = os.pipe()
         os.write(in_write, text.encode())
@@ -404,7 +413,9 @@ async def test_lines_sent_before_a_second_question_was_printed_do_not_answer_it(
     out_read, out_write = os.pipe()
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
-        create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
+        create = CreateSession(
+            cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted", mode=mode
+        )
         terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
         task = asyncio.create_task(talk(connection, create, terminal, services=services(FakeClock())))
         os.write(in_write, b"go\n")

@@ -87,6 +87,8 @@ def file_words(file: EditedFile) -> str:
     path = _text(file.path)
     removed = "" if file.removed is None else f" -{file.removed}"
     counts = {"create": f"+{file.added}", "delete": removed.strip()}.get(file.kind, f"+{file.added}{removed}")
+    if file.removed is None and not file.diff:
+        counts = "no text, or too large to compare"
     deed = {"create": "new", "delete": "deleted", "move": f"was {_text(file.moved_from or '')}"}
     return "   ".join(filter(None, (path, counts, deed.get(file.kind, ""))))
 

@@ -176,8 +176,10 @@ class SlashActions:
             self._say(f"{here} changed no files that undo knows of. The repository itself: /diff git")
             return
         count = counted(len(changes.files) + len(changes.hidden) + changes.more_files, "file")
-        turn = f"Turn {changes.turn}" if changes.turn else "This session" if what == "session" else "This"
-        named = f' "{visible(changes.title, newlines=False)}"' if changes.title else ""
+        turn, title = f"Turn {changes.turn}" if changes.turn else "This", changes.title
+        if what == "session":
+            turn, title = "This session", ""
+        named = f' "{visible(title, newlines=False)}"' if title else ""
         notes = [f"{one}: secret-looking, not shown" for one in changes.hidden]
         notes += [f"… {counted(changes.more_files, 'more file')}"] if changes.more_files else []
         self._perform(OpenDiff(f"{turn}{named} changed {count}", changes.files, tuple(notes)))

@@ -62,7 +62,9 @@ def coloured_lines(code: str, language: str) -> list[list[CodePiece]] | None:
         for number, part in enumerate((first, *rest)):
             if number:
                 lines.append([])
-            if part:
+            if part and lines[-1] and lines[-1][-1][1] == style:
+                lines[-1][-1] = (lines[-1][-1][0] + part, style)
+            elif part:
                 lines[-1].append((part, style))
     wanted = code.count("\n") + 1
     return [*lines, *([] for _ in range(wanted - len(lines)))][:wanted]

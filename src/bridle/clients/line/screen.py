@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bridle.base.phrases import counted
@@ -38,6 +38,8 @@ _OUTPUT_INDENT: Final = " " * 4
 _ROWS_BELOW: Final = 8
 """What stands below the end of a past: where we are, the hint, the prompt."""
 _LEAST_ROWS: Final = 8
+_MOST_ROWS: Final = 4
+"""So many rows one line of a change takes."""
 _NAME_COLUMNS: Final = 9
 _VALUE_COLUMNS: Final = 24
 _SENTENCE_END: Final = re.compile(r"[.!?:]\s|\n")
@@ -195,9 +197,10 @@ class Screen:
         """The change itself, as much of it as fits beside the conversation."""
         from bridle.clients.interaction.edit_rows import short_edit_rows  # when the first file was changed
 
-        room = max(self._columns - 1, 8) if self._columns and not self._look.reader else 0
+        room = max(self._columns - 1, 2 * len(_INDENT)) if self._columns and not self._look.reader else 0
         rows = short_edit_rows(files, names=names, colours=self._look.colour, more=": /diff")
-        self._page.lines([_fitted([self._edit_ink(piece) for piece in row], room) for row in rows])
+        inks = [[self._edit_ink(piece) for piece in row] for row in rows]
+        self._page.lines([part for row in inks for part in _chopped(row, room)])
 
     def diff(self, changes: OpenDiff) -> None:
         """Whole changes on the page."""
@@ -395,3 +398,22 @@ def _fitted(inks: Sequence[Ink], room: int) -> list[Ink]:
         shown.append(ink)
         room = max(room - width_of(ink.text), 1) if room else 0
     return shown
+
+
+def _chopped(inks: Sequence[Ink], room: int) -> Iterator[list[Ink]]:
+    """A row exactly as it stands, in a few if it takes them: of code every blank counts. Zero means endless room."""
+    row: list[Ink] = []
+    used = rows = 0
+    for ink in inks:
+        rest = ink.text
+        while room and used + width_of(rest) > room:
+            rows += 1
+            if rows == _MOST_ROWS:
+                yield [*row, *_fitted([ink.with_text(rest)], room - used)]
+                return
+            cut = fitting(rest, room - used) if room > used else 0
+            yield [*row, ink.with_text(rest[:cut])]
+            rest, row, used = rest[cut:], [Ink(_INDENT)], len(_INDENT)
+        row.append(ink.with_text(rest))
+        used += width_of(rest)
+    yield row
