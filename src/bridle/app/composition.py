@@ -5,6 +5,7 @@ What stands around the model and around a tool, and in which order: `engine/feat
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from bridle.sessions.kept_fold import KeptFold
 if TYPE_CHECKING:
     from bridle.app.transcript_file import KeptTranscript
     from bridle.engine.services import Service, Services, ToolSource
+    from bridle.protocol.queries import OutputPart, SessionChanges
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
 
@@ -38,6 +40,8 @@ class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
     session: Session
     registry: Registry
     grants: Callable[[], tuple[Grant, ...]]
+    changes: Callable[[str], Awaitable[SessionChanges]]
+    output: Callable[[str, int], Awaitable[OutputPart]]
     fold: KeptFold
     hooks: Hooks | None
     policy: SpawnPolicy
@@ -64,6 +68,8 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         session=_session(parts, joined, fold),
         registry=parts.registry,
         grants=lambda: parts.gates().permissions.grants,
+        changes=parts.undo.changes,
+        output=functools.partial(_output, parts),
         fold=fold,
         hooks=parts.watching,
         policy=parts.policy,
@@ -74,6 +80,12 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
             *(left.notice() for left in left_out),
         ),
     )
+
+
+async def _output(parts: SessionParts, call_id: str, offset: int) -> OutputPart:
+    from bridle.tools.output import read_part  # only for those who look at it
+
+    return await asyncio.to_thread(read_part, parts.spill(), call_id, offset)
 
 
 def _offer_tools(parts: SessionParts, joined: Joined) -> tuple[LeftOut, ...]:

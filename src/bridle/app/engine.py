@@ -450,6 +450,8 @@ class Engine:
             session=ready.session,
             tools=tools,
             grants=grants,
+            changes=ready.changes,
+            output=ready.output,
             added_slash=tuple(command for feature in plugged for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in plugged for query in feature.queries},
             idle_s=idle_s,

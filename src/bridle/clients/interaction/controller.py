@@ -5,6 +5,7 @@ Every client drives the same one; what it puts effects on, a terminal, a page or
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
@@ -64,6 +65,8 @@ from bridle.protocol.messages import FileMention, InputBlock
 
 COUNTED_MS: Final = 1000
 """A shorter wait is over before anybody has read how long it is."""
+PAST_EVENTS: Final = 4000
+"""So many of the last events of a past are kept until they are shown: more than a screen holds."""
 THOUGHT_MS: Final = 1000
 """A shorter thought is not worth a line."""
 MARK: Final = "\u203a "
@@ -97,6 +100,7 @@ class Controller:
         self._is_file = is_file
         self._picture = picture
         self._questions = QuestionQueue(session)
+        self._past: deque[e.Envelope] = deque(maxlen=PAST_EVENTS)
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
 
     # Events
@@ -120,6 +124,7 @@ class Controller:
 
     def _take_past(self, envelope: e.Envelope) -> Sequence[Effect]:
         """What is still open at the end of the past is put to the person who comes now."""
+        self._past.append(envelope)
         match envelope.event if e.concerns(envelope) else None:
             case e.PermissionRequested() | e.QuestionAsked() as asked:
                 self._questions.note(self._question(asked))
@@ -132,8 +137,9 @@ class Controller:
         if envelope.id != self._opened_at:
             return ()
         turns, title = self.view.turns, self.view.title
-        back = f'Back in "{title}", {counted(turns, "turn")} so far. The last answer:' if turns else ""
-        return (SessionReady(back), *self._questions.ask_first())
+        back = f'Back in "{title}", {counted(turns, "turn")} so far.' if turns else ""
+        past, self._past = tuple(self._past), deque(maxlen=0)
+        return (SessionReady(back, past if turns else ()), *self._questions.ask_first())
 
     def _shown(self, envelope: e.Envelope) -> Sequence[Effect]:
         match envelope.event:
@@ -149,7 +155,7 @@ class Controller:
             case e.QuestionAnswered(question_id=question_id, answered_by=by):
                 return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
-                return (SayWords(f"{MARK}{words}", "  "), ShowEvent(envelope))
+                return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
             case e.InputAccepted(content=content) if envelope.originator != self.view.client:
                 words = f"{envelope.originator}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))

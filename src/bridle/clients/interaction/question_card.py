@@ -22,7 +22,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import AnyQuestion
 
-RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
+RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint", "own"]
 
 _EDITS: Final = ("write_file", "edit_file", "apply_patch")
 _SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all", "patch")
