@@ -80,6 +80,19 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "TokenRevoked": Sentence("Token {jti} was revoked at {ts}. Mint a new one via /v1/auth/token.", 4),
     "TokenInvalid": Sentence("The capability token is not valid: {problem}.", 4),
+    "TokenNotYetValid": Sentence(
+        "The capability token is not valid before {nbf}. Wait, or mint another one.", 4
+    ),
+    "TooManyFailures": Sentence(
+        "Too many requests from here came without a valid token. Try again in {retry_after_s} s.", 4
+    ),
+    "TokensUnusable": Sentence(
+        "{path} cannot be used ({problem}), so no token is minted or accepted. Mend it, or move it away: then every "
+        "token is void and new ones can be minted.",
+        4,
+    ),
+    "UnknownToken": Sentence('There is no token "{jti}". List them: bridle token list', 2),
+    "MintRefused": Sentence("This token cannot be minted: {problem}.", 3),
     # Tool calls that did not run
     "PermissionDenied": Sentence(
         "Permission denied for {tool} by {client}. To allow: re-prompt and pick "
