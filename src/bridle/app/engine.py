@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -59,6 +59,8 @@ from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.base.web import JudgedFetch
+    from bridle.control.authority import Asked
+    from bridle.control.capability_tokens import Tokens
     from bridle.control.multiplex import ClientSight
     from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
@@ -158,6 +160,7 @@ class Engine:
             tools=tuple(tools),
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
+            listening=listening,
         )
         self._plugins = tuple(plugins)
         self._housekeeping = Housekeeping(self.sessions, where, env, clock)
@@ -180,6 +183,8 @@ class Engine:
             ids=self._ids,
             clock=clock,
             hello=functools.partial(handshake, features=FEATURES),
+            check_claims=self._check_claims,
+            hear_refusal=self._refused,
         )
 
     @property
@@ -188,11 +193,43 @@ class Engine:
         return self._sandbox.adapter not in {"", UNCONFINED}
 
     def connect(
-        self, *, name: str, identity: IdentityClass = "human", answers: bool, claims: Claims | None = None
+        self,
+        *,
+        name: str,
+        identity: IdentityClass = "human",
+        answers: bool,
+        claims: Claims | None = None,
+        here: Literal["attached", "following"] = "attached",
     ) -> InProcessConnection:
-        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has."""
+        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has.
+
+        One that sends single requests is `here` while it follows events, not for having been attached once.
+        """
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
-        return self.multiplexer.connect(name=name, identity=identity, answers=answers, claims=claims)
+        return self.multiplexer.connect(
+            name=name, identity=identity, answers=answers, claims=claims, here=here
+        )
+
+    @functools.cached_property
+    def tokens(self) -> Tokens:
+        """The capability tokens of this data folder, with what is refused in the operational log and the audit."""
+        from bridle.app.token_files import TokenFile, machine_key_of, open_tokens  # most runs need none
+
+        return open_tokens(
+            TokenFile(self._where.state, self._clock),
+            clock=self._clock,
+            ids=self._ids,
+            machine_key=machine_key_of(self._env),
+            hear=lambda reason, data: self._notes.write("warning", "auth", "refused", reason=reason, **data),
+        )
+
+    def _check_claims(self, claims: Claims) -> None:
+        self.tokens.check(claims)
+
+    def _refused(self, client: Client, asked: Asked, reason: str) -> None:
+        self._notes.detail(
+            "multiplex", "refused", client=client.id, asked=type(asked).__name__, reason=reason
+        )
 
     def known_for(self, settings: SessionSettings) -> KnownModels:
         """The models of a session with these settings, and what is known of them. No other session's are touched."""
