@@ -169,6 +169,10 @@ class Questions:
         )
         return tuple(sorted(numbers))
 
+    def can_be_answered(self) -> bool:
+        """Whether a question would reach a person, now or later."""
+        return self._someone_is_here() or self._can_be_reached()
+
     async def ask_permission(self, request: PermissionRequested) -> PermissionAnswer:
         """Puts the question, with its digest, and waits for the answer, for as long as a person is there."""
         people = {client.key for client in self._clients.values() if client.can_say_yes}
@@ -187,7 +191,7 @@ class Questions:
 
     async def ask_whom(self, question_id: str, question: AnyQuestion) -> GivenAnswer | None:
         """The same, with who answered."""
-        if not self._someone_is_here() and not self._can_be_reached():
+        if not self.can_be_answered():
             return None
         if self.journal.invocation.id is not None:  # two invocations may use the same name for theirs
             question_id = f"{question_id}@{self.journal.invocation.id}"
