@@ -572,7 +572,7 @@ class Multiplexer:
         self, client: Client, claims: Claims | None, live: LiveSession, since: int
     ) -> AsyncIterator[Envelope]:
         session, attachment = live.session, live.attachments[client.id]
-        for envelope in await session.pending(since):
+        for envelope in await session.questions.pending(since):
             yield envelope
         if len(live.here) > 1:
             yield session.journal.for_one(live.presence)

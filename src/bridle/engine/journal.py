@@ -302,6 +302,11 @@ class Journal:
             payload = encode_payload(event)
         return event, payload
 
+    async def stored(self, number: int) -> Envelope:
+        """The event of this number, as the log has it."""
+        (envelope,) = await self._publisher.log.since(number - 1, limit=1)
+        return envelope
+
     async def durable(self) -> None:
         await self._publisher.log.durable()
 

@@ -21,7 +21,6 @@ from bridle.engine.ports import Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import TurnRunner
-from bridle.protocol.codec import payload_of, with_payload
 from bridle.protocol.commands import ChangeInput, ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
@@ -119,17 +118,6 @@ class Session:
     def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Envelope]:
         """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
         return self._bus.follow(self._ports.log, since, until=until)
-
-    async def pending(self, since: int) -> list[Envelope]:
-        """The questions that wait and were put before `since`, for whoever joins: as they were, without an id, since
-        they are told a second time."""
-        again: list[Envelope] = []
-        for number in self.questions.pending:
-            if number <= since:
-                for stored in await self._ports.log.since(number - 1, limit=1):
-                    put = msgspec.structs.replace(stored, id=None)
-                    again.append(with_payload(put, payload_of(stored)))
-        return again
 
     def wake_readers(self) -> None:
         """Lets those who wait for events look whether they still should."""
