@@ -510,8 +510,6 @@ SENTENCES: Mapping[str, Sentence] = {
 
 AWAITED_REASONS: Mapping[str, str] = {
     "HandshakeRequired": "the transports",
-    "TokenExpired": "the transports",
-    "TokenRevoked": "the transports",
 }
 """Reasons that nothing gives before a capability is there, each with that capability."""
 
